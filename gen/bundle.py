@@ -71,10 +71,11 @@ class Bundle(Folder):
         return understood(KIND, self.folder / MANIFEST)
 
     def _check_weights(self) -> None:
-        """Raises an error that `_fits` turns into a sentence: neither a seed nor a file and its digest."""
+        """Raises an error that `_fits` turns into a sentence: neither a seed, nor a file or a model and its digest."""
         if not isinstance(self.weights, dict):
             raise ValueError(f"weights = {self.weights!r}")
-        kinds = {"seed": int} if "seed" in self.weights else {"file": str, "sha256": str}
+        source = "model" if "model" in self.weights else "file"
+        kinds = {"seed": int} if "seed" in self.weights else {source: str, "sha256": str}
         for key, kind in kinds.items():
             if type(self.weights[key]) is not kind:
                 raise ValueError(f"weights: {key} = {self.weights[key]!r}")
@@ -158,11 +159,17 @@ class Bundle(Folder):
 
     def parameters(self, given: str | Path | None = None) -> tuple[Weights | None, str]:
         """What the bundle was made of: random parameters by their seed, a file's where it is given; or None and why.
+        None of a trained model's tables (gen.data.trained).
 
         Raises      ValueError: another file than the one that was compiled
         """
         if "seed" in self.weights:
             return SeededWeights(self.weights["seed"]), ""
+        if "model" in self.weights:
+            if given is not None:
+                raise ValueError(f"{self.folder} was made of the tables of {self.weights['model']}, not of an npz file "
+                                 f"of parameters: leave out {given}")
+            return None, ""
         if given is None:
             return None, (f"the parameters came from {self.weights['file']}; name it to see how far pooled vectors are "
                           "from those of its dense rows")

@@ -27,6 +27,7 @@ _NAMES = {
     "fpga.api.embedding": ("DRAM", "SSD", "TT", "EmbeddingBags", "Table"),
     "fpga.api.hotline": ("Hotline", "Position"),
     "fpga.api.network": ("Layer", "MlpNetwork", "Network"),
+    "fpga.api.planning": ("plan",),
     "fpga.api.serving": ("Cards", "serve"),
     "fpga.api.torch_modules": ("compile",),
     "fpga.api.trained": ("bundle",),
@@ -47,7 +48,7 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "DRAM", "SSD", "TT", "Bundle", "CardError", "Cards", "Device", "EmbeddingBags", "Hotline", "Layer", "Log",
     "MlpNetwork", "Network", "Plan", "Position", "Profile", "Recommender", "RunError", "Table", "TableSpec", "Verified",
-    "bundle", "compile", "of_arrays", "open_log", "profile", "serve", "verify", "verilog",
+    "bundle", "compile", "of_arrays", "open_log", "plan", "profile", "serve", "verify", "verilog",
 ]
 
 

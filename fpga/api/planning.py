@@ -4,8 +4,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fpga.card.costs import measure
+from gen.base.staging import together
+from gen.base.tools import build_folder
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
@@ -20,7 +23,7 @@ from gen.planner.planning import make
 from gen.planner.served import served
 from gen.planner.sizing import Copy, copies, groups
 
-__all__ = ["Options", "run", "size"]
+__all__ = ["Options", "plan", "run", "size"]
 
 BATCH = 2048
 
@@ -51,6 +54,23 @@ class Options:
     held_back: float = 0.0
     tt_gain: float = 0.1
     table_wise: bool = False
+
+
+def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
+         say: Callable[[str], None] = lambda _: None, **options: Any) -> Plan:
+    """Places the rows of a log's tables in memories of cards; seconds per batch, lower bound and what explains them.
+
+    Parameters  log: paths, or what else `hotrail plan` takes; out: folder for plan.json and profile.npz, default
+                build/plan; say: is told what goes on; options: format [detected], model [its .toml; tables as the log
+                has them], device and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor
+                trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results and
+                row_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of each
+                search, explain [True]: also with fewer memories and more cards, table_wise [False]
+    Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
+    """
+    logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
+    with together(Path(out or build_folder() / "plan")) as half:
+        return run(Options(logs, **options), half, say=say)[0]
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,

@@ -4,6 +4,7 @@
     with Cards(made) as cards: ...
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
             raise TypeError(f"there is no option {name!r}; there are {', '.join(OPTIONS)}, device, preset, cards, "
                             "batch, mode, levels, format and sample")
     held = [_named(table, columns or {}, ids, unknown or {}, mode) for table in held]
+    if twice := [name for name, count in Counter(table.name for table in held).items() if count > 1]:
+        raise ValueError(f"{source} has {len(held)} tables, more than one of them named {twice[0]!r}")
     for named in (columns or {}, unknown or {}, ids if isinstance(ids, Mapping) else {}):
         for name in named:
             if name not in [table.name for table in held]:

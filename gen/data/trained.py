@@ -150,7 +150,7 @@ class TrainedWeights:
             digest.update(f"{name} {each.trained.array.dtype} {each.trained.array.shape} ".encode())
             for part in np.array_split(each.trained.array, 1 + each.trained.array.nbytes // (1 << 26)):
                 digest.update(np.ascontiguousarray(part).data)
-        self.about: dict[str, Any] = {"file": source, "sha256": digest.hexdigest()}
+        self.about: dict[str, Any] = {"model": source, "sha256": digest.hexdigest()}
 
     def _array(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray:
         found = self._tables[spec.name]
@@ -186,4 +186,4 @@ class TrainedWeights:
         return self._tables[spec.name].vocabulary
 
     def network(self, model: Model) -> Network:
-        raise ValueError(f"{self.about['file']}: its networks are not read; leave out network in the model")
+        raise ValueError(f"{self.about['model']}: its networks are not read; leave out network in the model")

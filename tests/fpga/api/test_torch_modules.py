@@ -150,6 +150,12 @@ def test_two_tables_of_one_column(cards, torchrec, tmp_path):
     same(on_cards, model, jagged(torchrec, 50))
 
 
+def test_two_collections_with_a_table_of_one_name(torchrec):
+    model = torch.nn.ModuleList([collection(torchrec), collection(torchrec)])
+    with pytest.raises(ValueError, match="ModuleList has 4 tables, more than one of them named 't_item'"):
+        hotrail.compile(model, log())
+
+
 @pytest.mark.parametrize("kind", ["qint8", "quint4x2", "float16"])
 def test_a_quantised_collection(cards, torchrec, tmp_path, kind):
     from torchrec.quant import EmbeddingBagCollection

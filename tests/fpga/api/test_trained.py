@@ -74,7 +74,9 @@ def test_a_csv_and_a_file(tmp_path, monkeypatch):
                             row_format="float16", **LAYOUT)
     checked = hotrail.verify(bundle, tmp_path / "clicks.csv", 64)
     assert checked.different == "" and checked.vectors == 128 and told[0].startswith("profile    ")
-    assert bundle.weights["file"] == "m.npz"
+    assert bundle.weights["model"] == "m.npz" and bundle.parameters() == (None, "")
+    with pytest.raises(ValueError, match="was made of the tables of m.npz, not of an npz file of parameters"):
+        bundle.parameters(tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize("options, sentence", [

@@ -74,7 +74,7 @@ def test_quantised_rows_stay_as_they_are(form, dim):
 def test_parameters_have_a_digest_of_their_rows():
     one, other = (TrainedWeights([placed(TrainedTable("items", rows, 4), COUNTED)], "m.pt").about
                   for rows in (ROWS, ROWS + 1))
-    assert one["file"] == "m.pt" and len(one["sha256"]) == 64 and one["sha256"] != other["sha256"]
+    assert one["model"] == "m.pt" and len(one["sha256"]) == 64 and one["sha256"] != other["sha256"]
 
 
 @pytest.mark.parametrize("changes, sentence", [
