@@ -1,10 +1,11 @@
 """docs/figures.md: the figures that were measured last, beside their targets.
 
     python -m bench.page              takes the rows of build/bench.json, if there is one, into bench/results.json and
-                                      writes docs/figures.md
+                                      writes docs/figures.md and docs/papers.md
 
 bench/results.json has the last row of every bench that was recorded, bench/figures.toml the lines of the page: what a
-line says and the ids of the rows whose values it shows. A recorded row that no line names is listed at the page's end.
+line says and the ids of the rows whose values it shows; bench/papers.toml the same of docs/papers.md, beside what the
+source papers read. A recorded row that no line of either names is listed at the end of docs/figures.md.
 Points of curves are not recorded.
 """
 
@@ -18,10 +19,12 @@ from typing import Any
 from bench.framework import Row, number
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PAGE", "RESULTS", "Line", "Section", "about", "merged", "page", "recorded", "sections"]
+__all__ = ["LINES", "PAGE", "PAPERS", "RESULTS", "Line", "Section", "about", "elsewhere", "merged", "page", "papers", "recorded",
+           "sections"]
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
+PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"
 HEAD = """# Figures
 
 `python -m bench.page` writes this page from `bench/results.json`, which holds the last recorded row of every bench.
@@ -32,11 +35,13 @@ that is given here. Simulation and processing speeds depend on the machine; thes
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the page. ids: the rows whose values it shows; beside: figures of others, quoted."""
+    """A line of a page. ids: the rows whose values it shows; beside: figures of others, quoted; why: of a paper's
+    figure, why they differ, or what it would need."""
 
     what: str
     ids: tuple[str, ...]
     beside: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ def about(text: str) -> str:
 def sections(text: str) -> list[Section]:
     """The sections of bench/figures.toml."""
     return [Section(part["title"], part["about"],
-                    tuple(Line(line["what"], tuple(line["ids"]), line.get("beside", "")) for line in part["figure"]))
+                    tuple(Line(line["what"], tuple(line["ids"]), line.get("beside", ""), line.get("why", ""))
+                          for line in part["figure"]))
             for part in tomllib.loads(text)["section"]]
 
 
@@ -131,14 +137,40 @@ def page(rows: Iterable[Row], layout: Sequence[Section], run: str = "") -> str:
     return "\n".join(out)
 
 
+def elsewhere(rows: Iterable[Row], layout: Sequence[Section], other: Sequence[Section]) -> list[Row]:
+    """Without the rows that only the other page's lines name."""
+    here, there = ({id for section in each for line in section.lines for id in line.ids} for each in (layout, other))
+    return [row for row in rows if row.id in here or row.id not in there]
+
+
+def papers(rows: Iterable[Row], layout: Sequence[Section], head: str) -> str:
+    """The text of docs/papers.md; a row may stand here and in docs/figures.md.
+
+    Raises      LookupError: a line names an id that is not among the rows
+    """
+    known = {row.id: row for row in rows}
+    out = [f"# The papers\n\n{head}\n"]
+    for section in layout:
+        out += [f"## {section.title}\n", section.about + "\n", "| what | paper | hotrail | why |", "|---|---|---|---|"]
+        for line in section.lines:
+            missing = [id for id in line.ids if id not in known]
+            if missing:
+                raise LookupError(f"{PAPER_LINES.name} names {', '.join(missing)}, not recorded")
+            ours = f"{_cells([known[id] for id in line.ids])[0]} ({_ids(line.ids)})" if line.ids else "-"
+            out.append(f"| {line.what} | {line.beside} | {ours} | {line.why} |")
+        out.append("")
+    return "\n".join(out)
+
+
 def main() -> None:
     rows = list(recorded(RESULTS).values())
     if (path := build_folder() / "bench.json").exists():
         rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text())["curves"])
         lines = [" " + json.dumps(_plain(row), ensure_ascii=False) for row in rows]
         RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    text = LINES.read_text()
-    PAGE.write_text(page(rows, sections(text), about(text)))
+    text, other = LINES.read_text(), PAPER_LINES.read_text()
+    PAGE.write_text(page(elsewhere(rows, sections(text), sections(other)), sections(text), about(text)))
+    PAPERS.write_text(papers(rows, sections(other), about(other)))
 
 
 def _plain(row: Row) -> dict[str, Any]:
