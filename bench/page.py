@@ -1,12 +1,12 @@
 """docs/figures.md: the figures that were measured last, beside their targets.
 
     python -m bench.page              takes the rows of build/bench.json, if there is one, into bench/results.json and
-                                      writes docs/figures.md and docs/papers.md
+                                      writes docs/figures.md and docs/paper-figures.md
 
 bench/results.json has the last row of every bench that was recorded, bench/figures.toml the lines of the page: what a
-line says and the ids of the rows whose values it shows; bench/papers.toml the same of docs/papers.md, beside what the
-source papers read. A recorded row that no line of either names is listed at the end of docs/figures.md.
-Points of curves are not recorded.
+line says and the ids of the rows whose values it shows; bench/papers.toml the same of docs/paper-figures.md, beside
+what the source papers read. A recorded row that no line of either names is listed at the end of docs/figures.md. Points
+of curves are not recorded.
 """
 
 import json
@@ -19,12 +19,12 @@ from typing import Any
 from bench.framework import Row, number
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PAGE", "PAPERS", "RESULTS", "Line", "Section", "about", "elsewhere", "merged", "page", "papers", "recorded",
-           "sections"]
+__all__ = ["LINES", "PAGE", "PAPERS", "RESULTS", "Line", "Section", "about", "elsewhere", "merged", "page", "papers",
+           "recorded", "sections"]
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
-PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"
+PAPERS, PAPER_LINES = ROOT / "docs" / "paper-figures.md", ROOT / "bench" / "papers.toml"
 HEAD = """# Figures
 
 `python -m bench.page` writes this page from `bench/results.json`, which holds the last recorded row of every bench.
@@ -144,12 +144,12 @@ def elsewhere(rows: Iterable[Row], layout: Sequence[Section], other: Sequence[Se
 
 
 def papers(rows: Iterable[Row], layout: Sequence[Section], head: str) -> str:
-    """The text of docs/papers.md; a row may stand here and in docs/figures.md.
+    """The text of docs/paper-figures.md; a row may stand here and in docs/figures.md.
 
     Raises      LookupError: a line names an id that is not among the rows
     """
     known = {row.id: row for row in rows}
-    out = [f"# The papers\n\n{head}\n"]
+    out = [f"# The papers' figures\n\n{head}\n"]
     for section in layout:
         out += [f"## {section.title}\n", section.about + "\n", "| what | paper | hotrail | why |", "|---|---|---|---|"]
         for line in section.lines:
