@@ -85,5 +85,5 @@ def test_a_core_is_measured_with_the_logs_rows(many):
     assert len(indices) == 100 * servers.SAMPLES and (np.diff(offsets) == 1).all() and offsets[0] == 0
     assert len(np.unique(indices)) == len(np.unique(np.arange(100) * servers.SAMPLES * 7919 % 1000))
     alone = servers.core_seconds(model, profile)
-    networked = servers.core_seconds(replace(model, network=Model.load("screc_rm0", dim=64)), profile)
+    networked = servers.core_seconds(replace(model, network=Model.load("screc_rm3", dim=64)), profile)
     assert 0 < alone < networked
