@@ -3,8 +3,8 @@
     on_cards = compile(model, "clicks.csv", device="smartssd", cards=8)
     predictions = on_cards(batch)               # as model(batch)
 
-Tables are torch.nn.EmbeddingBag, torch.nn.Embedding and TorchRec's EmbeddingBagCollection, quantised or not, found by
-what they have; TorchRec is not imported. The networks stay torch's.
+Tables are torch.nn.EmbeddingBag, torch.nn.Embedding and TorchRec's EmbeddingBagCollection and EmbeddingCollection,
+quantised or not, found by what they have; TorchRec is not imported. The networks stay torch's.
 """
 
 import copy
@@ -26,7 +26,7 @@ from gen.data.checkpoint import array_of, of_fbgemm
 from gen.data.logs.opening import LogLike
 from gen.data.trained import Placed, TrainedTable
 
-__all__ = ["CollectionOnCards", "EmbeddingOnCards", "RowsOnCards", "compile"]
+__all__ = ["CollectionOnCards", "EmbeddingOnCards", "RowsOnCards", "SequencesOnCards", "compile"]
 
 
 def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str]] | None = None,
@@ -49,7 +49,7 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     found = list(_found(model))
     if not found:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
-                         "torch.nn.Embedding or EmbeddingBagCollection")
+                         "torch.nn.Embedding or collection of TorchRec's")
     held = [table for each in found for table in each.tables]
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
@@ -84,13 +84,13 @@ class RowsOnCards:
         return self.batch({table: self.request(table, *arguments, **options)})[table]
 
     def batch(self, requests: Mapping[str, Bags]) -> dict[str, NDArray[np.float32]]:
-        """The vectors of requests by key, all of one number of bags: a run of each card.
+        """The vectors of requests by key: one run of each card.
 
         Raises      ValueError: a row that the table does not have; RunError, CardError: the card's
         """
-        if not all(len(np.asarray(each.offsets)) > 1 for each in requests.values()):
-            return {key: np.zeros((0, self._dims[each.table]), np.float32) for key, each in requests.items()}
-        return self.cards.lookup({key: self._remapped(each) for key, each in requests.items()}).vectors
+        found = {key: np.zeros((0, self._dims[each.table]), np.float32) for key, each in requests.items()}
+        asked = {key: self._remapped(each) for key, each in requests.items() if len(np.asarray(each.offsets)) > 1}
+        return found | self.cards.lookup(asked).vectors if asked else found
 
     def _remapped(self, bags: Bags) -> Bags:
         words, rows = self._words[bags.table], np.asarray(bags.indices)
@@ -120,17 +120,47 @@ class EmbeddingOnCards(torch.nn.Module):
         return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}"
 
 
-class CollectionOnCards(torch.nn.Module):
+class _Collection(torch.nn.Module):
+    """Tables of TorchRec's. features: (key, table, name) of each vector that is made."""
+
+    def __init__(self, rows: RowsOnCards, configs: Sequence[Any]):
+        super().__init__()
+        self.rows, self.configs = rows, list(configs)
+        shared = [name for config in configs for name in config.feature_names]
+        self.features = [(name if shared.count(name) == 1 else f"{name}@{config.name}", config.name, name)
+                         for config in configs for name in config.feature_names]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Collection":
+        return self         # the cards are what they are
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{config.name}: {self.rows.shape(config.name)}" for config in self.configs)
+
+
+class SequencesOnCards(_Collection):
+    """Tables with the forward of TorchRec's EmbeddingCollection: a KeyedJaggedTensor in, a JaggedTensor of rows for
+    each feature out. One run of each card."""
+
+    def embedding_configs(self) -> list[Any]:
+        return self.configs
+
+    def forward(self, features: Any) -> Any:
+        jagged = features.to_dict()
+        requests = {key: self.rows.request(table, array(jagged[name].values()).reshape(-1, 1))
+                    for key, table, name in self.features}
+        vectors = self.rows.batch(requests)
+        kind = sys.modules[type(features).__module__].JaggedTensor
+        return {key: kind(values=torch.from_numpy(vectors[key]), lengths=jagged[name].lengths())
+                for key, _, name in self.features}
+
+
+class CollectionOnCards(_Collection):
     """Tables with the forward of TorchRec's EmbeddingBagCollection: a KeyedJaggedTensor in, a KeyedTensor out. One run
     of each card."""
 
     def __init__(self, rows: RowsOnCards, configs: Sequence[Any], modes: Mapping[str, str], is_weighted: bool):
-        super().__init__()
-        self.rows, self.modes, self.is_weighted = rows, dict(modes), is_weighted
-        self.configs = list(configs)
-        shared = [name for config in configs for name in config.feature_names]
-        self.features = [(name if shared.count(name) == 1 else f"{name}@{config.name}", config.name, name)
-                         for config in configs for name in config.feature_names]
+        super().__init__(rows, configs)
+        self.modes, self.is_weighted = dict(modes), is_weighted
 
     def embedding_bag_configs(self) -> list[Any]:
         return self.configs
@@ -148,9 +178,6 @@ class CollectionOnCards(torch.nn.Module):
         return keyed(keys=list(requests), length_per_key=[vectors[key].shape[1] for key in requests],
                      values=torch.from_numpy(np.concatenate([vectors[key] for key in requests], axis=1)))
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{config.name}: {self.rows.shape(config.name)}" for config in self.configs)
-
 
 @dataclass(frozen=True, eq=False)
 class _Found:
@@ -167,9 +194,15 @@ class _Found:
                                 padding_idx=module.padding_idx)
         if isinstance(module, torch.nn.Embedding):
             return EmbeddingOnCards(rows, first.name)
+        if hasattr(module, "embedding_configs"):
+            return SequencesOnCards(rows, module.embedding_configs())
         weighted = getattr(module, "is_weighted", False)
         return CollectionOnCards(rows, module.embedding_bag_configs(), {each.name: each.mode for each in self.tables},
                                  bool(weighted() if callable(weighted) else weighted))
+
+
+#: What TorchRec's two collections have.
+_COLLECTIONS = (("embedding_bag_configs", "embedding_bags"), ("embedding_configs", "embeddings"))
 
 
 def _found(model: torch.nn.Module) -> Iterator[_Found]:
@@ -182,7 +215,7 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
     for name, module in model.named_modules():
         if id(module) in inside:
             continue
-        if hasattr(module, "embedding_bag_configs") and hasattr(module, "embedding_bags"):
+        if any(hasattr(module, configs) and hasattr(module, tables) for configs, tables in _COLLECTIONS):
             inside |= {id(each) for each in module.modules()}
             yield _Found(module, tuple(replace(each, ids=ids.get(each.name)) for each in _of_collection(module)))
         elif isinstance(module, torch.nn.EmbeddingBag | torch.nn.Embedding):
@@ -209,10 +242,11 @@ def _of_collection(module: Any) -> Iterator[TrainedTable]:
     batched: dict[str, TrainedTable] = {}
     for each in getattr(module, "_emb_modules", ()):
         batched |= {table.name: table for table in of_fbgemm(each)}
-    for config in module.embedding_bag_configs():
-        pooling = str(getattr(config.pooling, "value", config.pooling)).lower()
+    configs, tables = next((getattr(module, configs)(), getattr(module, tables))
+                           for configs, tables in _COLLECTIONS if hasattr(module, configs))
+    for config in configs:
+        pooling = getattr(config, "pooling", "sum")     # a sequence's rows are bags of one
         table = batched.get(config.name)
         if table is None:
-            rows = array_of(module.embedding_bags[config.name].weight)
-            table = TrainedTable(config.name, rows, config.embedding_dim)
-        yield replace(table, mode=pooling, columns=tuple(config.feature_names))
+            table = TrainedTable(config.name, array_of(tables[config.name].weight), config.embedding_dim)
+        yield replace(table, mode=str(getattr(pooling, "value", pooling)).lower(), columns=tuple(config.feature_names))

@@ -134,6 +134,30 @@ def test_a_collection(cards, torchrec, tmp_path):
     assert on_cards.embedding_bag_configs() == model.embedding_bag_configs()
 
 
+@pytest.mark.parametrize("quantised", [False, True])
+def test_sequences(cards, torchrec, tmp_path, quantised):
+    configs = [torchrec.EmbeddingConfig(name="t_item", embedding_dim=8, num_embeddings=70,
+                                        feature_names=["item", "seen"]),
+               torchrec.EmbeddingConfig(name="t_user", embedding_dim=8, num_embeddings=50, feature_names=["user"])]
+    model = torchrec.EmbeddingCollection(tables=configs)
+    if quantised:
+        from torchrec.quant.embedding_modules import EmbeddingCollection
+
+        observer = torch.quantization.PlaceholderObserver
+        model.qconfig = torch.quantization.QConfig(activation=observer.with_args(dtype=torch.float),
+                                                   weight=observer.with_args(dtype=torch.qint8))
+        model = EmbeddingCollection.from_float(model)
+    on_cards = hotrail.compile(model, log(), out=tmp_path / "bundle", **LAYOUT)
+    for features in (jagged(torchrec, 80), torchrec.KeyedJaggedTensor.from_lengths_sync(
+            ["item", "seen", "user"], torch.tensor([3, 4]), torch.tensor([1, 0, 1]))):
+        with torch.no_grad():
+            got, wanted = on_cards(features), model(features)
+        assert list(got) == list(wanted)
+        for key, each in got.items():
+            torch.testing.assert_close(each.values(), wanted[key].values(), **CLOSE)
+            assert torch.equal(each.lengths(), wanted[key].lengths())
+
+
 def test_a_weighted_collection(cards, torchrec, tmp_path):
     configs = [torchrec.EmbeddingBagConfig(name="t", embedding_dim=8, num_embeddings=70,
                                            feature_names=["item", "seen", "user"])]
