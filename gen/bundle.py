@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.base.kept import digest
 from gen.base.members import MANIFEST, Folder, Writer
-from gen.base.sealed import understood
+from gen.base.sealed import made, understood
 from gen.compiler.tables import CardImages, Table, held_cores
 from gen.compress.post_hoc import decompose
 from gen.data.expected import expected_counts
@@ -39,7 +40,7 @@ from gen.planner.plan import FILE, Plan, PlanTable
 from gen.rtl import config
 from golden.tt.rows import shape_of
 
-__all__ = ["VERSION", "Bundle", "load_inputs", "tt_rows", "write"]
+__all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "tt_rows", "write"]
 
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
@@ -50,7 +51,8 @@ BLOCK = 1 << 14     # rows that are compared at once
 class Bundle(Folder):
     """One that has been written. plan: what it was made of. preset: the path of the cores' preset in it. device: its
     name, or its path in the bundle. weights: where its parameters came from. tables: of each, by name, what the
-    manifest says: number, row_format, tt_format, cores, form, error, weighted_error.
+    manifest says: number, row_format, tt_format, cores, form, error, weighted_error. state: digest of what a
+    delta (gen.delta) changes.
 
     Raises      ValueError: no bundle, another version, a member that is missing or has changed
     """
@@ -63,6 +65,7 @@ class Bundle(Folder):
             self.preset = self.path(self.content["preset"])
             self.weights: dict[str, Any] = self.content["weights"]
             self.tables: dict[str, dict[str, Any]] = self.content["tables"]
+            self.state = made(str, self.content.get("state", digest(self.folder / MANIFEST)), "state")
             config.load(self.preset), Device.load(self.device)
             self._check_weights()
             self._check_tables()
@@ -308,11 +311,8 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
         raise ValueError(f"{where}: the plan places {plan.dram_rows + plan.tt_rows + plan.ssd_rows} rows, the model "
                          f"has {spec.rows}")
-    hot, warm, spare, cold = np.split(order, plan.ends)
-    parts = np.concatenate([hot, spare]), warm, cold
-    device = np.empty(spec.rows, np.uint8)
-    for place, part in zip((DRAM, TT, SSD), parts, strict=True):
-        device[part] = place
+    device = plan.devices(order)
+    parts = [order[device[order] == place] for place in (DRAM, TT, SSD)]
     cores: Sequence[NDArray[np.float32]] = ()
     tt_row, told = None, {"form": "no", "error": 0.0, "weighted_error": 0.0}
     if plan.tt_rows:

@@ -12,7 +12,7 @@ request, where an instruction of bags is meant.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.device import Device
 from gen.rtl.headers import KERNELS
 
-__all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Table"]
+__all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Staged", "Table"]
 
 KERNEL = KERNELS["emb"]
 OUTPUTS = ("outputs", "other_outputs")     # of one batch and of the next
@@ -63,15 +63,21 @@ class EmbeddingBags(OnCard):
                                 row_in_page=Device.load(options.get("device", "smartssd")).row_in_page)
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
-        self.images = tables
-        self._ring_bytes = ring_bytes if len(self.images.pages) else 0
-        self.compiler = Compiler(self.images, ring_beats=self._ring_bytes // (4 * self.images.words))
-        self._pages: NDArray[np.uint32] | Path = self.images.pages if ssd is None else _stored(self.images, Path(ssd))
+        self._ring_bytes = ring_bytes if len(tables.pages) else 0
+        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words))
+        self._file = None if ssd is None else _stored(tables, Path(ssd))
+        self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, **options)
 
+    @property
+    def images(self) -> CardImages:
+        """What the card holds."""
+        return self.compiler.images
+
     def _build(self) -> None:
+        self._store(self._stale, self.images.pages)
         self._runs.write("rows", self.images.rows)
         self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
         self.compiler.warm()
@@ -174,6 +180,49 @@ class EmbeddingBags(OnCard):
                 last = self._vectors(*waiting)
             yield last
 
+    def stage(self, images: CardImages, beats: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Staged":
+        """Brings other images of the same tables, which differ in these beats of `rows` and these `pages`, to the card
+        between two runs. `adopt` takes them; until then all answers are those of the images before, and a run brings
+        these anew. Whatever ends this before its end changes no answer.
+
+        Raises      ValueError: images of another shape, a row cache; CardError: the card's
+        """
+        old = self.images
+        if images.rows.shape != old.rows.shape or images.pages.shape != old.pages.shape or \
+                any(placed.cache_rows for placed in (*old.placed.values(), *images.placed.values())):
+            raise ValueError(f"images of {images.rows.shape} and {images.pages.shape} words: they must be of "
+                             f"{old.rows.shape} and {old.pages.shape}, as on the card, and without a row cache")
+        self._know()
+        compiler = Compiler(images, ring_beats=self.compiler.ring_beats)
+        doubted = self._runs.doubt()
+        self._stale = numbers
+        self._store(numbers, images.pages)
+        for first, end in _stretches(beats):
+            self.card.send(self._runs.buffers["rows"], images.rows[first:end], first * 4 * images.words)
+        self.card.settle()
+        return Staged(compiler, doubted)
+
+    def adopt(self, staged: "Staged") -> None:
+        """Answers from now on are those of the images that were staged. May be called again where it was cut short."""
+        self.compiler = staged.compiler
+        self._runs.trust(staged.doubted)
+
+    def _store(self, numbers: NDArray[np.int64], pages: NDArray[np.uint32]) -> None:
+        """Writes some of the pages into the drive's file, all of them on the drive when it returns.
+
+        Raises      CardError: it cannot be written"""
+        if self._file is None or not len(numbers):
+            return
+        try:
+            with self._file.open("r+b") as file:
+                for number in numbers.tolist():
+                    file.seek(number * self.images.page_bytes)
+                    file.write(np.ascontiguousarray(pages[number]).data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise CardError(f"ssd {self._file}: the pages cannot be written there: {error.strerror}") from None
+
     def _vectors(self, program: Program, begun: Any) -> list[NDArray[np.float32]]:
         return program.vectors(self._runs.results(begun))
 
@@ -188,7 +237,7 @@ class EmbeddingBags(OnCard):
         runs.send("inputs", program.inputs)
         runs.room(outputs, program.outputs_beats * words * 4)
         self.card.stream(None if not len(program.pages) else SsdStream(
-            self._pages, self.images.page_bytes, program.transfers, ring,
+            self.images.pages if self._file is None else self._file, self.images.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
             4 * words))
         if runs.run(program.words, {
@@ -213,6 +262,23 @@ class EmbeddingBags(OnCard):
                 if "index" in code.place:
                     where.append(f"index {place['request_index']} of the request")
         return self._runs.error(where, **place)
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """What a card was brought and answers by when it is adopted. doubted: of Runs.doubt."""
+
+    compiler: Compiler
+    doubted: int
+
+
+def _stretches(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """(first, end) of ascending numbers that follow each other."""
+    if not len(numbers):
+        return []
+    ends = np.append(np.flatnonzero(np.diff(numbers) > 1), len(numbers) - 1)
+    begins = np.append(0, ends[:-1] + 1)
+    return list(zip(numbers[begins].tolist(), (numbers[ends] + 1).tolist(), strict=True))
 
 
 def _in_format(tables: Sequence[Table], results: "str | Mapping[str, str] | None") -> list[Table]:

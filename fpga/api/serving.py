@@ -19,15 +19,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.api.embedding import EmbeddingBags
+from fpga.api.embedding import EmbeddingBags, Staged
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
 from gen.data.logs.features import dense_features
-from gen.data.remap import DEVICE_SHIFT
-from gen.planner.plan import PlanTable
+from gen.data.remap import DEVICE_SHIFT, Remap
+from gen.delta import Delta
+from gen.planner.plan import Plan, PlanTable
 
 __all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
 
@@ -54,6 +55,17 @@ class Done:
         return max(self.cycles[number], self.links[number].cycles)
 
 
+@dataclass(frozen=True, eq=False)
+class _Next:
+    """What a delta leaves."""
+
+    staged: dict[int, Staged]
+    plan: Plan
+    words: dict[str, NDArray[np.uint32]]
+    remaps: dict[str, Remap]
+    state: str
+
+
 class Cards:
     """The cards of a bundle, one core each: EMB cards with their tables, MLP cards with the network.
 
@@ -66,6 +78,9 @@ class Cards:
         self._at_once = bool(options.get("process"))
         self.bundle, self.plan = bundle, bundle.plan
         self.remaps = {name: bundle.remap(name) for name in self.plan.tables}
+        self.words = {name: bundle.words(name) for name in self.plan.tables}
+        self._state = bundle.state
+        self._next: _Next | None = None     # agreed on, taken before the next batch
         self.emb: dict[int, EmbeddingBags] = {}
         self.mlp: dict[int, MlpNetwork] = {}
         preset, device = str(bundle.preset), options.pop("device", bundle.device)
@@ -83,11 +98,51 @@ class Cards:
             self.close()
             raise
 
+    def refresh(self, delta: Delta) -> None:
+        """Takes a delta between two batches: rows change places on running cards. All batches before are those of the
+        old plan, all behind it those of the new one. An error, or Ctrl-C, leaves the one or the other: the old one
+        until every card has its rows, and `state` says which. The host holds the images of both meanwhile.
+
+        Raises      ValueError: the delta is of another state; CardError: a card's
+        """
+        self._take()
+        delta.check(self.state)
+        plan, tables, words = delta.plan, self.bundle.tables, dict(self.words)
+        for name, told in tables.items():
+            rows, new = delta.words(told["number"])
+            if len(rows):
+                words[name] = words[name].copy()
+                words[name][rows] = new
+        remaps = {name: self.remaps[name] if words[name] is self.words[name] else
+                  Remap(plan.model.tables[name], words[name], self.bundle.vocabulary(name)) for name in tables}
+        staged = {}
+        for number in delta.cards:
+            change, old = delta.change(number), self.emb[number].images
+            images = old.changed(words, {"rows": (change.beats, change.rows), "pages": (change.numbers, change.pages)})
+            staged[number] = self.emb[number].stage(images, change.beats, change.numbers)
+        self._next = _Next(staged, plan, words, remaps, delta.state)    # from here on it is the new plan
+        self._take()
+
+    @property
+    def state(self) -> str:
+        """Of the bundle, or the delta, by which the next batch is answered."""
+        return self._state if self._next is None else self._next.state
+
+    def _take(self) -> None:
+        """Puts what was agreed on into place; again, where that was cut short."""
+        if (after := self._next) is None:
+            return
+        for number, each in after.staged.items():
+            self.emb[number].adopt(each)
+        self.plan, self.words, self.remaps, self._state = after.plan, after.words, after.remaps, after.state
+        self._next = None
+
     def requests(self, chunk: Chunk) -> dict[str, Bags]:
         """The bags of every feature of the model, remapped.
 
         Raises      ValueError: a column that the log does not have, an id past the table's rows
         """
+        self._take()
         found = {}
         for key, table, column in self.plan.model.features:
             if column not in chunk.ids:

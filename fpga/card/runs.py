@@ -79,6 +79,19 @@ class Runs:
             raise
         self.is_known = self._transactions == mine
 
+    def doubt(self) -> int:
+        """The card is not as the host believes from now on, as it is being changed. Gives what `trust` takes. Raises
+        CardError: the runs were closed"""
+        if not self.is_open:
+            raise CardError(CLOSED)
+        self.is_known = False
+        return self._transactions
+
+    def trust(self, doubted: int) -> None:
+        """What changed the card has come to its end, and the host believes what it is now; nothing where a transaction
+        came in between. doubted: of `doubt`."""
+        self.is_known |= self.is_open and doubted == self._transactions
+
     def forget(self) -> None:
         """No run is under way, no buffer is left, and the card's counters and violations begin anew. Raises CardError:
         the runs were closed; the card's"""

@@ -4,13 +4,17 @@ It is a JSON file that carries all that `hotrail compile` needs but the profile,
 it names: the model, the device, the split of every table.                      Source: SCRec §III.C, eq. 3 to 37
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gen.base.sealed import made, seal, understood, unseal, writing
 from gen.base.staging import staged
+from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender
 from gen.model.row_formats import fused_bytes
 
@@ -36,6 +40,10 @@ class Tier:
     bytes: int = 0
     accesses: float = 0.0
     seconds: float = 0.0
+
+    @classmethod
+    def sum(cls, tiers: "Sequence[Tier]") -> "Tier":
+        return cls(*(sum(getattr(tier, each.name) for tier in tiers) for each in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,14 @@ class PlanTable:
             return slice(0, dim)
         each = dim // len(self.cards)
         return slice(self.cards.index(card) * each, (self.cards.index(card) + 1) * each)
+
+    def devices(self, order: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """(rows,) the device of each row (gen.data.remap). order: all rows, those first of which most accesses are
+        expected."""
+        found = np.empty(len(order), np.uint8)
+        for device, part in zip((DRAM, TT, DRAM, SSD), np.split(order, self.ends), strict=True):
+            found[part] = device
+        return found
 
     @property
     def dram_rows(self) -> int:

@@ -280,7 +280,7 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part],
     room = {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes}
     for number, emb in enumerate(best.emb):
         mine = [table for table in tables if number in table.cards]
-        tiers = {name: _sum([table.on_card(name) for table in mine]) for name in MEMORIES}
+        tiers = {name: Tier.sum([table.on_card(name) for table in mine]) for name in MEMORIES}
         if tiers["ssd"].seconds:
             tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
         spare = sum(part.spare * part.item.row_bytes for part in parts if number in part.cards)
@@ -300,7 +300,3 @@ def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part],
         found.append(PlanCard(number, "mlp", in_s=inward, out_s=outward, bottom_s=bottom, top_s=top,
                               binds=max(seconds, key=lambda name: seconds[name])))
     return tuple(found)
-
-
-def _sum(tiers: Sequence[Tier]) -> Tier:
-    return Tier(*(sum(getattr(tier, name) for tier in tiers) for name in ("rows", "bytes", "accesses", "seconds")))

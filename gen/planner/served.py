@@ -1,6 +1,6 @@
 """What a plan does with another log than the one it was made of: where its accesses go, how long a batch takes."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from gen.planner.build import bags_of
 from gen.planner.costs import Costs, drive_reads, tt_seconds
 from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
 
-__all__ = ["served"]
+__all__ = ["Shard", "served"]
 
 
 def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
@@ -25,18 +25,12 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     shares, whole, unseen = {}, np.zeros(3), 0.0
     for name, table in plan.tables.items():
         spec, lookups = plan.model.tables[name], other.tables[name].pooling * plan.batch
-        batch = -(-plan.batch // (len(table.cards) if table.by == "samples" else 1))
-        own = lookups * batch / plan.batch
-        columns = table.columns(spec.dim, table.cards[0])
-        shard = replace(spec, dim=columns.stop - columns.start)
-        places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name],
-                                         plan.page_bytes // costs.row_bytes(shard.dim, shard.row_format))
+        shard = Shard.of(plan, name, lookups, costs)
+        places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name], shard.page_rows)
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
-        reads = float(drive_reads(pages, np.zeros(1, np.int64), own * places[2] / total, 1,
-                                  costs.ring_bytes // costs.page_bytes)[0])
-        load = _load(shard, table, own * places / total, reads, batch, costs)
+        load, _ = shard.load(places, pages, costs)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():
@@ -45,6 +39,45 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     slowest = max([load.max() for load in loads.values()] + [card.seconds for card in mlp])
     return Held(other.samples, float(slowest) + max((card.after_s for card in mlp), default=0.0),
                 float(unseen / max(whole.sum(), 1e-300)), {"": _shares(whole)} | shares)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What each card of a table serves. spec: its columns; batch: its samples; lookups: of such a batch; page_rows: of
+    a page; rank: of the tensor train, 0 without one."""
+
+    spec: TableSpec
+    batch: int
+    lookups: float
+    page_rows: int
+    rank: int
+
+    @classmethod
+    def of(cls, plan: Plan, name: str, lookups: float, costs: Costs) -> "Shard":
+        """lookups: of a batch of the plan."""
+        table, spec = plan.tables[name], plan.model.tables[name]
+        batch = -(-plan.batch // (len(table.cards) if table.by == "samples" else 1))
+        columns = table.columns(spec.dim, table.cards[0])
+        spec = replace(spec, dim=columns.stop - columns.start)
+        return cls(spec, batch, lookups * batch / plan.batch,
+                   plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format), max(table.ranks, default=0))
+
+    def dram_bytes(self, rows: int, costs: Costs) -> int:
+        """Of so many rows there, indices and pooled vectors."""
+        return (rows * costs.row_bytes(self.spec.dim, self.spec.row_format)
+                + bags_of(self.spec, self.lookups, self.batch, costs).bytes)
+
+    def load(self, places: NDArray[np.int64], pages: Heat, costs: Costs) -> tuple[NDArray[np.float64], float]:
+        """((5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host; pages that it reads). places: (3,)
+        accesses to DRAM, TT and SSD, in any unit; pages: those of the SSD by page."""
+        share = places / max(places.sum(), 1)
+        to_dram, to_tt, to_ssd = (self.lookups * share).tolist()
+        reads = float(drive_reads(pages, np.zeros(1, np.int64), to_ssd, 1, costs.ring_bytes // costs.page_bytes)[0])
+        spec, bags = self.spec, bags_of(self.spec, to_dram + to_tt + to_ssd, self.batch, costs)
+        tt_s = tt_seconds(costs, spec.dim, self.rank, self.lookups / self.batch) if self.rank else 0.0
+        return np.array([
+            bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
+            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s]), reads
 
 
 def _shares(accesses: NDArray) -> tuple[float, float, float]:
@@ -84,14 +117,3 @@ def _ranks(spec: TableSpec, known: TableProfile, ids: NDArray[np.uint64]) \
     there = rows[np.minimum(place, len(rows) - 1)] == asked if len(rows) else np.zeros(len(asked), bool)
     found = np.where(there, rank[np.minimum(place, len(rows) - 1)] if len(rows) else 0, len(rows) + asked - place)
     return found, np.isin(ids, known.ids) if spec.ids == "vocabulary" else there
-
-
-def _load(spec: TableSpec, table: PlanTable, accesses: NDArray[np.float64], reads: float, batch: int,
-          costs: Costs) -> NDArray[np.float64]:
-    """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host."""
-    to_dram, to_tt, to_ssd = accesses.tolist()
-    bags = bags_of(spec, to_dram + to_tt + to_ssd, batch, costs)
-    tt_s = tt_seconds(costs, spec.dim, max(table.ranks), accesses.sum() / batch) if table.ranks else 0.0
-    return np.array([
-        bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
-        to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])

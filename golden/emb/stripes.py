@@ -11,6 +11,7 @@ is where piece j of a row begins, in beats from the table's first.         Sourc
 
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["Stripes"]
@@ -43,6 +44,13 @@ class Stripes(NamedTuple):
         inside = row % self.block_rows
         first = (row - inside) * self.row_beats + inside * piece
         return [first + at * self.stripe_beats for at in range(self.row_beats // piece)]
+
+    def beats_of(self, rows: NDArray) -> NDArray:
+        """(rows, row_beats) where the beats of each row lie, from the table's first, in the order of `read`."""
+        piece, inside = self.piece_beats or self.row_beats, rows % self.block_rows
+        first = (rows - inside) * self.row_beats + inside * piece
+        j = np.arange(self.row_beats)
+        return first[:, None] + j // piece * self.stripe_beats + j % piece
 
     def read(self, beats: NDArray, rows: NDArray) -> NDArray:
         """(rows, words of a row), of a table's (beats, words of a beat)."""

@@ -1,0 +1,225 @@
+"""A new plan from new traffic that moves as few rows as it can.
+
+Every table stays on its cards, and each of its memories keeps its number of rows, so that nothing is laid out anew; the
+rows of tensor trains stay what they are. Rows of DRAM and of the SSD change places, as many as gen.planner.moves proves
+to be needed for a batch that takes at most `within` more time than that of a plan made afresh. Of k swaps those that
+leave the fewest accesses on the SSD are taken: the k hottest rows of the SSD for the k coldest of DRAM.
+
+The model keeps its rows: ids that its vocabulary lacks read the last one, as before.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from gen.data.expected import expected
+from gen.data.profile import Heat, Profile, TableProfile
+from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, row_counts, rows_of
+from gen.model.recommender import TableSpec
+from gen.planner.costs import Costs
+from gen.planner.moves import fewest
+from gen.planner.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier, duration
+from gen.planner.planning import make
+from gen.planner.served import Shard
+from gen.planner.solve import Infeasible
+from gen.planner.work import Deadline
+
+__all__ = ["Refreshed", "Residents", "in_rows", "refresh"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Refreshed:
+    """plan: of the new traffic. words: of each table in which rows move, of all its rows. rows: that are written, on
+    all cards together; least: no swaps within the limit write fewer; stayed_s: seconds of a batch if none moved.
+    fresh: the plan that was made afresh; fresh_rows: that it would write at least: those which it has in another memory
+    or on another card, its cards numbered so that these are fewest."""
+
+    plan: Plan
+    words: Mapping[str, NDArray[np.uint32]]
+    rows: int
+    least: int
+    stayed_s: float
+    fresh: Plan
+    fresh_rows: int
+
+
+def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: Mapping[str, NDArray[np.uint64]],
+            profile: Profile, costs: Costs, *, within: float = 0.05, gap: float = 0.01, seconds: float = 60.0,
+            table_wise: bool = False, say: Say | None = None) -> Refreshed:
+    """plan, words: what runs now, each row's word. vocabularies: of the tables whose ids are such. profile: of the new
+    traffic, with ids. gap, seconds: where each search may end.
+
+    Raises      ValueError: no swaps are fast enough; a profile without ids or with ids past the rows
+    """
+    say = say or (lambda _: None)
+    rows = in_rows(plan, profile, vocabularies)
+    by_row = replace(plan.model, tables={name: replace(spec, ids="index") for name, spec in plan.model.tables.items()})
+    ranks = [max(table.ranks) for table in plan.tables.values() if table.ranks]
+    fresh = make(by_row, rows, costs, cards=len(plan.cards), levels=3 if ranks else min(plan.levels, 2), gap=gap,
+                 seconds=seconds, rank=max(ranks, default=4), tt_gain=0.0, table_wise=table_wise, explain=False,
+                 say=say)
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    most_s = (1 + within) * fresh.seconds
+    limit = np.full(5, most_s - max((card.after_s for card in mlp), default=0.0))
+    if mlp and mlp[0].seconds > limit[0]:
+        raise ValueError(f"{len(mlp)} MLP cards are too few: a plan made afresh takes {duration(fresh.seconds)} with "
+                         f"{sum(card.kind == 'mlp' for card in fresh.cards)}; plan and compile anew")
+    limit[2] = max(limit[2] - costs.drive_s, 0.0)       # whoever reads the drive waits for its first page
+    tables = {name: Residents(plan, name, words[name], rows.tables[name], costs) for name in plan.tables}
+    try:
+        found = fewest(list(tables.values()), limit, gap=gap, until=Deadline.of(seconds, max(10 * seconds, 120.0)))
+    except Infeasible as reason:
+        raise ValueError(f"{reason}: a plan made afresh takes {duration(fresh.seconds)}, and {within:.0%} more are "
+                         "allowed; allow more, or plan and compile anew") from None
+    swaps = dict(zip(tables, found.swaps, strict=True))
+    cards = _cards(plan, tables, swaps, costs)
+    room = plan.capacity["dram"]
+    notes = (f"refreshed: {found.rows:,} rows change places; fewer than {found.least:,} do not suffice for "
+             f"{duration(most_s)}, {within:.0%} more than a plan made afresh takes",
+             *(f"card {card.number}: rows, indices and pooled vectors take {card.dram.bytes - room:,.0f} bytes more "
+               "than its DRAM has" for card in cards if card.dram.bytes > room))
+    made = replace(plan, tables={name: tables[name].table_after(swaps[name]) for name in tables}, cards=cards,
+                   seconds=_seconds(cards), bound=min(fresh.bound, _seconds(cards)), ablation={}, what_if={},
+                   assumed=(*fresh.assumed, *notes), source=profile.source, profile_sha256="", held=None)
+    stayed = _cards(plan, tables, dict.fromkeys(tables, 0), costs)
+    return Refreshed(made, {name: tables[name].words_after(number) for name, number in swaps.items() if number},
+                     found.rows, found.least, _seconds(stayed), fresh, _moved(plan, words, rows, fresh))
+
+
+class Residents:
+    """The rows of a table where they lie, under new traffic; its swaps, as gen.planner.moves takes them.
+
+    words: of each row. profile: of the new traffic, its ids the rows."""
+
+    def __init__(self, plan: Plan, name: str, words: NDArray[np.uint32], profile: TableProfile, costs: Costs):
+        self.table, self.words, self._costs = plan.tables[name], np.asarray(words), costs
+        spec = replace(plan.model.tables[name], ids="index")
+        self.shard = Shard.of(plan, name, profile.pooling * plan.batch, costs)
+        self.heat, self._unseen = _heat(spec, profile)
+        memory, place = self.words >> DEVICE_SHIFT, (self.words & (ROWS_AT_MOST - 1)).astype(np.int64)
+        self.places = np.array([self.heat[memory == each].sum() for each in range(len(MEMORIES))], np.int64)
+        cold, hot = np.flatnonzero(memory == SSD), np.flatnonzero(memory == DRAM)
+        self._pages = np.zeros(int(place[cold].max(initial=-1)) // self.shard.page_rows + 1, np.int64)
+        np.add.at(self._pages, place[cold] // self.shard.page_rows, self.heat[cold])
+        count = min(len(cold), len(hot))
+        entering = cold[np.argsort(-self.heat[cold], kind="stable")[:count]]
+        leaving = hot[np.argsort(self.heat[hot], kind="stable")[:count]]
+        gain = self.heat[entering] - self.heat[leaving]
+        self.entering, self.leaving, self._gain = (each[gain > 0] for each in (entering, leaving, gain))
+        self._page = place[self.entering] // self.shard.page_rows
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        return self.table.cards
+
+    @property
+    def most(self) -> int:
+        return len(self.entering)
+
+    @property
+    def rows(self) -> int:
+        return 2 * len(self.cards)
+
+    def seconds(self, swaps: int) -> NDArray[np.float64]:
+        return self._load(swaps)[0]
+
+    def _load(self, swaps: int) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+        """(seconds of each card, pages that it reads, its accesses to each memory), of a batch."""
+        places, pages = self.places.copy(), self._pages.copy()
+        gained = int(self._gain[:swaps].sum())
+        places[DRAM] += gained
+        places[SSD] -= gained
+        np.subtract.at(pages, self._page[:swaps], self._gain[:swaps])
+        seconds, reads = self.shard.load(places, Heat.of(pages), self._costs)
+        return seconds, reads, self.shard.lookups * places / max(places.sum(), 1)
+
+    def words_after(self, swaps: int) -> NDArray[np.uint32]:
+        """Of all rows: each that enters has the place of the one that leaves for it."""
+        found, enter, leave = self.words.copy(), self.entering[:swaps], self.leaving[:swaps]
+        found[enter], found[leave] = self.words[leave], self.words[enter]
+        return found
+
+    def table_after(self, swaps: int) -> PlanTable:
+        """The plan's table with the new traffic's accesses and seconds."""
+        seconds, _, accesses = self._load(swaps)
+        count = len(self.cards)
+        tiers = {name: replace(getattr(self.table, name), seconds=count * float(seconds[at]), accesses=float(
+            accesses[at]) * (1 if self.table.by == "columns" else count)) for at, name in enumerate(MEMORIES)}
+        tiers["dram"] = replace(tiers["dram"], bytes=count * self.shard.dram_bytes(self.table.dram.rows, self._costs))
+        whole = self.shard.lookups * (1 if self.table.by == "columns" else count)
+        return replace(self.table, **tiers, unseen=self._unseen * whole)
+
+
+def in_rows(plan: Plan, profile: Profile, vocabularies: Mapping[str, NDArray[np.uint64]]) -> Profile:
+    """The profile of the plan's tables with rows in the place of ids.
+
+    Raises      ValueError: a table that it lacks, statistics without ids, an id past the rows
+    """
+    tables = {}
+    for name, spec in plan.model.tables.items():
+        table = profile.tables.get(name)
+        if table is None:
+            raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
+        if table.ids is None or table.counts is None:
+            raise ValueError(f"table {name}: its profile knows how hot rows are, not which; profile the log itself")
+        rows, at = np.unique(rows_of(spec, table.ids, vocabularies.get(name)), return_inverse=True)
+        counts = np.zeros(len(rows), np.int64)
+        np.add.at(counts, at, table.counts)
+        tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts)
+    return replace(profile, tables=tables, extras={})
+
+
+def _heat(spec: TableSpec, table: TableProfile) -> tuple[NDArray[np.int64], float]:
+    """((rows,) accesses that are expected of each row, in parts of one; the share of all that is to rows which the
+    log lacks, which are alike)."""
+    of, found = expected(spec, table), np.zeros(spec.rows, np.int64)
+    found[_order(spec, table)[:of.heat.touched]] = np.repeat(of.heat.accesses, of.heat.rows)
+    return found, of.unseen
+
+
+def _order(spec: TableSpec, table: TableProfile) -> NDArray[np.int64]:
+    """Rows by their accesses, of a profile whose ids they are."""
+    return by_heat(row_counts(spec, table))
+
+
+def _cards(plan: Plan, tables: Mapping[str, Residents], swaps: Mapping[str, int], costs: Costs) -> tuple[PlanCard, ...]:
+    """The plan's cards with what their tables take."""
+    found = []
+    for card in plan.cards:
+        mine = [name for name, table in tables.items() if card.number in table.cards]
+        if card.kind == "emb":
+            seconds = sum((tables[name].seconds(swaps[name]) for name in mine), np.zeros(5))
+            seconds[2] += costs.drive_s * (seconds[2] > 0)
+            shards = [tables[name].table_after(swaps[name]) for name in mine]
+            tiers = {name: replace(Tier.sum([table.on_card(name) for table in shards]), seconds=float(each))
+                     for name, each in zip(MEMORIES, seconds, strict=False)}
+            slowest = int(np.argmax(seconds))
+            card = replace(card, dram=tiers["dram"], tt=tiers["tt"], ssd=tiers["ssd"], in_s=float(seconds[3]),
+                           out_s=float(seconds[4]), binds=(*MEMORIES, "in", "out")[slowest] if seconds[slowest] else "")
+        found.append(card)
+    return tuple(found)
+
+
+def _seconds(cards: Sequence[PlanCard]) -> float:
+    """Of a batch."""
+    return max(card.seconds for card in cards) + max(card.after_s for card in cards)
+
+
+def _moved(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile, fresh: Plan) -> int:
+    """Rows that another plan of the profile, whose ids are rows, has where they are not now, on all its cards together;
+    these are numbered so that there are fewest."""
+    whole, stay = 0, np.zeros((len(plan.cards), len(fresh.cards)), np.int64)
+    for name, then in fresh.tables.items():
+        now, spec = plan.tables[name], plan.model.tables[name]
+        whole += spec.rows * len(then.cards)
+        device = then.devices(_order(replace(spec, ids="index"), profile.tables[name]))
+        same = int(np.count_nonzero(device == words[name] >> DEVICE_SHIFT))
+        for old in now.cards:
+            for new in then.cards:
+                stay[old, new] += same * (now.columns(spec.dim, old) == then.columns(spec.dim, new))
+    return whole - int(stay[linear_sum_assignment(stay, maximize=True)].sum())
