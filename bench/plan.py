@@ -35,6 +35,7 @@ from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
+from gen.planner.refresh import Refreshed, in_rows, refresh, words_of
 from gen.planner.served import served
 from gen.planner.solve import solve
 
@@ -43,6 +44,7 @@ CARDS, DIM, BATCH = 8, 64, 2048
 SECONDS, GAP = 60.0, 0.01
 SMALL_SECONDS = 2.0
 DRIFT_CARDS, DRIFT = 2, 1.1
+WITHIN, MOVED = 0.05, 0.2
 SCALING_SECONDS, SCALING_GAP, SCALING = 10.0, 0.001, 7.0
 TENTHS = 10         # TorchRec's planner chooses a table's cuts among tenths of its accesses
 
@@ -212,6 +214,49 @@ def drift() -> Iterator[Row]:
     yield from drifted("movielens", open_log("movielens"))
     for file in LOGS:
         yield from drifted(file.split("_")[0], open_log(needed(f"{file}.npz")))
+
+
+def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed]]:
+    """(id, what, the first half's plan refreshed by the second half): on cards as they are, on one with DRAM for half
+    of the rows, on four with DRAM for a tenth of them. The model has a row for every id of the log."""
+    whole = profiled(log)
+    vocabularies = {table.name: table.ids for table in whole.tables.values() if table.ids is not None}
+    first, second = (profiled(part) for part in parted(log, 0.5))
+    of = model(whole)
+    by_row, rows = in_rows(of, first, vocabularies)
+    all_bytes = sum(spec.rows * costs().row_bytes(spec.dim) for spec in of.tables.values())
+    bags = sum(item.bags_bytes for item in build(by_row, rows, costs(), cards=1).problem.items)
+    for id, what, cards, room in ((name, name, DRIFT_CARDS, costs().dram_bytes),
+                                  (f"{name}.half", f"{name}, one card, DRAM for half of the rows", 1,
+                                   bags + all_bytes // 2),
+                                  (f"{name}.tenth", f"{name}, 4 cards, DRAM for a tenth of the rows", 4,
+                                   bags + all_bytes // 10)):
+        limited = replace(costs(), dram_bytes=room)
+        plan = make(by_row, rows, limited, cards=cards, levels=2, seconds=SMALL_SECONDS, explain=False)
+        yield id, what, refresh(replace(plan, model=of), words_of(plan, rows), vocabularies, second, limited,
+                                seconds=SMALL_SECONDS)
+
+
+@bench("plan_refresh")
+def refreshing() -> Iterator[Row]:
+    """Plans of a log's first half refreshed by its second half: rows that move, and time, beside a plan made afresh."""
+    for name, log in (("movielens", open_log("movielens")),
+                      *((file.split("_")[0], open_log(needed(f"{file}.npz"))) for file in LOGS)):
+        for id, what, found in refreshed(name, log):
+            slower = found.plan.seconds / found.fresh.seconds
+            share = round(100 * found.rows / max(found.fresh_rows, 1), 2)
+            about = f"{what}: rows that move, of those of a plan made afresh"
+            yield at_most(f"plan.refresh.{id}.seconds", f"{what}: time over a plan made afresh", round(slower, 3), "x",
+                          1 + WITHIN)
+            if id.endswith(".tenth"):
+                yield figure(f"plan.refresh.{id}", about, share, "%")
+            else:
+                yield at_most(f"plan.refresh.{id}", about, share, "%", 100 * MOVED)
+            if found.rows:
+                yield figure(f"plan.refresh.{id}.rows", f"{what}: rows that move", found.rows, "rows")
+                yield figure(f"plan.refresh.{id}.least", f"{what}: rows that must move", found.least, "rows")
+                yield figure(f"plan.refresh.{id}.stayed", f"{what}: time if none moved, over a plan made afresh",
+                             round(found.stayed_s / found.fresh.seconds, 3), "x")
 
 
 def scaled(name: str, log: Log) -> Iterator[Row]:

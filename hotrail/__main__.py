@@ -29,9 +29,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    Your log: profile, model, plan, size, compile, run; hotline for training. The hardware: verilog, lint, synth,
-    timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names the sizes
-    of the cores: tiny for simulation, smartssd for the card.
+    Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware: verilog, lint,
+    synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names
+    the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 
 

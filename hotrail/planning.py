@@ -185,4 +185,47 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
     result(model=path, tables=made.tables, batch=made.batch, assumed=notes)
 
 
-COMMANDS = (plan, profile, model)
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("log", nargs=-1, required=True)
+@FORMAT
+@click.option("--within", type=click.FloatRange(0), default=0.05, show_default=True,
+              help="So much more time than that of a plan made afresh is allowed.")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+              help="Share of the log's samples to count.")
+@click.option("--table-wise", is_flag=True, help="The plan made afresh has every table whole on one card.")
+@click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
+              help="Optimality gap at which a search may end.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+              help="Limit of each search, in seconds of work.")
+@click.option("--bundle", "whole", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for the whole bundle that the delta leaves [none].")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the delta [build/refresh].")
+@JSON
+def refresh(bundle: Path, log: tuple[str, ...], kind: str | None, within: float, sample: float, table_wise: bool,
+            gap: float, seconds: float, whole: Path | None, out: Path | None) -> None:
+    """Adapts BUNDLE to the traffic of LOG.
+
+    Moves as few rows as possible between DRAM and SSD. Writes a delta, which running cards take between two batches.
+    """
+    from fpga.api import refreshing as flow
+    from gen.bundle import Bundle
+    from gen.planner.plan import duration
+    from hotrail.terminal import progress, say
+
+    options = flow.Options(log, kind, within, sample, gap, seconds, table_wise, whole)
+    folder, opened = out or build_folder() / "refresh", Bundle(bundle)
+    with progress() as shown:
+        found, delta = flow.run(opened, options, folder, say=say, progress=shown)
+    size = sum((delta.folder / name).stat().st_size for name in delta.members)
+    say(f"batch      {duration(found.plan.seconds)}; {duration(found.stayed_s)} if no row moved, "
+        f"{duration(found.fresh.seconds)} by a plan made afresh")
+    say(f"rows       {found.rows:,} move; fewer than {found.least:,} do not suffice, a plan made afresh moves "
+        f"{found.fresh_rows:,}")
+    say(f"delta      {delta.folder}: {size:,} bytes" + (f"; the bundle that it leaves: {whole}" if whole else ""))
+    result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=found.plan.seconds, stayed_s=found.stayed_s,
+           fresh_s=found.fresh.seconds, rows=found.rows, rows_least=found.least, rows_fresh=found.fresh_rows,
+           assumed=found.plan.assumed)
+
+
+COMMANDS = (plan, profile, model, refresh)

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.planner.plan import duration
 from gen.planner.solve import Infeasible
 from gen.planner.work import PIVOT_S, Deadline
 
@@ -79,8 +80,8 @@ def fewest(tables: Sequence[Swapping], limit: NDArray[np.float64], *, gap: float
         return Moves((0,) * len(tables), 0, 0)
     if not held(reached := total([table.most for table in tables])):
         card = max(reached, key=lambda each: float((reached[each] - limit).max()))
-        raise Infeasible(f"card {card} takes {reached[card].max():.4g} s per batch, whichever rows of its tables "
-                         f"change places between its memories; it may take {limit.min():.4g} s")
+        raise Infeasible(f"card {card} takes {duration(float(reached[card].max()))} per batch at least, whichever rows "
+                         "of its tables change places between its memories")
     for at, table in enumerate(tables):
         for number in np.unique(np.geomspace(1, table.most, RUNGS).round()).astype(int) if table.most else ():
             climb(at, int(number))
@@ -149,5 +150,5 @@ def _chosen(tables: Sequence[Swapping], ladders: Sequence[Mapping[int, NDArray[n
     until.spend(PIVOT_S * mip.getNumRow() * max(info.simplex_iteration_count, 0))
     until.clock.late |= mip.getModelStatus() == HighsModelStatus.kTimeLimit
     bound = float(info.mip_dual_bound if whole else info.objective_function_value) * unit
-    value = np.array(mip.getSolution().col_value) if info.primal_solution_status == 2 else np.zeros(len(columns))
-    return [columns[k] for k in np.nonzero(value > (0.5 if whole else 1e-9))[0]], bound
+    weights = np.array(mip.getSolution().col_value) if info.primal_solution_status == 2 else np.zeros(len(columns))
+    return [columns[k] for k in np.nonzero(weights > (0.5 if whole else 1e-9))[0]], bound

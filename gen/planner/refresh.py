@@ -17,8 +17,8 @@ from scipy.optimize import linear_sum_assignment
 
 from gen.data.expected import expected
 from gen.data.profile import Heat, Profile, TableProfile
-from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, row_counts, rows_of
-from gen.model.recommender import TableSpec
+from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, numbered, row_counts, rows_of
+from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs
 from gen.planner.moves import fewest
 from gen.planner.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier, duration
@@ -27,7 +27,7 @@ from gen.planner.served import Shard
 from gen.planner.solve import Infeasible
 from gen.planner.work import Deadline
 
-__all__ = ["Refreshed", "Residents", "in_rows", "refresh"]
+__all__ = ["Refreshed", "Residents", "in_rows", "refresh", "words_of"]
 
 Say = Callable[[str], None]
 
@@ -57,8 +57,7 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
     Raises      ValueError: no swaps are fast enough; a profile without ids or with ids past the rows
     """
     say = say or (lambda _: None)
-    rows = in_rows(plan, profile, vocabularies)
-    by_row = replace(plan.model, tables={name: replace(spec, ids="index") for name, spec in plan.model.tables.items()})
+    by_row, rows = in_rows(plan.model, profile, vocabularies)
     ranks = [max(table.ranks) for table in plan.tables.values() if table.ranks]
     fresh = make(by_row, rows, costs, cards=len(plan.cards), levels=3 if ranks else min(plan.levels, 2), gap=gap,
                  seconds=seconds, rank=max(ranks, default=4), tt_gain=0.0, table_wise=table_wise, explain=False,
@@ -128,15 +127,15 @@ class Residents:
     def seconds(self, swaps: int) -> NDArray[np.float64]:
         return self._load(swaps)[0]
 
-    def _load(self, swaps: int) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
-        """(seconds of each card, pages that it reads, its accesses to each memory), of a batch."""
+    def _load(self, swaps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(seconds of each card, its accesses to each memory), of a batch."""
         places, pages = self.places.copy(), self._pages.copy()
         gained = int(self._gain[:swaps].sum())
         places[DRAM] += gained
         places[SSD] -= gained
         np.subtract.at(pages, self._page[:swaps], self._gain[:swaps])
-        seconds, reads = self.shard.load(places, Heat.of(pages), self._costs)
-        return seconds, reads, self.shard.lookups * places / max(places.sum(), 1)
+        return (self.shard.load(places, Heat.of(pages), self._costs),
+                self.shard.lookups * places / max(places.sum(), 1))
 
     def words_after(self, swaps: int) -> NDArray[np.uint32]:
         """Of all rows: each that enters has the place of the one that leaves for it."""
@@ -146,7 +145,7 @@ class Residents:
 
     def table_after(self, swaps: int) -> PlanTable:
         """The plan's table with the new traffic's accesses and seconds."""
-        seconds, _, accesses = self._load(swaps)
+        seconds, accesses = self._load(swaps)
         count = len(self.cards)
         tiers = {name: replace(getattr(self.table, name), seconds=count * float(seconds[at]), accesses=float(
             accesses[at]) * (1 if self.table.by == "columns" else count)) for at, name in enumerate(MEMORIES)}
@@ -155,13 +154,14 @@ class Residents:
         return replace(self.table, **tiers, unseen=self._unseen * whole)
 
 
-def in_rows(plan: Plan, profile: Profile, vocabularies: Mapping[str, NDArray[np.uint64]]) -> Profile:
-    """The profile of the plan's tables with rows in the place of ids.
+def in_rows(model: Recommender, profile: Profile, vocabularies: Mapping[str, NDArray[np.uint64]]) \
+        -> tuple[Recommender, Profile]:
+    """Model and profile of its tables with rows in the place of ids.
 
     Raises      ValueError: a table that it lacks, statistics without ids, an id past the rows
     """
     tables = {}
-    for name, spec in plan.model.tables.items():
+    for name, spec in model.tables.items():
         table = profile.tables.get(name)
         if table is None:
             raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
@@ -171,7 +171,17 @@ def in_rows(plan: Plan, profile: Profile, vocabularies: Mapping[str, NDArray[np.
         counts = np.zeros(len(rows), np.int64)
         np.add.at(counts, at, table.counts)
         tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts)
-    return replace(profile, tables=tables, extras={})
+    return (replace(model, tables={name: replace(spec, ids="index") for name, spec in model.tables.items()}),
+            replace(profile, tables=tables, extras={}))
+
+
+def words_of(plan: Plan, profile: Profile) -> dict[str, NDArray[np.uint32]]:
+    """Of a plan without tensor trains, the words that its bundle gives to rows. profile: its own, of in_rows."""
+    found = {}
+    for name, table in plan.tables.items():
+        order = _order(plan.model.tables[name], profile.tables[name])
+        found[name] = numbered(table.devices(order), order)
+    return found
 
 
 def _heat(spec: TableSpec, table: TableProfile) -> tuple[NDArray[np.int64], float]:
@@ -184,7 +194,7 @@ def _heat(spec: TableSpec, table: TableProfile) -> tuple[NDArray[np.int64], floa
 
 def _order(spec: TableSpec, table: TableProfile) -> NDArray[np.int64]:
     """Rows by their accesses, of a profile whose ids they are."""
-    return by_heat(row_counts(spec, table))
+    return by_heat(row_counts(replace(spec, ids="index"), table))
 
 
 def _cards(plan: Plan, tables: Mapping[str, Residents], swaps: Mapping[str, int], costs: Costs) -> tuple[PlanCard, ...]:
@@ -217,7 +227,7 @@ def _moved(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile
     for name, then in fresh.tables.items():
         now, spec = plan.tables[name], plan.model.tables[name]
         whole += spec.rows * len(then.cards)
-        device = then.devices(_order(replace(spec, ids="index"), profile.tables[name]))
+        device = then.devices(_order(spec, profile.tables[name]))
         same = int(np.count_nonzero(device == words[name] >> DEVICE_SHIFT))
         for old in now.cards:
             for new in then.cards:

@@ -30,7 +30,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
-        load, _ = shard.load(places, pages, costs)
+        load = shard.load(places, pages, costs)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():
@@ -67,17 +67,18 @@ class Shard:
         return (rows * costs.row_bytes(self.spec.dim, self.spec.row_format)
                 + bags_of(self.spec, self.lookups, self.batch, costs).bytes)
 
-    def load(self, places: NDArray[np.int64], pages: Heat, costs: Costs) -> tuple[NDArray[np.float64], float]:
-        """((5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host; pages that it reads). places: (3,)
-        accesses to DRAM, TT and SSD, in any unit; pages: those of the SSD by page."""
+    def load(self, places: NDArray[np.int64], pages: Heat, costs: Costs) -> NDArray[np.float64]:
+        """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host. places: (3,) accesses to DRAM, TT
+        and SSD, in any unit; pages: those of the SSD by page."""
         share = places / max(places.sum(), 1)
         to_dram, to_tt, to_ssd = (self.lookups * share).tolist()
         reads = float(drive_reads(pages, np.zeros(1, np.int64), to_ssd, 1, costs.ring_bytes // costs.page_bytes)[0])
         spec, bags = self.spec, bags_of(self.spec, to_dram + to_tt + to_ssd, self.batch, costs)
-        tt_s = tt_seconds(costs, spec.dim, self.rank, self.lookups / self.batch) if self.rank else 0.0
+        pooling = self.lookups / (self.batch * len(spec.looked_up_by))
+        tt_s = tt_seconds(costs, spec.dim, self.rank, pooling) if self.rank else 0.0
         return np.array([
             bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
-            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s]), reads
+            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])
 
 
 def _shares(accesses: NDArray) -> tuple[float, float, float]:

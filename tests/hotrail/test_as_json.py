@@ -49,7 +49,8 @@ def test_from_a_log_to_a_run(place, monkeypatch):
              "plan": told("plan", log, "--json", "--model", place / "m.toml", "--preset", "tiny", "--cards", 2,
                           "--levels", 2, "--quick", "--out", place / "plan"),
              "compile": told("compile", place / "plan", "--json", "--out", place / "bundle"),
-             "run": told("run", place / "bundle", log, "--json", "--samples", 100, "--out", place / "run")}
+             "run": told("run", place / "bundle", log, "--json", "--samples", 100, "--out", place / "run"),
+             "refresh": told("refresh", place / "bundle", log, "--json", "--seconds", 1, "--out", place / "delta")}
     for name, document in found.items():
         assert (document["kind"], document["version"]) == (f"hotrail {name}", as_json.VERSION)
         assert document["hotrail"] == hotrail.__version__
@@ -57,6 +58,7 @@ def test_from_a_log_to_a_run(place, monkeypatch):
         assert own <= keys(name), f"docs/command.md lacks {own - keys(name)} of {name}"
     assert found["profile"]["tables"]["a"]["accesses"] == 400 and Path(found["plan"]["plan"]).exists()
     assert found["plan"]["gap"] >= 0 and found["plan"]["cards"][0]["kind"] == "emb"
+    assert found["refresh"]["rows"] == 0 and Path(found["refresh"]["delta"]).exists()
     assert found["run"]["equal"] and found["run"]["vectors"] == 200
     assert sum(found["run"]["lookups"]["a"].values()) == 100
 

@@ -12,7 +12,7 @@ def option(command, name):
     return next(each for each in main.commands[command].params if each.name == name)
 
 
-@pytest.mark.parametrize("command", ["profile", "model", "plan", "run", "scars", "hotline", "demo"])
+@pytest.mark.parametrize("command", ["profile", "model", "plan", "run", "refresh", "scars", "hotline", "demo"])
 def test_files_and_format(command):
     log, kind = option(command, "log"), option(command, "kind")
     assert log.nargs == -1 or log.multiple

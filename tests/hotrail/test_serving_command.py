@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from gen.bundle import Bundle
+from gen.delta import Delta
 from hotrail.__main__ import main
 from tests.support import bundles as make
 
@@ -77,3 +78,25 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
     assert done.output == f"Error: {tmp_path / 'none.npz'} cannot be read: No such file or directory\n"
     done = call("run", tmp_path, load_inputs / "log.npz")
     assert done.output == f"Error: {tmp_path} is no bundle: it has no manifest.json\n"
+
+
+def test_refresh(load_inputs, tmp_path):
+    """A bundle refreshed by its own log moves nothing; by one in which other rows are hot it may say why it cannot."""
+    (folder := tmp_path / "plan").mkdir()
+    make.profile(make.log()).save(folder / "profile.npz")
+    digest = hashlib.sha256((folder / "profile.npz").read_bytes()).hexdigest()
+    split = {"user/id": (20, 0, 280), "genre": (43, 0, 0), "town": (0, 0, 57)}
+    make.plan(None, split=split, profile_sha256=digest, levels=2, capacity={"dram": 4 << 30}).save(folder)
+    assert call("compile", folder, "--out", tmp_path / "b").exit_code == 0
+    done = call("refresh", tmp_path / "b", load_inputs / "log.npz", "--within", 99, "--seconds", 1, "--out",
+                tmp_path / "d", "--bundle", tmp_path / "after")
+    assert done.exit_code == 0, done.output
+    assert "rows       0 move; fewer than 0 do not suffice, a plan made afresh moves" in done.output
+    assert Delta(tmp_path / "d").base == Bundle(tmp_path / "b").state
+    assert Bundle(tmp_path / "after").state == Delta(tmp_path / "d").state
+    done = call("refresh", tmp_path / "b", load_inputs / "log.npz", "--within", 0, "--seconds", 1, "--out",
+                tmp_path / "e")
+    assert done.exit_code == 1 and "0% more are allowed; allow more, or plan and compile anew" in done.output
+    assert not (tmp_path / "e").exists()
+    done = call("refresh", load_inputs, load_inputs / "log.npz")
+    assert done.exit_code == 1 and "is no bundle: it has no manifest.json" in done.output

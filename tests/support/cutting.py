@@ -5,14 +5,14 @@ CHANGING = ("allocate", "free", "write", "read", "run", "wait", "stream", "reset
 
 class Cut:
     """A card whose calls end in a KeyboardInterrupt: the call number `at`, before it or behind it; None: none does.
-    `count`: calls so far."""
+    `count`: calls so far. also: names of calls that count, too."""
 
-    def __init__(self, inner):
-        self.inner, self.at, self.is_behind, self.count = inner, None, False, 0
+    def __init__(self, inner, also=()):
+        self.inner, self.at, self.is_behind, self.count, self.also = inner, None, False, 0, also
 
     def __getattr__(self, name):
         found = getattr(self.inner, name)
-        return self._wrapped(found) if name in CHANGING else found
+        return self._wrapped(found) if name in (*CHANGING, *self.also) else found
 
     def _wrapped(self, method):
         def call(*arguments, **named):
