@@ -43,6 +43,7 @@ def test_rows_are_read_where_they_were_written(lies):
     order = random.permutation(count)
     lies.write(beats, order, values[order])
     assert np.array_equal(lies.read(beats, np.arange(count)), values)
+    assert np.array_equal(beats[lies.beats_of(order)].reshape(count, -1), values[order])
     assert lies.read(beats[:0], np.arange(0)).shape == (0, lies.row_beats * words)
     piece = lies.piece_beats or lies.row_beats
     for row in range(count):
