@@ -55,15 +55,16 @@ def svg(of: Diagram, note: str = "") -> str:
 
 
 def _drawn(of: Diagram) -> Diagram:
-    """Without the shell and the ports that only it has; a port stands beside each of its neighbours."""
+    """Without the shell and the ports that only it has; a port that takes and gives stands beside each neighbour."""
     kinds = {block.name: block.kind for block in of.blocks}
+    gives, takes = ({getattr(flow, end) for flow in of.flows} for end in ("source", "target"))
     flows, ports = list[Flow](), dict[str, Block]()
     for flow in of.flows:
         if SHELL not in (kinds[flow.source], kinds[flow.target]):
             ends = [flow.source, flow.target]
             for k, other in ((0, 1), (1, 0)):
                 if not kinds[ends[k]]:
-                    ends[k] = f"{ends[k]} {ends[other]}"
+                    ends[k] += f" {ends[other]}" if ends[k] in gives & takes else ""
                     ports[ends[k]] = Block(ends[k], "", "", 1)
             flows.append(Flow(ends[0], ends[1], flow.bits))
     inside = tuple(block for block in of.blocks if block.kind not in ("", SHELL))
