@@ -1,25 +1,19 @@
 """Small cores, tables of all three memories and batches for them, that several tests share."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gen.compiler.tables import DRAM, SSD, TT, Table
 from gen.model import row_formats
+from gen.rtl.config import load
 from golden.fp.narrow import narrow, widen
 from hw.emb.config import EmbConfig
-from hw.tt.config import TTConfig
-
-_TT = {"lanes": 1, "grid_log2": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 64,
-       "t_middle_lines": 64, "tables": 8, "index_bits": 20, "mode_bits": 8, "rank_max": 16,
-       "dim_max": 64, "reuse_entries": 32, "in_flight": 16, "output_beats": 256}
-_EMB = {"row_beats_max": 16, "stripe_beats": 8, "banks": 8, "window_beats": 256, "window_sets": 32,
-        "delivery_rows": 32, "rows_in_flight": 16, "reads_in_flight": 8, "writes_in_flight": 8, "dram_queue": 32,
-        "ssd_queue": 32, "tt_queue": 32, "bag_queue": 32, "partial_beats": 64, "lut_products": 0, "program_beats": 16,
-        "input_beats": 16, "output_beats": 64}
 
 
 def config(**changes) -> EmbConfig:
-    """A core with beats of four words."""
-    return EmbConfig(tt=TTConfig(**_TT), **{**_EMB, **changes})
+    """The core of the preset `tiny`, with beats of four words: most models that tests build are of it."""
+    return replace(load("tiny").cores["emb"], **changes)
 
 
 def cores(random, modes, columns, rank):
