@@ -97,7 +97,7 @@ def instances():
         tops = [(CORES[name], config) for name, config in load("tiny").cores.items()] + [(CORES["serial"], SERIAL)]
         for core, config in tops:
             Fragment.get(core.kernel(config) if core.is_kernel else core.unit(config), None)
-        Fragment.get(board("emb", "tiny", **BOARD), None)
+        Fragment.get(board(None, None, **BOARD), None)
     return {cls: some for cls, some in found.items() if cls.__module__.startswith("hw.")}
 
 

@@ -218,7 +218,7 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     need = sum(item.total_rows * item.row_bytes + item.bags_bytes
                for item in build(model, profiled, COSTS, cards=2).problem.items)
     slow = replace(COSTS, drive_s=1e-2, dram_bytes=int(0.3 * need))
-    plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.5)
+    plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.1)
     assert list(plan.what_if) == ["one card more", HALF, ALONE, *(f"1 MB more of {what} on every EMB card"
                                                                   for what in ("DRAM", "SSD"))]
     assert 1e-2 <= plan.bound <= plan.seconds
@@ -226,7 +226,7 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
         assert 0 < least <= seconds_more <= plan.seconds, what
     # Nearly all the room that is needed: a megabyte more is the end of waiting.
     plan = make(model, profiled, replace(slow, dram_bytes=need // 2 - 200_000), cards=2, levels=2, hot_share=1.0,
-                seconds=0.5)
+                seconds=0.1)
     more, least = plan.what_if["1 MB more of DRAM on every EMB card"]
     assert 0 < least <= more < 5e-3 < 1e-2 < plan.seconds
 
@@ -341,7 +341,8 @@ def test_a_sampled_profile_is_said(log, known, model):
 
 def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
     """A card's TTs take the unit's lines and slots, so many bytes of the room; never less than their words."""
-    plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, tt_share=1, explain=False)
+    plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, tt_share=1, explain=False,
+                seconds=0.5)
     warm = [table for table in plan.tables.values() if table.tt.rows]
     assert warm and plan.capacity["tt"] == COSTS.tt_bytes
     assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)

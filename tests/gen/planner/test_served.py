@@ -35,7 +35,7 @@ def model():
 
 def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
     known, other = profile(drawn(1)), profile(drawn(2))
-    plan = make(model, known, COSTS, cards=2, explain=False, hot_share=0.9)
+    plan = make(model, known, COSTS, cards=2, explain=False, hot_share=0.9, seconds=0.5)
     bundle = write(tmp_path / "b", plan, known, SeededWeights(1))
     found = served(plan, known, other, COSTS)
     strange = 0.0

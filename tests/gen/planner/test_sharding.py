@@ -115,7 +115,7 @@ def test_slices_of_rows_that_no_card_holds():
         assert card.in_s == pytest.approx(8 * BATCH * costs.link_s)
     assert table.dram.accesses == pytest.approx(BATCH) and table.columns(64, 2) == slice(32, 48)
     assert served(plan, known, known, costs).seconds == pytest.approx(plan.seconds, rel=0.02)
-    tight = make(model, known, replace(costs, dram_bytes=1_200_000), cards=4, explain=False)
+    tight = make(model, known, replace(costs, dram_bytes=1_200_000), cards=4, explain=False, seconds=0.5)
     free = [1_200_000 - card.dram.bytes for card in tight.cards]
     assert tight.tables["t"].by == "columns" and 0 <= min(free) < 64 and tight.tables["t"].ssd_rows > 0
 
