@@ -1,10 +1,9 @@
 """Small circuits whose mapping is known by hand."""
 
-import tempfile
-from functools import cache
 from pathlib import Path
 
 from fpga.synth import map as synth
+from gen.base.tools import build_folder
 
 __all__ = ["PARENT", "THROUGH", "TREE", "mapped"]
 
@@ -60,12 +59,7 @@ endmodule
 """
 
 
-@cache
-def _folder():
-    return tempfile.TemporaryDirectory(prefix="hotrail-circuits-")
-
-
 def mapped(top: str, *texts: str, cache: Path | None = None, **options) -> synth.Report:
-    """The report of modules given as Verilog. cache: by default a folder of this process, for all its tests."""
+    """The report of modules given as Verilog. cache: by default that of all cores."""
     modules = {text.split("(")[0].split()[1] + ".v": text for text in texts}
-    return synth.synthesise(modules, top, cache=cache or Path(_folder().name), **options)
+    return synth.synthesise(modules, top, cache=cache or build_folder() / "synth", **options)
