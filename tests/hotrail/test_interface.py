@@ -1,5 +1,6 @@
 """The public interface: its names, that importing it is quick, what stands in its way, what is installed of it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 def python(text, folder, **options):
     return subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True,
-                          env={"PYTHONPATH": str(ROOT), "HOTRAIL_BUILD": str(folder / "build")}, **options)
+                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT),
+                               "HOTRAIL_BUILD": str(folder / "build")}, **options)
 
 
 def test_every_public_name_is_there_and_has_words():
@@ -82,29 +84,40 @@ from gen.base.extras import EXTRAS
 sys.meta_path.insert(0, Absent())
 import hotrail
 from hotrail.__main__ import main
-for name in hotrail.__all__:
-    try:
-        getattr(hotrail, name)
-    except ImportError as error:
-        print(error)
-for words in ("profile log.csv --out out", "profile log.csv.gz", "profile log.parquet", "timing tiny tt",
-              "profile log.csv --workers 1"):
+try:
+    hotrail.compile
+except ImportError as error:
+    print(error)
+for words in COMMANDS:
     done = CliRunner().invoke(main, words.split())
     print(done.exit_code, done.output.splitlines()[-1])
 """
 
 
-def test_an_installation_without_extras(tmp_path):
-    """The public names are there, a log is profiled, and what needs an extra says which."""
+def without_extras(commands, tmp_path):
+    """What commands end with, after what hotrail.compile does."""
     (tmp_path / "log.csv").write_text("a_id\n1\n2\n")
     for name in ("log.csv.gz", "log.parquet"):
         (tmp_path / name).write_bytes(b"PAR1")
-    done = python(f"ROOT = {str(ROOT)!r}\n" + BASE, tmp_path)
+    done = python(f"ROOT, COMMANDS = {str(ROOT)!r}, {commands!r}\n{BASE}", tmp_path)
     assert done.returncode == 0, done.stderr
-    compiled, profiled, *refused = done.stdout.splitlines()
-    assert compiled == "hotrail.compile needs the package torch: pip install 'hotrail[torch]'"
-    assert profiled.startswith("0 saved      out/profile.npz")
-    assert refused == [
+    return done.stdout.splitlines()
+
+
+@pytest.mark.regress
+def test_an_installation_without_extras(tmp_path):
+    """From a log to the twins of the cards."""
+    (tmp_path / "m.toml").write_text("dim = 8\nbatch = 64\n[tables.a_id]\nrows = 9\n")
+    _, *found = without_extras([
+        "profile log.csv --out out", "plan log.csv --model m.toml --preset tiny --cards 1 --quick --out plan",
+        "compile plan --out bundle", "run bundle log.csv --card twin --out run"], tmp_path)
+    assert [line[:2] for line in found] == 4 * ["0 "], found
+
+
+def test_what_needs_an_extra_says_which(tmp_path):
+    commands = ["profile log.csv.gz", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1"]
+    assert without_extras(commands, tmp_path) == [
+        "hotrail.compile needs the package torch: pip install 'hotrail[torch]'",
         "1 Error: log.csv.gz: a compressed log needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: log.parquet: Parquet needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: this command needs the package scipy: pip install 'hotrail[rtl]'",
