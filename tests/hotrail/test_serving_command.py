@@ -37,14 +37,18 @@ def test_compile_and_run(load_inputs, tmp_path, monkeypatch):
     assert "table user/id: decomposed tensor train of 60 rows: relative error 0." in done.output
     assert "bytes, parameters random, seed 4" in done.output and Bundle(tmp_path / "b").weights == {"seed": 4}
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
-    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 100)
+    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 100, "--out",
+                tmp_path / "report")
     assert done.exit_code == 0, done.output
     assert "100 samples in 2 batches" in done.output and len(cards.cards) == 4
     assert "300 pooled vectors and 100 predictions" in done.output
     assert "every bit equal to the oracle's" in done.output
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "every bit equal to the oracle" in page and "Batches through the cards" in page and "user/id" in page
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
     cards.wrong = 1
-    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 50)
+    done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 50, "--out",
+                tmp_path / "report")
     assert done.exit_code == 1 and "DIFFERENT from the oracle: card 1, samples 0 on" in done.output
 
 
@@ -54,7 +58,8 @@ def test_parameters_of_a_file(load_inputs, tmp_path, monkeypatch):
     for given, said in (((), "note: the parameters came from weights.npz; name it to see how far"),
                         (("--weights", load_inputs / "weights.npz"), "every bit equal")):
         make.Opened(Bundle(tmp_path / "b"), monkeypatch)
-        done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 10, *given)
+        done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 10, *given, "--out",
+                    tmp_path / "report")
         assert done.exit_code == 0 and said in done.output, done.output
     np.savez(tmp_path / "other.npz", **make.arrays(seed=1))
     done = call("run", tmp_path / "b", load_inputs / "log.npz", "--weights", tmp_path / "other.npz")
