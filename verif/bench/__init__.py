@@ -61,8 +61,10 @@ def start(dut: Any, period_ns: int = 10) -> None:
     import cocotb
     from cocotb.clock import Clock
 
+    from verif.bench import quick
     from verif.bench.unknown import four_states, watch
 
+    quick.install()
     global _clock, _begin_ns
     if _clock is None and metadata()["reset"] == "rst":
         _begin_ns = None

@@ -111,15 +111,14 @@ class Source:
         port, pattern, queue = self._port, self._pattern, self._queue
         edge = RisingEdge(port.clock)
         offered = False
+        shown: bool | None = None   # what valid was set to
         while True:
             if not offered:
                 if queue and (pattern is None or next(pattern)):
                     port.payload.value = queue[0]
-                    if port.valid is not None:
-                        port.valid.value = 1
                     offered = True
-                elif port.valid is not None:
-                    port.valid.value = 0
+                if offered != shown and port.valid is not None:
+                    port.valid.value = shown = offered
             await edge
             self.cycle += 1
             if offered and (port.ready is None or port.ready.value == 1):
@@ -176,10 +175,12 @@ class Sink:
         edge = RisingEdge(port.clock)
         rule = _Rule(port.name)
         begun = False
+        shown: bool | None = None   # what ready was set to
         while True:
             ready = pattern is None or next(pattern)
             if port.ready is not None:
-                port.ready.value = ready
+                if ready != shown:
+                    port.ready.value = shown = ready
             elif not ready:
                 raise ValueError(
                     f"stream {port.name} is always ready; it cannot be given a pattern with pauses"

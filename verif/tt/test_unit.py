@@ -319,8 +319,10 @@ async def load_while_looking_up(dut):
 
 
 def _simulate(name, number):
-    simulate(TTUnit(CONFIGS[name]()), "verif.tt.test_unit", name=f"tt_{name}", tests=10, seed=number,
-             env={"TT_CONFIG": name})
+    # A side of 4 is work enough that the compiler's own time for it comes back threefold.
+    config = CONFIGS[name]()
+    simulate(TTUnit(config), "verif.tt.test_unit", name=f"tt_{name}", tests=10, seed=number, env={"TT_CONFIG": name},
+             opt="-O1" if config.side >= 4 else "-O0")
 
 
 @pytest.mark.parametrize("number", seeds())
