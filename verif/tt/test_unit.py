@@ -19,7 +19,7 @@ from hw.tt.grid import Grid
 from hw.tt.intermediate import Intermediate
 from hw.tt.unit import TTUnit
 from verif.bench import rng, seed
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import bursty, never, sometimes
 from verif.tt.bench import Bench, Recorded, Table, chunks_of, expected, most_rows
 
@@ -326,7 +326,8 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), "two_lanes", "uram", "grouped"])
+@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), *one_of(["uram", "two_lanes"]),
+                                  "grouped"])
 def test_tt(name, number):
     _simulate(name, number)
 
