@@ -41,7 +41,8 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
     if isinstance(source, Mapping):
         return of_state(source, tables, "the state dict", quantised)
     if not isinstance(source, str | Path):
-        raise ValueError(f"a model is a path, a state dict or FBGEMM's tables, not a {type(source).__name__}")
+        raise ValueError("a model is a path, a state dict or FBGEMM's tables (of a module its state_dict()), not a "
+                         f"{type(source).__name__}")
     path = Path(source)
     if path.suffix == ".npz":
         return _of_npz(path, tables, quantised)

@@ -6,6 +6,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import hotrail  # noqa: E402
+from fpga.api.torch_modules import _found  # noqa: E402
+from gen.data.checkpoint import read  # noqa: E402
 from gen.data.logs import of_arrays  # noqa: E402
 from tests.support.oracle_cards import opened_by  # noqa: E402
 
@@ -191,6 +193,24 @@ def test_a_quantised_collection(cards, torchrec, tmp_path, kind):
     quantised = EmbeddingBagCollection.from_float(model)
     on_cards = hotrail.compile(quantised, log(), out=tmp_path / "bundle", **LAYOUT)
     same(on_cards, quantised, jagged(torchrec, 60))
+
+
+def test_a_quantised_state_dict(torchrec):
+    """As torch.save would write it, with scale and bias apart."""
+    from torchrec.quant import EmbeddingBagCollection
+    from torchrec.quant.embedding_modules import quant_prep_enable_quant_state_dict_split_scale_bias
+
+    model = collection(torchrec)
+    observer = torch.quantization.PlaceholderObserver
+    model.qconfig = torch.quantization.QConfig(activation=observer.with_args(dtype=torch.float),
+                                               weight=observer.with_args(dtype=torch.qint8))
+    quant_prep_enable_quant_state_dict_split_scale_bias(model)
+    quantised = EmbeddingBagCollection.from_float(model)
+    of_state = {table.name: table.array for table in read(quantised.state_dict())}
+    of_module = {table.name: table.array for each in _found(quantised) for table in each.tables}
+    assert set(of_state) == set(of_module) == {"t_item", "t_user"}
+    for name, array in of_state.items():
+        np.testing.assert_array_equal(array, of_module[name])
 
 
 def test_managed_collisions(cards, torchrec, tmp_path):
