@@ -148,13 +148,11 @@ class Loader(Part):
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
         next_header = Header(raw[:HEADER_BITS])
-        known = [next_header.address >> (lines[target] - 1).bit_length() == 0 for target in Target]
-        if config.blocks_log2:
-            known = [Mux(next_header.block, next_header.address >> lines[target].bit_length() == 0, plain)
-                     for target, plain in zip(Target, known, strict=True)]
-            known[Target.TABLE.value] &= ~next_header.block
-        else:
-            known = [plain & ~next_header.block for plain in known]
+        known = []
+        for target in Target:
+            bits, halves = (lines[target] - 1).bit_length(), config.blocks_log2 and target != Target.TABLE
+            inside_halves = next_header.address >> bits + 1 == 0 if halves else 0
+            known.append(Mux(next_header.block, inside_halves, next_header.address >> bits == 0))
         inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
             *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "block", "flip")),

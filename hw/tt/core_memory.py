@@ -70,9 +70,9 @@ class CoreMemory(Part):
         m.d.sync += written.eq(self.load)
         m.d.sync += words.eq(self.words)
         is_x = written.target == Target.X
-        upper = Mux(is_x, written.address[0], written.address[1])
+        second = Mux(is_x, written.address[0], written.address[1])
         here = Cat(writing & (written.part[:config.grid_log2] == quarter)
-                   & (~written.block | (upper == half) if halves == 2 else 1)
+                   & (~written.block | (second == half) if halves == 2 else 1)
                    for quarter in range(n) for half in range(halves))
         write_x, write_even, write_odd = (Signal(n * halves, name=f"write_{name}") for name in ("x", "even", "odd"))
         m.d.sync += write_x.eq(Mux(is_x, here, 0))

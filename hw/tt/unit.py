@@ -285,9 +285,9 @@ class TTUnit(Part):
         held = {name: Signal(32 * config.line_words, name=f"{name}_held_{lane}", reset_less=True)
                 for name in ("x", "y_low", "y_high")}
         if config.grouped:
-            upper = self._groups(m, lane, before, slot, lines, pick_odd, buffer, held)
-            for name, is_upper in upper.items():
-                read[name] &= Cat(*(~slot.block | ~is_upper, ~slot.block | is_upper) * (pairs // 2))
+            seconds = self._groups(m, lane, before, slot, lines, pick_odd, buffer, held)
+            for name, is_second in seconds.items():
+                read[name] &= Cat(*(~is_second, ~slot.block | is_second) * (pairs // 2))
         else:
             stored = Mux(pick_odd, odd.words, even.words)
             chosen = (x.words, Mux(slot.lines, buffer.line.as_value(), stored), odd.words)
@@ -308,14 +308,14 @@ class TTUnit(Part):
         """Registers the groups of the lines in `held`, of lines of block16 what one half says; returns whether that is
         the second half, of X and of Y memory.
         """
-        x_upper, y_upper, block_y = (Signal(name=f"{name}_{lane}") for name in ("x_upper", "y_upper", "block_y"))
+        x_second, y_second, block_y = (Signal(name=f"{name}_{lane}") for name in ("x_second", "y_second", "block_y"))
         # Of the even line's halves, the odd line's and the intermediate buffer's.
         source = Signal(2, name=f"source_{lane}")
         shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
         of_y = Mux(before.paired, before.y[0], before.y[1])
         m.d.sync += [
-            x_upper.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift]),
-            y_upper.eq(before.block & of_y),
+            x_second.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift]),
+            y_second.eq(before.block & of_y),
             block_y.eq(before.block & ~before.lines),
             source.eq(Mux(before.lines, 3, Mux(~before.paired & before.y[0], 2, before.block & of_y))),
         ]
@@ -324,13 +324,13 @@ class TTUnit(Part):
             x, even, odd = ((line.words.word_select(2 * at, size // 2), line.words.word_select(2 * at + 1, size // 2))
                             for line in lines)
             kept = parted(data.View(Group, buffer.line.as_value().word_select(at, size)))
-            x_block, odd_block = Mux(x_upper, x[1], x[0]), Mux(y_upper, odd[1], odd[0])
+            x_block, odd_block = Mux(x_second, x[1], x[0]), Mux(y_second, odd[1], odd[0])
             low_block = Array([*even, odd_block, kept[0]])[source]
             low_rest = Mux(slot.lines, kept[1], Mux(pick_odd, odd[1], even[1]))
             for name, block, rest, alone in (("x", x_block, x[1], slot.block), ("y_low", low_block, low_rest, block_y),
                                              ("y_high", odd_block, odd[1], slot.block)):
                 m.d.sync += held[name].word_select(at, size).eq(joined(block, Mux(alone, rest_of(block), rest)))
-        return {"x": x_upper, "y": y_upper}
+        return {"x": x_second, "y": y_second}
 
     def _results(self, m: Module, lane: int, valid, slot, wrong, buffer: Intermediate, grid: Grid, order):
         """What becomes of the results travels beside the grid: to the intermediate buffer, or out."""

@@ -1,11 +1,14 @@
 """fpga.api.embedding on a card whose core is the oracle: torch's arguments, buffers, errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fpga.card.runs
 from fpga.api.embedding import EmbeddingBags, RunError
-from gen.compiler.tables import Table
+from gen.compiler.tables import TT, CardImages, Table, held_cores
+from gen.rtl.config import load
 from golden.emb.core import Emb
 from tests.support import emb_tables as make
 from tests.support.emb_card import OracleCard
@@ -69,6 +72,23 @@ def test_a_tensor_train_of_whole_beats_stands_for_narrower_rows(dim, columns, mo
         got = bags("items", indices, offsets, None, mode, include_last_offset=True)
     assert got.shape == (40, dim) and bags.last["tt_rows"] > 0
     np.testing.assert_allclose(got, pooled(dense(table), indices, offsets, mode), rtol=2e-5, atol=2e-4)
+
+
+def test_cores_in_half_the_bits():
+    """Vectors are those of the rounded cores, of tables of either format beside each other."""
+    random = np.random.default_rng(8)
+    config = load("smartssd").cores["emb"]
+    tables = [Table.place(form, np.zeros((120, 64)), TT, cores=make.cores(random, (5, 6, 4), (4, 4, 4), 6),
+                          tt_format=form) for form in ("block16", "float32")]
+    core = Emb.of(config, CardImages(tables, config).cores)
+    with EmbeddingBags(tables, card=OracleCard(core), preset=config) as bags:
+        for table in tables:
+            held = replace(table, cores=held_cores(table.cores, table.tt_format))
+            indices, offsets = make.bags(random, 120, 30, 9)
+            got = bags(table.name, indices, offsets, include_last_offset=True)
+            np.testing.assert_allclose(got, pooled(dense(held), indices, offsets, "sum"), rtol=2e-6, atol=2e-5)
+            differs = np.abs(got - pooled(dense(table), indices, offsets, "sum")).max()
+            assert (differs > 1e-3) == (table.tt_format == "block16")
 
 
 @pytest.mark.parametrize("device, piece", [("smartssd", 2), ("smartssd_tuned", 0)])
