@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from gen.data.expected import expected
 from gen.data.profile import Heat, Profile, TableProfile
@@ -232,4 +231,19 @@ def _moved(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile
         for old in now.cards:
             for new in then.cards:
                 stay[old, new] += same * (now.columns(spec.dim, old) == then.columns(spec.dim, new))
-    return whole - int(stay[linear_sum_assignment(stay, maximize=True)].sum())
+    return whole - _most(stay)
+
+
+def _most(stay: NDArray[np.int64]) -> int:
+    """The largest sum of entries, at most one of each row and column: the linear program of an assignment, whose
+    vertices are whole."""
+    from highspy import Highs
+
+    solver = Highs()
+    solver.silent()
+    chosen = np.array([[solver.addVariable(0, 1) for _ in row] for row in stay])
+    for line in (*chosen, *chosen.T):
+        solver.addConstr(sum(line) <= 1)
+    solver.maximize(sum((chosen * stay).flat))
+    taken = np.array(solver.getSolution().col_value).reshape(stay.shape)
+    return int(stay[taken > 0.5].sum())
