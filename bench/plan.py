@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 import numpy as np
 from numba import njit
@@ -29,10 +30,11 @@ from gen.data.profiling.mels import mels
 from gen.model.network import Model
 from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
+from gen.planner.bound import Master
 from gen.planner.build import build
-from gen.planner.choices import TIMES, Choices, loads
+from gen.planner.choices import TIMES, Choices, loads, with_levels
 from gen.planner.plan import Plan
-from gen.planner.planning import make
+from gen.planner.planning import least_reading, make, must_read
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 from gen.planner.program import as_written
 from gen.planner.refresh import Refreshed, in_rows, refresh, words_of
@@ -45,6 +47,8 @@ SECONDS, GAP = 60.0, 0.01
 SMALL_SECONDS = 2.0
 DRIFT_CARDS, DRIFT = 2, 1.1
 WITHIN, MOVED = 0.05, 0.2
+LARGE_TABLES, LARGE_CARDS, LARGE_SECONDS, LARGE_GAP = 2000, 64, 120.0, 0.02
+ROWS_GAP = 0.005
 SCALING_SECONDS, SCALING_GAP, SCALING = 10.0, 0.001, 7.0
 TENTHS = 10         # TorchRec's planner chooses a table's cuts among tenths of its accesses
 
@@ -191,6 +195,13 @@ def peers(id: str, what: str, problem: Problem, limit: float) -> Iterator[Row]:
                   round(ours.seconds / peak(one, theirs, CARDS), 3), "x", 1.0)
 
 
+def logs_of_plan() -> Iterator[tuple[str, Log]]:
+    """Real logs by name."""
+    yield "movielens", open_log("movielens")
+    for file in LOGS:
+        yield file.split("_")[0], open_log(needed(f"{file}.npz"))
+
+
 def drifted(name: str, log: Log) -> Iterator[Row]:
     """The second half of a log, served by the plan of its first half, against a plan that knew it: batches by the
     planner's costs. Once on cards as they are, once on one card with DRAM for half of the rows."""
@@ -211,9 +222,8 @@ def drifted(name: str, log: Log) -> Iterator[Row]:
 @bench("plan_drift")
 def drift() -> Iterator[Row]:
     """The second half of real logs served by the plan of the first half, beside a plan that knew the second."""
-    yield from drifted("movielens", open_log("movielens"))
-    for file in LOGS:
-        yield from drifted(file.split("_")[0], open_log(needed(f"{file}.npz")))
+    for name, log in logs_of_plan():
+        yield from drifted(name, log)
 
 
 def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed]]:
@@ -240,8 +250,7 @@ def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed]]:
 @bench("plan_refresh")
 def refreshing() -> Iterator[Row]:
     """Plans of a log's first half refreshed by its second half: rows that move, and time, beside a plan made afresh."""
-    for name, log in (("movielens", open_log("movielens")),
-                      *((file.split("_")[0], open_log(needed(f"{file}.npz"))) for file in LOGS)):
+    for name, log in logs_of_plan():
         for id, what, found in refreshed(name, log):
             slower = found.plan.seconds / found.fresh.seconds
             share = round(100 * found.rows / max(found.fresh_rows, 1), 2)
@@ -282,12 +291,73 @@ def scaled(name: str, log: Log) -> Iterator[Row]:
                  round(1e6 * shared.seconds, 2), "us")
 
 
+def anywhere(built: Problem, drive_s: float) -> float:
+    """Seconds that no placement betters in which every row of a table may lie on any cards, with embedding alone.
+
+    The linear program of whole tables shares out times and memories of all cards. Whatever card a row is on, all cards
+    together bear at least what the table bears whole with the same rows in DRAM and TT: as many accesses, pages and
+    indices, and a pooled vector of each bag at least. So it is a bound, with splits that no single card holds, and a
+    problem without tensor trains whose rings keep all pages of a batch.
+    """
+    def bound(of: Problem) -> float:
+        memories = ("dram_bytes", "tt_bytes", "ssd_bytes")
+        choices = Choices.of(replace(of, **{name: of.cards * getattr(of, name) for name in memories}))
+        return Master(replace(choices, cap=np.append(choices.cap[:TIMES], [getattr(of, name) for name in memories]))) \
+            .seconds(of.cards).bound
+
+    whole = replace(built, shardings=())
+    reading = max(bound(whole), least_reading(whole, drive_s))
+    if any(must_read(item) for item in whole.items):
+        return reading
+    dear = whole.mapped(lambda item: replace(
+        item, ssd_reads=item.reads + np.where(item.reads > 0, 1.0 / item.ssd_s, 0)))      # a second per table
+    return min(reading, bound(dear))
+
+
+@bench("plan_rows")
+def rows_on_cards() -> Iterator[Row]:
+    """What splitting the rows of a table over cards could gain, beside copies and columns of it, at most."""
+    cases = [(name, name, profiled(log), SCALING_SECONDS, True) for name, log in logs_of_plan()]
+    cases.append(("criteo", "Criteo", criteo(needed(CALIBRATION)), SMALL_SECONDS, True))
+    for year in TABLES:
+        statistics = mels(needed(STATISTICS.format(year)))
+        cases += [(f"mels{year}", f"MELS {year}", statistics, SECONDS, True),
+                  (f"mels{year}.hot", f"MELS {year}, no access to rows that it lacks", statistics, SECONDS, False)]
+    for name, what, profile, seconds, unseen in cases:
+        of = model(profile)
+        plan = make(of, profile, costs(), cards=CARDS, levels=2, gap=ROWS_GAP, seconds=seconds, unseen=unseen,
+                    explain=False)
+        kept = replace(costs(), ring_bytes=1 << 40)
+        built = with_levels(build(of, profile, kept, cards=CARDS, unseen=unseen).problem, 2)
+        least = min(anywhere(built, costs().drive_s), plan.seconds)
+        yield at_most(f"plan.rows.{name}", f"{what}, {CARDS} cards: gain by rows of a table on different cards, at "
+                      "most", round(100 * (plan.seconds / least - 1), 3), "%", 100 * GAP)
+
+
+@bench("plan_large")
+def large() -> Iterator[Row]:
+    """2,000 tables on 64 cards: those of MELS 2021 and 2022, and 356 of 2021 once more."""
+    known = [(f"{year} {name}", table) for year in TABLES
+             for name, table in mels(needed(STATISTICS.format(year))).tables.items()]
+    named = {f"{name} {round}": table for round in range(2) for name, table in known}
+    tables = {name: replace(table, name=name) for name, table in islice(named.items(), LARGE_TABLES)}
+    profile = Profile("MELS 2021 and 2022", next(iter(tables.values())).samples, tables)
+    of, what = model(profile), f"{LARGE_TABLES:,} tables x {LARGE_CARDS} cards"
+    costs()
+    start = time.process_time()
+    plan = make(of, profile, costs(), cards=LARGE_CARDS, tt_share=1.0, tt_gain=0.0, gap=LARGE_GAP,
+                seconds=LARGE_SECONDS, explain=False)
+    yield at_most("plan.large.seconds", f"{what}: time of a processor core", round(time.process_time() - start, 1), "s",
+                  LARGE_SECONDS)
+    yield at_most("plan.large.gap", f"{what}: optimality gap", round(100 * plan.gap, 3), "%", 100 * LARGE_GAP)
+    yield figure("plan.large.batch", f"{what}: a batch of {BATCH}", round(1e3 * plan.seconds, 4), "ms")
+
+
 @bench("plan_scaling")
 def scaling() -> Iterator[Row]:
     """Logs of a few tables on one card and on eight, tables on several cards or whole."""
-    yield from scaled("movielens", open_log("movielens"))
-    for file in LOGS:
-        yield from scaled(file.split("_")[0], open_log(needed(f"{file}.npz")))
+    for name, log in logs_of_plan():
+        yield from scaled(name, log)
 
 
 @bench("plan")

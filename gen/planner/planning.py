@@ -25,7 +25,7 @@ from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable,
 from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
 
-__all__ = ["ALONE", "HALF", "WHOLE", "make"]
+__all__ = ["ALONE", "HALF", "WHOLE", "least_reading", "make", "must_read"]
 
 HALF = "pooled vectors in half precision"
 WHOLE = "every table whole on one card (--table-wise)"
@@ -209,16 +209,15 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     first = _waiting(problem, found, drive_s)
     if first.seconds <= found.seconds * (1 + 1e-9):
         return first
-    must = [_must(item) for item in problem.items]
     dear = 100 * first.seconds
 
     def without_drive(item: Item) -> Item:
-        if not item.ssd_s or _must(item):
+        if not item.ssd_s or must_read(item):
             return item
         return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
 
     # Of all placements that read the drive, and then of those that do not, where there may be any.
-    least, best = max(found.bound, _least(problem, drive_s, must)), first
+    least, best = max(found.bound, least_reading(problem, drive_s)), first
     try:
         without = solve(problem.mapped(without_drive), gap=gap, seconds=max(seconds - found.work, 1e-3))
         best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
@@ -227,14 +226,14 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
         none = found.bound
     except Infeasible:
         none = np.inf
-    return replace(best, bound=min(least if any(must) else min(least, none), best.seconds))
+    return replace(best, bound=min(least if any(map(must_read, problem.items)) else min(least, none), best.seconds))
 
 
-def _least(problem: Problem, drive_s: float, must: Sequence[bool]) -> float:
+def least_reading(problem: Problem, drive_s: float) -> float:
     """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
     shared out over the EMB cards at best."""
     reads_s = sum(min(way.count * float(way.item.reads[_hottest(way.item)]) * way.item.ssd_s for way in problem.ways(j))
-                  for j, forced in enumerate(must) if forced)
+                  for j, item in enumerate(problem.items) if must_read(item))
     if not problem.before_s + problem.after_s:
         return drive_s + reads_s / problem.cards
     return min(max(drive_s + reads_s / emb, problem.before_s / mlp) + problem.after_s / mlp
@@ -263,7 +262,7 @@ def _seconds(problem: Problem, emb: Sequence[CardChoice], mlp_cards: int) -> flo
     return max(max(card.seconds for card in emb), problem.before_s / mlp) + problem.after_s / mlp
 
 
-def _must(item: Item) -> bool:
+def must_read(item: Item) -> bool:
     """Whether a batch needs the drive however the table is split."""
     return item.lookups > 0 and bool(item.reads[_hottest(item)] > 0)
 

@@ -36,7 +36,7 @@ LAST = 10.0         # times the seconds of work: real seconds after which a sear
 LEAST = 120.0       # of them, as loops may have to be compiled first
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 #: Where tables are few, the parts of a card's time that a shard may take, as they are tried: small ones share out well.
-GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 4
+GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 12
 MIXES = 3           # numbers of tables on all cards that are tried
 
 
