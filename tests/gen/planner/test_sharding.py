@@ -82,16 +82,16 @@ def test_eight_cards_bring_what_eight_cards_can(tables):
     assert found.seconds == pytest.approx(eight.seconds, rel=0.02)
 
 
-@pytest.mark.parametrize(("tables", "cards"), [(26, 3), (26, 8), (20, 3), (50, 7)])
+@pytest.mark.parametrize(("tables", "cards"), [(26, 3), (26, 8), (50, 7)])
 def test_as_many_tables_as_no_number_of_cards_divides(tables, cards):
-    """Alike ones, of which what leaves the cards takes the time: some lie on all cards, so that no card has more."""
-    item = Item("t", np.array([0, 10, 20]), 30, 64, 4.0, 1e-3, 0.0, 1e-3, np.zeros(1, np.int64), np.zeros(1),
-                out_s=1.0)
+    """Alike ones, of which what leaves the cards takes the time: some lie on all cards, so that no card has more. They
+    have too many splits for the program in whole."""
+    item = Item("t", np.arange(61) * 10, 700, 64, 4.0, 1e-3, 0.0, 1e-3, np.zeros(1, np.int64), np.zeros(1), out_s=1.0)
     items = tuple(replace(item, name=f"t{k}") for k in range(tables))
     ways = tuple(Sharding("samples", count, replace(item, lookups=4.0 / count, out_s=1.0 / count))
                  for count in range(2, cards + 1))
     shardings = tuple(tuple(replace(way, item=replace(way.item, name=each.name)) for way in ways) for each in items)
-    found = solve(Problem(items, cards, 10**5, 0, 10**6, shardings=shardings), gap=0.001, seconds=2.0)
+    found = solve(Problem(items, cards, 10**7, 0, 10**7, shardings=shardings), gap=0.001, seconds=2.0)
     assert found.gap <= 0.001 and found.seconds == pytest.approx(tables / cards, rel=1e-3)
     assert max(card.seconds for card in found.emb) == found.seconds
 
