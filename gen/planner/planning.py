@@ -25,11 +25,13 @@ from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable,
 from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
 
-__all__ = ["ALONE", "HALF", "WHOLE", "least_reading", "make", "must_read"]
+__all__ = ["ALONE", "HALF", "LATE", "WHOLE", "least_reading", "make", "must_read"]
 
 HALF = "pooled vectors in half precision"
 WHOLE = "every table whole on one card (--table-wise)"
 ALONE = "no access to rows that the log does not have"
+
+LATE = "the search was ended by real time: on another machine, or a busier one, it may end elsewhere"
 
 MEGABYTE = 10**6
 PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
@@ -110,7 +112,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 most = np.inf if what == WHOLE else best.seconds
                 what_if[what] = min(found[0], most), min(found[1], most)
     if best.late:
-        notes += ("the search was ended by real time: on another machine, or a busier one, it may end elsewhere",)
+        notes += (LATE,)
     tables = [_table(problem.ways(j)[choice.way].by, part, costs, model.tables[item.name], rank,
                      built.expected[item.name].unseen * item.lookups)
               for j, (item, choice, part) in enumerate(zip(problem.items, best.tables, parts, strict=True))]

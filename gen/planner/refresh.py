@@ -21,9 +21,9 @@ from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs
 from gen.planner.moves import fewest
 from gen.planner.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier, duration
-from gen.planner.planning import make
+from gen.planner.planning import LATE, make
 from gen.planner.served import Shard
-from gen.planner.solve import Infeasible
+from gen.planner.solve import LAST, LEAST, Infeasible
 from gen.planner.work import Deadline
 
 __all__ = ["Refreshed", "Residents", "in_rows", "refresh", "words_of"]
@@ -51,7 +51,8 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
             profile: Profile, costs: Costs, *, within: float = 0.05, gap: float = 0.01, seconds: float = 60.0,
             table_wise: bool = False, say: Say | None = None) -> Refreshed:
     """plan, words: what runs now, each row's word. vocabularies: of the tables whose ids are such. profile: of the new
-    traffic, with ids. gap, seconds: where each search may end.
+    traffic, with ids. within: part of the time of a plan made afresh, which has the model's hot_share and tt_share and
+    with table_wise whole tables alone. gap, seconds: where each search may end.
 
     Raises      ValueError: no swaps are fast enough; a profile without ids or with ids past the rows
     """
@@ -69,8 +70,9 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
                          f"{sum(card.kind == 'mlp' for card in fresh.cards)}; plan and compile anew")
     limit[2] = max(limit[2] - costs.drive_s, 0.0)       # whoever reads the drive waits for its first page
     tables = {name: Residents(plan, name, words[name], rows.tables[name], costs) for name in plan.tables}
+    until = Deadline.of(seconds, max(LAST * seconds, LEAST))
     try:
-        found = fewest(list(tables.values()), limit, gap=gap, until=Deadline.of(seconds, max(10 * seconds, 120.0)))
+        found = fewest(list(tables.values()), limit, gap=gap, until=until)
     except Infeasible as reason:
         raise ValueError(f"{reason}: a plan made afresh takes {duration(fresh.seconds)}, and {within:.0%} more are "
                          "allowed; allow more, or plan and compile anew") from None
@@ -81,6 +83,8 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
              f"{duration(most_s)}, {within:.0%} more than a plan made afresh takes",
              *(f"card {card.number}: rows, indices and pooled vectors take {card.dram.bytes - room:,.0f} bytes more "
                "than its DRAM has" for card in cards if card.dram.bytes > room))
+    if until.clock.late:
+        notes += (LATE,)
     made = replace(plan, tables={name: tables[name].table_after(swaps[name]) for name in tables}, cards=cards,
                    seconds=_seconds(cards), bound=min(fresh.bound, _seconds(cards)), ablation={}, what_if={},
                    assumed=(*fresh.assumed, *notes), source=profile.source, profile_sha256="", held=None)

@@ -22,7 +22,7 @@ from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
 from gen.planner.work import Deadline
 
-__all__ = ["Infeasible", "NotFound", "solve"]
+__all__ = ["LAST", "LEAST", "Infeasible", "NotFound", "solve"]
 
 MOVES = 6000        # of a try of the search, and of each table
 MOVES_TABLE = 200
