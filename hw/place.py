@@ -42,13 +42,14 @@ class Part(wiring.Component):
         return f"{type(self).__name__}({given})"
 
 
-def place(m: Module, platform: Any, name: str, component: Any, *, reset: Any = None) -> None:
+def place(m: Module, platform: Any, name: str, component: Any, *, reset: Any = None, alone: bool = False) -> None:
     """Adds `component` to `m` under `name`; the caller wires its members as with any submodule.
 
     Parameters  m: the parent; platform: what the parent's `elaborate` was given; name: the submodule's name;
                 component: a `Part`, or another `wiring.Component` with a method `key()` that names its class and
                 every parameter, so that equal keys mean equal modules; reset: a signal that resets the component
-                besides the parent's own reset
+                besides the parent's own reset; alone: instead of it, from a register that the parent's reset sets, so
+                that no LUT drives all the component's registers
     Reset       a placed module has its own `clk` and `rst`, taken from the parent's `sync`. `ResetInserter`
                 and `EnableInserter` around the parent do not reach into it: that is what `reset` is for
     Raises      TypeError: the component has no `key()`
@@ -59,7 +60,7 @@ def place(m: Module, platform: Any, name: str, component: Any, *, reset: Any = N
             f"{type(component).__name__} has none"
         )
     if hasattr(platform, "instance"):
-        part: Elaboratable = platform.instance(component, reset)
+        part: Elaboratable = platform.instance(component, reset, alone=alone)
     else:
         part = component if reset is None else ResetInserter(reset)(component)
     m.submodules[name] = part

@@ -179,7 +179,7 @@ class _Placer:
         if (first := self.keys.setdefault(name, key)) != key:
             raise ValueError(f"two different parts would share the module name {name}: {first} and {key}")
 
-    def instance(self, component: Any, reset: Any = None) -> Elaboratable:
+    def instance(self, component: Any, reset: Any = None, *, alone: bool = False) -> Elaboratable:
         key = component.key()
         name = module_name(key)
         ports = _ports(component)
@@ -197,7 +197,7 @@ class _Placer:
         uses[name] = uses.get(name, 0) + 1
         connections = {("i_" if d is PortDirection.Input else "o_") + n: s for n, (s, d, _) in ports.items()}
         own = ResetSignal(allow_reset_less=True)
-        resets = own if reset is None else own | reset
+        resets = own if reset is None else reset if alone else own | reset
         return Instance(name, i_clk=ClockSignal(), i_rst=resets, **connections)
 
 

@@ -8,7 +8,7 @@ from hw.axi.burst import BurstTracker, burst_layout
 from hw.axi.bus import AXI4, address_constants, block_beats, check_beat_bytes, read_layout, request_layout
 from hw.axi.reader import check_outstanding
 from hw.place import Part
-from hw.stream.fifo import Fifo
+from hw.stream.fifo import Fifo, mask_of
 from hw.stream.round_robin import round_robin
 
 __all__ = ["ReadPort", "check_clients"]
@@ -30,7 +30,8 @@ class ReadPort(Part):
     o[k] = memory[address, address + beats * beat_bytes) of client k's requests, in their order
 
     Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two (1 is a register,
-                for who asks now and then); outstanding: bursts in flight, a power of two from 2 to 1024
+                for who asks now and then); outstanding: bursts in flight, a power of two from 2 to 1024; quick: of each
+                client a mask of the data bits that decide how it takes them, see Fifo
     Members     i_requests[k]  In(stream)  {address, beats}
                 o[k]           Out(stream)  {data, error, last}
                 bus            Out(AXI4 without the write channels)
@@ -52,13 +53,14 @@ class ReadPort(Part):
     Golden      the memory itself          Tests  verif/axi/test_port.py
     """
 
-    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int):
+    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int, quick: tuple[int, ...] = ()):
         check_beat_bytes(beat_bytes)
         check_clients(clients)
         check_outstanding(outstanding)
         self.beat_bytes = beat_bytes
         self.clients = tuple(clients)
         self.outstanding = outstanding
+        self.quick = quick or (0,) * len(self.clients)
         super().__init__({
             "i_requests": In(stream.Signature(request_layout())).array(len(clients)),
             "o": Out(stream.Signature(read_layout(beat_bytes))).array(len(clients)),
@@ -206,7 +208,8 @@ class ReadPort(Part):
             with m.If(arrived):
                 m.d.sync += only.eq(beat)
         else:
-            queue = Fifo(read_layout(self.beat_bytes), depth=depth, block=True)
+            layout = read_layout(self.beat_bytes)
+            queue = Fifo(layout, depth=depth, block=True, quick=mask_of(layout, "error", "last") | self.quick[k])
             m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
             m.d.comb += [
                 queue.i.valid.eq(arrived),

@@ -17,6 +17,7 @@ from hw.emb.post_pool import PostPool, partial_layout
 from hw.emb.regions import CLIENTS
 from hw.emb.row_decoder import RowDecoder
 from hw.emb.rows import RowFetch
+from hw.emb.tokens import POSITION_BITS
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.shell import KernelShell, kernel_ports, tell_first
@@ -99,9 +100,12 @@ class EmbCore(Part):
         parts.frame = KernelShell(kernel=EMB, words=config.words, increments={
             "tt_bytes": beats_bits, "indices": 2, "bags": len(finish.done), "dram_bytes": config.beat_log2 + 1,
             "ssd_bytes": config.beat_log2 + 1, **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
+        # The device bits of all indices say whether two are taken as one.
+        devices = sum(0b11 << at for at in range(POSITION_BITS, 32 * config.words, 32))
         parts.reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
-            clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1))
+            clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1),
+            quick=tuple(devices * (name == "indices") for name in (*CLIENTS, "doorbell")))
         parts.writes = WritePort(
             beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
             clients=(config.output_beats, config.output_beats, parts.frame.block_beats))
@@ -111,7 +115,7 @@ class EmbCore(Part):
         parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
                                delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
                                banks=config.banks, decoder_latency=RowDecoder.latency, **sizes)
-        parts.decoder = RowDecoder(words=config.words, **sizes)
+        parts.decoder = RowDecoder(words=config.words, lut_products=config.lut_products, **sizes)
         parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
                                  lut_products=config.lut_products, family=config.tt.family)
         parts.tt = TTUnit(config.tt)
@@ -120,7 +124,7 @@ class EmbCore(Part):
         flush, ports = parts.frame.flush, parts.frame.clean
         parts.flush = flush
         # Tables that changed: products of the old ones are forgotten. From a register, since it goes far.
-        parts.flush_tt = Signal(name="flush_tt")
+        parts.flush_tt = Signal(name="flush_tt", init=1)
         m.d.sync += parts.flush_tt.eq(flush | parts.front.flush_tt)
         for name, part, reset in (
             ("frame", parts.frame, None),
@@ -130,7 +134,7 @@ class EmbCore(Part):
             ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
             ("tt", parts.tt, parts.flush_tt),
         ):
-            place(m, platform, name, part, reset=reset)
+            place(m, platform, name, part, reset=reset, alone=reset is not None)
         m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.writes, parts.rows_port)]
         return parts
 

@@ -38,11 +38,11 @@ class Fields(data.Struct):
 class DecoderLane(Part):
     """One value: code * scale + bias, or a half word's.
 
-    Parameters  none
+    Parameters  lut_product: multiply in LUTs, not in a DSP
     Members     code            In  a byte or a nibble with zeros above, or a half word
                 half            In  it is a half word
                 brain           In  and a bfloat16
-                mant            In  the scale's, signed; 4 cycles after `code`
+                mant, thrice    In  the scale's, signed, 4 cycles after `code`; three times it
                 addend, alone   In  the bias in places of the scale and in its own, signed; 6 cycles after
                 top, top_alone  In  their exponents, as `normalise` takes them; 6 cycles after
                 wild            In  scale or bias is not finite; 12 cycles after
@@ -54,9 +54,10 @@ class DecoderLane(Part):
 
     latency = 13
 
-    def __init__(self):
+    def __init__(self, *, lut_product: bool = False):
+        self.lut_product = lut_product
         super().__init__({
-            "code": In(16), "half": In(1), "brain": In(1), "mant": In(signed(25)),
+            "code": In(16), "half": In(1), "brain": In(1), "mant": In(signed(25)), "thrice": In(signed(27)),
             "addend": In(signed(TOTAL)), "alone": In(signed(25)), "top": In(9), "top_alone": In(9), "wild": In(1),
             "o": Out(32)})
 
@@ -70,19 +71,37 @@ class DecoderLane(Part):
         by_itself = delay(m, "empty_line", empty, 5)
 
         late = delay(m, "number_line", number, 3).as_signed()
-        product, result = (Signal(signed(PRODUCT), name=name, reset_less=True) for name in ("product", "result"))
+        addend = self.addend
+        if self.lut_product:
+            result = self._in_luts(m, late[:8])
+            # What a half word has above a byte comes in the place of its bias, which is 0, as its scale is 1.
+            above = delay(m, "number_above", late[8:], 2).as_signed()
+            addend = addend | Cat(Const(0, FRACTION + 23 + 8), above).as_signed()
+        else:
+            product, result = (Signal(signed(PRODUCT), name=name, reset_less=True) for name in ("product", "result"))
+            m.d.sync += product.eq(late * self.mant)
+            m.d.sync += result.eq(product)
         total, top = Signal(signed(TOTAL), reset_less=True), Signal(9, reset_less=True)
-        m.d.sync += [
-            product.eq(late * self.mant),
-            result.eq(product),
-            total.eq(Cat(Const(0, FRACTION), result).as_signed()
-                     + Mux(by_itself, Cat(Const(0, FRACTION), self.alone).as_signed(), self.addend)),
-            top.eq(Mux(is_half, top_half, Mux(by_itself, self.top_alone, self.top))),
-        ]
+        m.d.sync += total.eq(Cat(Const(0, FRACTION), result).as_signed()
+                             + Mux(by_itself, Cat(Const(0, FRACTION), self.alone).as_signed(), addend))
+        m.d.sync += top.eq(Mux(is_half, top_half, Mux(by_itself, self.top_alone, self.top)))
         special = delay(m, "flags_line", flags, 11)
         m.d.comb += self.o.eq(normalise(
             m, 0, total, top, 3, Cat(special[:2] | self.wild.replicate(2), special[2]), Const(0, 1)))
         return m
+
+    def _in_luts(self, m: Module, code: Value) -> Value:
+        """code * mant of a byte, two cycles later: four digits, each 0 to 3 times the scale, by pairs."""
+        def times(digit: Value) -> Value:
+            twice = Cat(Const(0, 1), self.mant).as_signed()
+            return Mux(digit[1], Mux(digit[0], self.thrice, twice), Mux(digit[0], self.mant, 0))
+
+        low, high = (Signal(signed(30), name=name, reset_less=True) for name in ("product_low", "product_high"))
+        result = Signal(signed(PRODUCT), name="result", reset_less=True)
+        m.d.sync += low.eq(times(code[:2]) + Cat(Const(0, 2), times(code[2:4])).as_signed())
+        m.d.sync += high.eq(times(code[4:6]) + Cat(Const(0, 2), times(code[6:8])).as_signed())
+        m.d.sync += result.eq(low + Cat(Const(0, 4), high).as_signed())
+        return result
 
     def _number(self, m: Module) -> tuple[Value, Value, Value]:
         """Registers: the code as a signed number, a half word's exponent as `normalise` takes it, and its flags."""
@@ -115,7 +134,7 @@ class RowDecoder(Part):
     One lane a word serves all formats: a product, a sum with the bias that was shifted once for all lanes, and the
     normaliser of the fused sums. A half word is its significand times a scale of 1.
 
-    Parameters  words: FP32 words of a beat, at least 4
+    Parameters  words: FP32 words of a beat, at least 4; lut_products: lanes that multiply in LUTs, 0 to words
     Members     i_valid, i  In  hw.emb.rows.beat_layout, a part of a stored beat at a time
                 o_valid, o  Out  hw.emb.rows.pooled_layout
     Shapes      a stored beat of 2, 4 or 8 times `words` values, in as many beats -> a beat of `words` values each
@@ -124,16 +143,18 @@ class RowDecoder(Part):
     Handshake   none: it never stalls
     Numerics    golden.emb.row_decoder.decode: one rounding, RNE; subnormal results are zeros of their sign. Bit-exact
     Reset       drops beats on their way
-    Raises      ValueError: words out of range
+    Raises      ValueError: words or lut_products out of range
     Golden      golden.emb.row_decoder          Tests  verif/emb/test_row_decoder.py
     """
 
     latency = 1 + DecoderLane.latency
 
-    def __init__(self, *, words: int, row_beats_max: int):
+    def __init__(self, *, words: int, row_beats_max: int, lut_products: int = 0):
         if type(words) is not int or not 4 <= words <= 64 or words & (words - 1):
             raise ValueError(f"words is {words!r}, must be a power of two from 4 to 64")
-        self.words, self.row_beats_max = words, row_beats_max
+        if not 0 <= lut_products <= words:
+            raise ValueError(f"lut_products is {lut_products}, must be 0 to {words} for {words} words")
+        self.words, self.row_beats_max, self.lut_products = words, row_beats_max, lut_products
         super().__init__({
             "i_valid": In(1),
             "i": In(beat_layout(words, row_beats_max)),
@@ -158,7 +179,7 @@ class RowDecoder(Part):
                 late = delay(m, f"{name}_line", value, self.latency)
                 m.d.comb += Value.cast(self.o[name]).eq(Mux(coming[-1], late, value))
         for k, code in enumerate(codes):
-            lane = DecoderLane()
+            lane = DecoderLane(lut_product=k < self.lut_products)
             place(m, platform, f"lane{k}", lane)
             m.d.comb += [
                 lane.code.eq(code),
@@ -252,8 +273,11 @@ class RowDecoder(Part):
         plain = delay(m, "bias_alone", held.mant, 3)
         m.d.sync += addend.eq(Mux(sign, -fine, fine))
         m.d.sync += alone.eq(Mux(sign, -plain, plain))
+        scale_mant, thrice = delay(m, "mant_line", mant, 2).as_signed(), Signal(signed(27), reset_less=True)
+        before = delay(m, "mant_before", mant, 1).as_signed()
+        m.d.sync += thrice.eq(before + Cat(Const(0, 1), before).as_signed())
         return {
-            "mant": delay(m, "mant_line", mant, 2).as_signed(), "addend": addend, "alone": alone,
+            "mant": scale_mant, "thrice": thrice, "addend": addend, "alone": alone,
             "top": delay(m, "top_line", top, 3), "top_alone": delay(m, "top_alone_line", top_alone, 3),
             "wild": delay(m, "wild_line", wild, 10)}
 

@@ -86,7 +86,8 @@ class HotlineCore(Part):
         """The stream, from registers in both directions: what is behind the ready of one part and before the valid of
         the next are paths of their own. reset: the parts' flush, if it is no other."""
         skid = SkidBuffer(source.payload.shape())
-        place(m, platform, f"cut_{name}", skid, reset=parts.frame.flush if reset is None else reset)
+        place(m, platform, f"cut_{name}", skid, reset=parts.frame.flush if reset is None else reset,
+              alone=True)
         wiring.connect(m, source, skid.i)
         return skid.o
 
@@ -122,7 +123,7 @@ class HotlineCore(Part):
             ("embeddings", parts.embeddings, flush), ("dispatcher", parts.dispatcher, flush),
             ("updater", parts.updater, flush), ("bags", parts.bags, flush),
         ):
-            place(m, platform, name, part, reset=reset)
+            place(m, platform, name, part, reset=reset, alone=reset is not None)
         parts.ports = (parts.reads, parts.writes, parts.row_reads, parts.row_writes)
         m.d.comb += [port.stop.eq(parts.frame.stop) for port in parts.ports]
         return parts

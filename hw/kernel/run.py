@@ -34,9 +34,9 @@ class RunControl(Part):
                 ending        Out  a fault or an abort ends the run; only with `finishes`
                 quiet         In  all ports are idle
                 reported      In  a pulse: the report is written
-                flush         Out  resets the core's parts
+                flush         Out  resets the core's parts; from a register, high in and after a reset
                 stop          Out  of the ports
-                clean         Out  resets the ports
+                clean         Out  resets the ports; from a register, high in a reset and a cycle longer
                 clear         Out  of the counters
                 begin         Out  a pulse for the parts
                 report        Out  a pulse for the reporter
@@ -56,7 +56,7 @@ class RunControl(Part):
             "start": In(1), "abort": In(1), "over": In(1),
             "fault": In(data.StructLayout({"valid": 1, "told": told})), "at": In(32),
             "telling": In(1), "quiet": In(1), "reported": In(1),
-            "flush": Out(1, init=1), "stop": Out(1), "clean": Out(1), "clear": Out(1), "begin": Out(1),
+            "flush": Out(1, init=1), "stop": Out(1), "clean": Out(1, init=1), "clear": Out(1), "begin": Out(1),
             "report": Out(1), "ends": Out(1), "running": Out(1), "status": Out(32),
             "header": Out(data.StructLayout({**dict(told.members), "state": 32})),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
@@ -70,9 +70,10 @@ class RunControl(Part):
         with m.If(self.abort):
             m.d.sync += aborted.eq(1)
         # Registers, set by the state before: they reach everything.
-        flush, stop = self.flush, self.stop
+        flush, stop, clean = self.flush, self.stop, self.clean
         m.d.sync += flush.eq(1)
         m.d.sync += stop.eq(0)
+        m.d.sync += clean.eq(0)
         # What happened, a cycle before it is acted upon: the flush must not take it away.
         noted = Signal()
         waits = self.telling
@@ -134,7 +135,8 @@ class RunControl(Part):
                     m.next = "CLEAN"
             with m.State("CLEAN"):
                 m.d.comb += self.status.eq(DRAINING)
-                m.d.comb += self.clean.eq(1)
+                m.d.sync += stop.eq(1)
+                m.d.sync += clean.eq(1)
                 m.d.sync += wait.eq(2 * self.period)
                 m.next = "TOTAL"
             with m.State("TOTAL"):

@@ -100,7 +100,7 @@ class MlpCore(Part):
             ("units", parts.units, flush), ("results", parts.results, flush), ("rows", parts.rows, flush),
             ("weights", parts.weights, flush), ("addends", parts.addends, flush), ("outlet", parts.outlet, flush),
         ):
-            place(m, platform, name, part, reset=reset)
+            place(m, platform, name, part, reset=reset, alone=reset is not None)
         m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.weight_reads, parts.writes)]
         return parts
 

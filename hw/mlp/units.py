@@ -95,7 +95,8 @@ class ComputeUnits(Part):
         for u, array in enumerate(self._arrays):
             rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=KEEP)
             take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=KEEP)
-            take_features = Signal(name=f"take_features_{u}", reset_less=True, attrs=KEEP)
+            # Those of every unit: a reset keeps them from becoming shift registers, initial values from being merged.
+            take_features = Signal(name=f"take_features_{u}", init=u % 2, attrs=KEEP)
             m.d.sync += rows_of.eq(Mux(own, unit, u))
             m.d.sync += take_rows.eq(fresh)
             m.d.sync += take_features.eq(features)
@@ -114,7 +115,7 @@ class ComputeUnits(Part):
 
             # -- Second registers: nothing, or the one or the other.
             take_common, nothing = (
-                [Signal(name=f"{name}_{u}_{k}", reset_less=True, attrs=KEEP) for k in range(2)]
+                [Signal(name=f"{name}_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(2)]
                 for name in ("take_common", "nothing"))
             m.d.sync += [
                 take_common[0].eq(shared),

@@ -1,6 +1,6 @@
 """A buffer of two registers."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
@@ -32,18 +32,18 @@ class SkidBuffer(Part):
 
     def elaborate(self, platform):
         m = Module()
-        held = Signal(self._shape)  # the beat that arrived while the output was blocked
-        full = Signal()
-        m.d.comb += self.i.ready.eq(~full)
-        with m.If(~self.o.valid | self.o.ready):
-            with m.If(full):
-                m.d.sync += self.o.payload.eq(held)
-                m.d.sync += self.o.valid.eq(1)
-                m.d.sync += full.eq(0)
-            with m.Else():
-                m.d.sync += self.o.payload.eq(self.i.payload)
-                m.d.sync += self.o.valid.eq(self.i.valid)
-        with m.Elif(self.i.valid & self.i.ready):
+        # The beat that arrived while the output was blocked, and in every other cycle what stands at the input: only a
+        # register enables it.
+        held, payload = (Signal(self._shape, name=name, reset_less=True) for name in ("held", "payload"))
+        free = Signal(init=1)
+        m.d.comb += self.i.ready.eq(free)
+        m.d.comb += self.o.payload.eq(payload)
+        with m.If(free):
             m.d.sync += held.eq(self.i.payload)
-            m.d.sync += full.eq(1)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += payload.eq(Mux(free, self.i.payload, held))
+            m.d.sync += self.o.valid.eq(self.i.valid | ~free)
+            m.d.sync += free.eq(1)
+        with m.Elif(self.i.valid):
+            m.d.sync += free.eq(0)
         return m

@@ -16,12 +16,13 @@ from verif.bench.stream import bursty, sometimes
 
 WIDTH = 40
 SHAPE = data.StructLayout({"tag": 8, "words": data.ArrayLayout(16, 2)})
-DEPTHS = {"least": 2, "lut": 8, "bare": 8, "block": 16, "deep": 2 * LUT_DEPTH}
+DEPTHS = {"least": 2, "lut": 8, "bare": 8, "block": 16, "parted": 16, "deep": 4 * LUT_DEPTH}
 PARAMETERS = {
     "least": {"headroom": 2},
     "lut": {"headroom": 3},
     "bare": {"register": False, "headroom": 8},
     "block": {"block": True},
+    "parted": {"block": True, "quick": 0x81_0000_1818},
     "deep": {"headroom": 14},
 }
 
@@ -32,7 +33,7 @@ class Bench:
     def __init__(self, dut):
         self.dut = dut
         name = os.environ["FIFO"]
-        known = {key: value for key, value in PARAMETERS[name].items() if key != "block"}
+        known = {key: value for key, value in PARAMETERS[name].items() if key in ("register", "headroom")}
         self.depth, self.registered = DEPTHS[name], known.get("register", True)
         self.model = Model(self.depth, **known)
         self.random = rng("payloads")
@@ -169,4 +170,4 @@ def test_illegal_config_wrong():
         with pytest.raises(ValueError, match=f"headroom must be 1 to depth = 16 places, not {headroom}"):
             Fifo(8, depth=16, headroom=headroom)
     with pytest.raises(ValueError, match="register must be true in block memory, whose output is a register"):
-        Fifo(8, depth=128, register=False)
+        Fifo(8, depth=16, block=True, register=False)
