@@ -32,7 +32,8 @@ class EmbConfig(Config):
     tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)
     bag_queue: int = whole(2, 1024, "bags under way", power_of_two=True)
     partial_beats: int = whole(4, 4096, "beats of pooled rows that a tier keeps ahead", power_of_two=True)
-    lut_products: int = whole(0, 16, "words of a pooling unit that multiply with one DSP and LUTs instead of two DSPs")
+    lut_products: int = whole(0, 16, "words of a beat that the row decoder multiplies in LUTs and a pooling unit "
+                              "with one DSP and LUTs instead of two DSPs")
     program_beats: int = whole(4, 512, "beats of instructions fetched ahead", power_of_two=True)
     input_beats: int = whole(2, 512, "beats of lengths, indices or weights fetched ahead", power_of_two=True)
     output_beats: int = whole(4, 512, "beats of results that wait for the port", power_of_two=True)
