@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import isotonic_regression
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg
@@ -44,6 +45,8 @@ REFINEMENTS = 120
 PATIENCE = 12       # refinements without a shorter longest path
 NEAR = 0.8          # of the longest path: pins of paths above pull in refinement,
 PULLING = 0.01      # but no more than this part of all
+MOVED = 64          # blocks of a kind that move in a refinement
+NEARER = 0.7        # of its distance that a block that moves has left
 CROWDED = 0.03      # of the logic may come to lie in full slices in refinement
 BIN = 4, 12         # slice columns and rows in which slices are counted as full together
 SHARE = 0.02        # of its nets' pull, in the first round, that an object is held with where it was spread to
@@ -185,46 +188,36 @@ def spread(x: Reals, y: Reals, area: Reals, place: Window) -> tuple[Reals, Reals
 
 
 def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
-    """Moves blocks, in place, to sites of their kind: to the nearest column that has room, in the order of the blocks,
-    and there near to their rows."""
+    """Moves blocks, in place, to sites of their kind: in the order of the blocks from left to right into columns, and
+    in those near to their rows."""
     for family, name in BLOCKS.items():
         mine = np.nonzero(found.block == family)[0]
         if not len(mine):
             continue
         columns, rows = place.sites(name)
         at = np.unique(columns)
+        room = len(rows) / len(at)
         order = mine[np.argsort(x[mine], kind="stable")]
-        demand = np.cumsum(found.sites[order])
-        nearest = np.searchsorted((at[1:] + at[:-1]) / 2, x[order])
-        ends = _with_room(np.bincount(nearest, found.sites[order], len(at)).astype(float), len(rows) / len(at))
-        column = np.minimum(np.searchsorted(ends, demand - 0.25), len(at) - 1)
+        wanted = np.interp(x[order], at, (np.arange(len(at)) + 0.5) * room)
+        column = np.minimum((_in_order(wanted, found.sites[order], len(rows)) / room).astype(int), len(at) - 1)
         for k, where in enumerate(at):
             inside = order[column == k]
             inside = inside[np.argsort(y[inside], kind="stable")]
             free = np.sort(rows[columns == where])
-            share = float(found.sites[inside].sum())
-            wanted = np.interp(y[inside], free, np.arange(len(free)))
-            x[inside], y[inside] = where, free[_increasing(wanted, len(free), share)]
+            wanted = np.interp(y[inside], free, np.arange(len(free)) + 0.5)
+            taken = _in_order(wanted, found.sites[inside], len(free))
+            x[inside], y[inside] = where, free[np.clip(taken, 0, len(free) - 1).astype(int)]
 
 
-def _with_room(wanted: Reals, room: float) -> Reals:
-    """Sums of what each column holds, left to right, when what is above its room moves to the next ones."""
-    held = wanted.copy()
-    for one, other in (*zip(range(len(held) - 1), range(1, len(held))), *zip(range(len(held) - 1, 0, -1),
-                                                                           range(len(held) - 2, -1, -1))):
-        over = max(0.0, held[one] - room)
-        held[one] -= over
-        held[other] += over
-    return np.cumsum(held)
-
-
-def _increasing(wanted: Reals, sites: int, share: float) -> Ints:
-    """Sites in order, near those wanted, none twice while there are enough of them."""
-    step = min(1.0, (sites - 1) / max(len(wanted) - 1, 1), share / max(len(wanted), 1))
-    offset = np.arange(len(wanted)) * step
-    placed = np.maximum.accumulate(wanted - offset) + offset
-    room = sites - 1 - (len(wanted) - 1 - np.arange(len(wanted))) * step
-    return np.clip(np.rint(np.minimum(placed, room)), 0, sites - 1).astype(np.int64)
+def _in_order(wanted: Reals, sizes: Reals, room: float) -> Reals:
+    """Middles of blocks of these sizes that lie in a row without overlaps, in their order, nearest to those wanted by
+    least squares; closer to each other where there is too little room."""
+    if not len(wanted):
+        return wanted
+    sizes = sizes * min(1.0, room / float(sizes.sum()))
+    offset = np.cumsum(sizes) - sizes / 2
+    first = isotonic_regression(wanted - offset, weights=sizes).x
+    return np.clip(first, 0, room - float(sizes.sum())) + offset
 
 
 class _Pull:
@@ -278,6 +271,45 @@ def filled(found: Objects, x: Reals, y: Reals, place: Window) -> tuple[Reals, fl
     return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
 
 
+def _pulled(at: Reals, a: Ints, b: Ints, forward: Reals, back: Reals, count: int) -> tuple[Reals, Reals]:
+    """How hard each object is pulled by those at the other ends of its nets, and to which column and row."""
+    total = np.bincount(a, forward, count) + np.bincount(b, back, count)
+    to = np.stack([np.bincount(a, forward * axis[b], count) + np.bincount(b, back * axis[a], count) for axis in at])
+    return total, to / np.maximum(total, 1e-12)
+
+
+class _Sites:
+    """The sites of blocks, and which of them are taken."""
+
+    def __init__(self, found: Objects, at: Reals, place: Window) -> None:
+        self.sizes = found.sites
+        self.of = np.full(len(found.area), -1, np.int64)
+        self.kinds = []
+        t = table()["net"]
+        self.scale = np.array([[t["column"]], [t["row"]]])
+        for family, name in BLOCKS.items():
+            places = np.stack(place.sites(name))
+            mine = np.nonzero(found.block == family)[0]
+            for one in mine:
+                self.of[one] = int(np.abs(self.scale * (places - at[:, [one]])).sum(axis=0).argmin())
+            taken = np.bincount(self.of[mine], found.sites[mine], places.shape[1])
+            self.kinds.append((family, places, taken))
+        self.block = found.block
+
+    def move(self, at: Reals, pull: Reals, to: Reals) -> None:
+        """Moves, in place, blocks that are pulled, the hardest first, to free sites that are nearer to where."""
+        for family, places, taken in self.kinds:
+            mine = np.nonzero((self.block == family) & (pull > 0) & (self.sizes <= 1))[0]
+            for one in mine[np.argsort(-pull[mine], kind="stable")][:MOVED]:
+                far = np.abs(self.scale * (places - to[:, [one]])).sum(axis=0)
+                here = self.of[one]
+                best = int(np.where(taken + self.sizes[one] <= 1, far, np.inf).argmin())
+                if far[best] < NEARER * far[here]:
+                    taken[here] -= self.sizes[one]
+                    taken[best] += self.sizes[one]
+                    self.of[one], at[:, one] = best, places[:, best]
+
+
 def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
             say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals]:
     """Moves what lies on the longest paths between its neighbours on them, again and again, as detailed placement
@@ -290,6 +322,7 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
     at[0][found.of], at[1][found.of] = x, y
     free = found.block == Family.OTHER
     limit = CROWDED + filled(found, x, y, place)[1]
+    sites = _Sites(found, at, place)
     best, best_ps, since = at.copy(), np.inf, 0
     from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
     to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
@@ -312,6 +345,7 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
         a, b, back = from_[pulls], to[pulls], weight / fanout[pulls]     # a driver comes to its sinks, not they to it
         total = np.bincount(a, weight, len(free)) + np.bincount(b, back, len(free))
         mine = (total > 0) & free
+        sites.move(at, *_pulled(at, a, b, weight, weight, len(free)))
         total += np.bincount(b, weight - back, len(free))                # and one sink of many stays where it is
         for axis in at:
             wanted = (np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, back * axis[a], len(free))
