@@ -25,7 +25,7 @@ class VitisKernel(Part):
     Timing      wires; the reset reaches the core 2 cycles after `ap_rst_n`, so that its fan-out begins at a register
     Handshake   the core's; for those 2 cycles more the control slave is not ready, so that no access is lost in them
     Reset       that of the core; it holds the core from configuration on until `ap_rst_n` is high. Held for 3 cycles or
-                more (Vitis: 16); all VALIDs are low from the third on
+                more (Vitis: 16); all VALIDs are low from the fourth on
     Raises      TypeError: the core describes no kernel
     Golden      the core's          Tests  verif/kernel/test_top.py
     """

@@ -12,7 +12,8 @@ __all__ = ["VIRTUAL", "Arcs", "Pin", "arcs", "pins"]
 # A net inside a DSP slice that all its inputs reach and all its outputs leave from: (30 + 18) x 48 arcs are 96.
 VIRTUAL = -1
 _CLOCKS = re.compile(r"CLK|WCLK|CLKARDCLK|CLKBWRCLK")     # and C of a register; C of a DSP slice is an operand
-_DSP_DATA = ("A", "B", "C", "D", "ACIN", "BCIN")
+# Operands of a DSP slice and the registers that they have of their own; the cascades have wires of their own, too.
+_DSP_DATA = {"A": "AREG", "B": "BREG", "C": "CREG", "D": "DREG", "ACIN": "AREG", "BCIN": "BREG"}
 
 
 class Pin(NamedTuple):
@@ -147,14 +148,17 @@ def _dsp(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs
     which of them hold depends on the registers behind it (`netlist`)."""
     first, m, p = (any(set_parameter(cell, one) for one in names)
                    for names in (("AREG", "BREG"), ("MREG",), ("PREG",)))
+    own = {port: set_parameter(cell, register) for port, register in _DSP_DATA.items()}
     found = Arcs([], [], [])
     for a in inputs:
         if a.port == "PCIN" and p:
             found.ends.append((a.net, Sink.CHAIN, delay("dsp", "pcin_p")))
-        elif a.port not in (*_DSP_DATA, "PCIN"):
+        elif a.port not in (*own, "PCIN"):
             found.ends.append((a.net, Sink.DSP, delay("dsp", "setup_control")))
-        elif first or (a.port == "C" and set_parameter(cell, "CREG")):
-            found.ends.append((a.net, Sink.DSP, delay("dsp", "setup_reg")))
+        elif own.get(a.port):
+            found.ends.append((a.net, Sink.CHAIN if a.port.endswith("CIN") else Sink.DSP, delay("dsp", "setup_reg")))
+        elif a.port == "C" and p:
+            found.ends.append((a.net, Sink.DSP, delay("dsp", "c_p")))
         elif m or p:
             found.ends.append((a.net, Sink.DSP, delay("dsp", "in_m" if m else "in_p")))
         else:

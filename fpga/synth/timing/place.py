@@ -27,7 +27,7 @@ from fpga.synth.timing.netlist import Netlist
 from fpga.synth.timing.packing import Packed
 from fpga.synth.timing.sta import Graph
 
-__all__ = ["Objects", "Window", "filled", "objects", "place", "refined", "spread", "window"]
+__all__ = ["Objects", "Sites", "Window", "filled", "in_order", "objects", "place", "refined", "spread", "window"]
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -199,17 +199,17 @@ def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
         room = len(rows) / len(at)
         order = mine[np.argsort(x[mine], kind="stable")]
         wanted = np.interp(x[order], at, (np.arange(len(at)) + 0.5) * room)
-        column = np.minimum((_in_order(wanted, found.sites[order], len(rows)) / room).astype(int), len(at) - 1)
+        column = np.minimum((in_order(wanted, found.sites[order], len(rows)) / room).astype(int), len(at) - 1)
         for k, where in enumerate(at):
             inside = order[column == k]
             inside = inside[np.argsort(y[inside], kind="stable")]
             free = np.sort(rows[columns == where])
             wanted = np.interp(y[inside], free, np.arange(len(free)) + 0.5)
-            taken = _in_order(wanted, found.sites[inside], len(free))
+            taken = in_order(wanted, found.sites[inside], len(free))
             x[inside], y[inside] = where, free[np.clip(taken, 0, len(free) - 1).astype(int)]
 
 
-def _in_order(wanted: Reals, sizes: Reals, room: float) -> Reals:
+def in_order(wanted: Reals, sizes: Reals, room: float) -> Reals:
     """Middles of blocks of these sizes that lie in a row without overlaps, in their order, nearest to those wanted by
     least squares; closer to each other where there is too little room."""
     if not len(wanted):
@@ -274,11 +274,11 @@ def filled(found: Objects, x: Reals, y: Reals, place: Window) -> tuple[Reals, fl
 def _pulled(at: Reals, a: Ints, b: Ints, forward: Reals, back: Reals, count: int) -> tuple[Reals, Reals]:
     """How hard each object is pulled by those at the other ends of its nets, and to which column and row."""
     total = np.bincount(a, forward, count) + np.bincount(b, back, count)
-    to = np.stack([np.bincount(a, forward * axis[b], count) + np.bincount(b, back * axis[a], count) for axis in at])
-    return total, to / np.maximum(total, 1e-12)
+    to = [np.bincount(a, forward * axis[b], count) + np.bincount(b, back * axis[a], count) for axis in at]
+    return total.astype(float), np.stack(to) / np.maximum(total, 1e-12)
 
 
-class _Sites:
+class Sites:
     """The sites of blocks, and which of them are taken."""
 
     def __init__(self, found: Objects, at: Reals, place: Window) -> None:
@@ -322,7 +322,7 @@ def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
     at[0][found.of], at[1][found.of] = x, y
     free = found.block == Family.OTHER
     limit = CROWDED + filled(found, x, y, place)[1]
-    sites = _Sites(found, at, place)
+    sites = Sites(found, at, place)
     best, best_ps, since = at.copy(), np.inf, 0
     from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
     to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]

@@ -77,7 +77,11 @@ WIDE = [2, 3, 4, 5]
     ((FIRST, cell("DSP48E2", {"MREG": "1", "PREG": "1"}, A=[10])), 114 + TO_DSP + 1230),
     ((cell("DSP48E2", {"PREG": "1"}, P=[20]), LAST), 374 + TO_FF - 44),
     ((FIRST, cell("DSP48E2", {"CREG": "1", "MREG": "1", "PREG": "1"}, C=[10])), 114 + TO_DSP + 522),
-    # A cascade into the adder, and a control pin.
+    # Each operand by its own register: without one C goes into the adder, A of a slice with B's through the multiplier.
+    ((FIRST, cell("DSP48E2", {"AREG": "1", "CREG": "0", "MREG": "1", "PREG": "1"}, C=[10])), 114 + TO_DSP + 734),
+    ((FIRST, cell("DSP48E2", {"AREG": "0", "BREG": "1", "MREG": "1", "PREG": "1"}, A=[10])), 114 + TO_DSP + 1230),
+    # Cascades into the adder and from operand to operand, and a control pin.
+    ((FIRST, cell("DSP48E2", {"AREG": "1", "MREG": "1"}, ACIN=[10])), 114 + 15 + 522),
     ((cell("DSP48E2", {"PREG": "1"}, PCOUT=[20]), cell("DSP48E2", {"PREG": "1"}, PCIN=[20])), 374 + 15 + 734),
     ((FIRST, cell("DSP48E2", {"PREG": "1"}, RSTP=10)), 114 + TO_DSP + 354),
 ])

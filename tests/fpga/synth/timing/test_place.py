@@ -6,7 +6,7 @@ import pytest
 from fpga.synth.shells import region
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
-from fpga.synth.timing.place import Window, objects, place, refined, spread, window
+from fpga.synth.timing.place import Objects, Sites, Window, in_order, objects, place, refined, spread, window
 from fpga.synth.timing.sta import Graph
 from tests.support.netlists import cell, ff, module, netlist
 
@@ -62,6 +62,32 @@ def test_blocks_lie_on_their_sites(placed):
     sites = set(zip(*(side.round(3) for side in inside.sites("dsp"))))
     taken = list(zip(x[mine].round(3), y[mine].round(3)))
     assert len(taken) == SIDE and set(taken) <= sites and len(set(taken)) == SIDE
+
+
+def test_blocks_in_a_row_lie_around_where_they_are_wanted():
+    """A crowd spreads to both sides without overlaps, at an end inwards, and closer where there is too little room."""
+    sizes = np.array([1.0, 4.0, 2.0, 1.0])
+    crowd = in_order(np.full(4, 20.0), sizes, 40.0)
+    assert np.allclose(np.diff(crowd), [2.5, 3.0, 1.5]) and np.average(crowd, weights=sizes) == pytest.approx(20)
+    assert np.allclose(in_order(np.zeros(4), sizes, 40.0), [0.5, 3.0, 6.0, 7.5])
+    assert np.allclose(in_order(np.array([1.0, 9.0]), np.ones(2), 40.0), [1.0, 9.0])
+    assert np.allclose(in_order(np.zeros(4), sizes, 4.0), [0.25, 1.5, 3.0, 3.75])
+
+
+def test_a_block_moves_to_a_free_site():
+    """The one that is pulled harder takes the only free site near; a chain of slices and what nothing pulls stay."""
+    inside = Window(0, 0, region()["columns"], region()["rows"])
+    column, row = inside.sites("dsp")
+    count = len(column) - 1
+    found = Objects(np.arange(count), np.zeros(count), np.full(count, Family.DSP, np.int8),
+                    np.r_[np.ones(count - 1), 2.0], 0.0)
+    at = np.stack([column, row])[:, :count]
+    pull = np.zeros(count)
+    pull[[0, 1, count - 1]] = 1.0, 2.0, 3.0
+    before, free = at.copy(), np.array([column[count], row[count]])
+    Sites(found, at, inside).move(at, pull, np.repeat(free[:, None], count, axis=1))
+    moved = np.nonzero((at != before).any(axis=0))[0]
+    assert 1 in moved and (at[:, 1] == free).all() and count - 1 not in moved and len(set(map(tuple, at.T))) == count
 
 
 def test_refinement_shortens_the_longest_path(placed):
