@@ -279,7 +279,7 @@ def _pulled(at: Reals, a: Ints, b: Ints, forward: Reals, back: Reals, count: int
 
 
 class Sites:
-    """The sites of blocks, and which of them are taken."""
+    """The sites of blocks, and how much of each is taken; a cascade takes those around its middle."""
 
     def __init__(self, found: Objects, at: Reals, place: Window) -> None:
         self.sizes = found.sites
@@ -289,10 +289,11 @@ class Sites:
         self.scale = np.array([[t["column"]], [t["row"]]])
         for family, name in BLOCKS.items():
             places = np.stack(place.sites(name))
-            mine = np.nonzero(found.block == family)[0]
-            for one in mine:
-                self.of[one] = int(np.abs(self.scale * (places - at[:, [one]])).sum(axis=0).argmin())
-            taken = np.bincount(self.of[mine], found.sites[mine], places.shape[1])
+            taken = np.zeros(places.shape[1])
+            for one in np.nonzero(found.block == family)[0]:
+                here = self.of[one] = int(np.abs(self.scale * (places - at[:, [one]])).sum(axis=0).argmin())
+                whole = int(np.ceil(self.sizes[one]))
+                taken[max(0, here - whole // 2):][:whole] += min(1.0, self.sizes[one])
             self.kinds.append((family, places, taken))
         self.block = found.block
 

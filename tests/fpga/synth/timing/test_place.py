@@ -75,19 +75,21 @@ def test_blocks_in_a_row_lie_around_where_they_are_wanted():
 
 
 def test_a_block_moves_to_a_free_site():
-    """The one that is pulled harder takes the only free site near; a chain of slices and what nothing pulls stay."""
+    """The one that is pulled harder takes the only free site; a cascade, which takes the sites beside its own, and what
+    nothing pulls stay."""
     inside = Window(0, 0, region()["columns"], region()["rows"])
-    column, row = inside.sites("dsp")
-    count = len(column) - 1
+    places = np.stack(inside.sites("dsp"))
+    count = places.shape[1] - 3     # all sites but one are taken, by single slices and at the end a cascade of three
     found = Objects(np.arange(count), np.zeros(count), np.full(count, Family.DSP, np.int8),
-                    np.r_[np.ones(count - 1), 2.0], 0.0)
-    at = np.stack([column, row])[:, :count]
+                    np.r_[np.ones(count - 1), 3.0], 0.0)
+    at = np.concatenate([places[:, :count - 1], places[:, [count]]], axis=1)
     pull = np.zeros(count)
     pull[[0, 1, count - 1]] = 1.0, 2.0, 3.0
-    before, free = at.copy(), np.array([column[count], row[count]])
+    before, free = at.copy(), places[:, -1]
     Sites(found, at, inside).move(at, pull, np.repeat(free[:, None], count, axis=1))
-    moved = np.nonzero((at != before).any(axis=0))[0]
-    assert 1 in moved and (at[:, 1] == free).all() and count - 1 not in moved and len(set(map(tuple, at.T))) == count
+    assert (at[:, 1] == free).all()
+    still = np.r_[2:count]
+    assert (at[:, still] == before[:, still]).all() and len(set(map(tuple, at.T))) == count
 
 
 def test_refinement_shortens_the_longest_path(placed):
