@@ -41,17 +41,20 @@ class Fifo {
     bool ready() const { return inside.size() < depth; }
     bool held() const { return has || !inside.empty(); }
     void step(bool push, const T& item, bool taken) {
+        if (calm && !push && !taken) return;
         room = inside.size() <= most;
         if (!has || taken) {
             has = !inside.empty();
             if (has) o = inside.pop();
         }
         if (push) inside.push(item);
+        calm = (has || inside.empty()) && room == (inside.size() <= most);
     }
 
   private:
     Ring<T> inside;
     uint32_t depth, most;
+    bool calm = true;       // nothing changes before something comes or goes
 };
 
 // golden.stream.skid_buffer.SkidBuffer

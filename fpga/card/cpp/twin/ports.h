@@ -209,6 +209,7 @@ class WritePort {
     }
     // Before the edge: what is handed out and granted.
     void decide() {
+        if (calm) return;
         go = splitter.offer(sending.ready() && waiting.ready());
         granted = -1;
         for (int step = 1; step <= CLIENTS && granted < 0; step++)
@@ -221,6 +222,9 @@ class WritePort {
     // requests: that stand at the clients, null for none; data: beats that are taken; status: that of the status.
     void step(const Request* const* requests, const bool* data, const Beat& status) {
         const bool answered = p.bvalid;
+        bool still = !answered;
+        for (int k = 0; k < CLIENTS; k++) still &= !requests[k] && !data[k];
+        if (calm && still) return;
         for (int k = 0; k < CLIENTS; k++) done[k] = answered && waiting.o.final && waiting.o.burst.tag == k;
         const bool shown = p.awvalid && !seen, aw = p.awvalid && p.awready;
         seen = p.awvalid && !p.awready;
@@ -255,6 +259,8 @@ class WritePort {
             if (load) request[k] = {requests[k]->at, requests[k]->beats, k};
         }
         if (grant) last = granted;
+        calm = still && idle();
+        if (calm) decide_nothing();
     }
 
   private:
@@ -271,7 +277,14 @@ class WritePort {
     int spare[CLIENTS] = {};
     int last = -1, owed = 0, granted = -1;
     bool seen = false, grant = false;
+    bool calm = false;      // nothing changes before a request, a beat or an answer comes
     Go go;
+
+    void decide_nothing() {
+        go = Go();
+        granted = -1;
+        grant = false;
+    }
 };
 
 }  // namespace twin
