@@ -92,11 +92,11 @@ class TwinCard(SimCard):
     def _prepare(self, values: Mapping[str, int]) -> None:
         words = self._beat_words
         landed, landed_at = self._landed()
-        program = self._words(values["program"], -(-16 * values["program_count"] // words))
-        memory = twin.Memory(
-            program[:16 * values["program_count"]], self._words(values["inputs"], values["inputs_beats"]),
-            self._words(values["outputs"], values["outputs_beats"]), self._words(values["rows"], values["rows_beats"]),
-            landed, landed_at, values["ring_beats"])
+        count = twin.WORDS * values["program_count"]
+        program = self._words(values["program"], -(-count // words))[:count]
+        inputs, outputs, rows = (self._words(values[name], values[f"{name}_beats"])
+                                 for name in ("inputs", "outputs", "rows"))
+        memory = twin.Memory(program, inputs, outputs, rows, landed, landed_at, values["ring_beats"])
         try:
             run = self._values.prepare(memory)
         except ValueError as error:
@@ -109,8 +109,10 @@ class TwinCard(SimCard):
         self._library.twin_run(ctypes.c_void_p(self._handle), *pointers)
 
     def _words(self, address: int, beats: int) -> np.ndarray:
-        """The card's memory itself, as words."""
-        size = beats * self._beat_words
+        """The card's memory itself, as words. Raises CardError: beats that it has not."""
+        size, memory = beats * self._beat_words, self._device.memory
+        if address < memory.base or address + 4 * size > memory.base + memory.bytes:
+            raise CardError(f"{beats} beats at 0x{address:x} lie outside the card's memory")
         at = self._library.twin_memory(ctypes.c_void_p(self._handle), ctypes.c_uint64(address))
         return np.ctypeslib.as_array((ctypes.c_uint32 * size).from_address(at)) if size else np.zeros(0, np.uint32)
 

@@ -15,7 +15,7 @@ from hw.fp.group import Aligner
 from hw.isa import EMB
 from hw.isa.emb import DEVICE
 
-__all__ = ["JOB", "TIMED", "Memory", "Prepared", "Values", "sizes"]
+__all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 
 # The numbers of an instruction, in the order of Job in fpga/card/cpp/twin/front.h.
 JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "weighted", "mode", "format", "row_format",
@@ -24,6 +24,7 @@ JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "wei
 # Counters that depend on time, in the order of fpga/card/cpp/twin/emb.cpp.
 TIMED = ("cycles", "coalesced_rows", "beats_fetched", "stall_dram", "stall_tt", "stall_ssd", "stall_write",
          "stall_feeder", "tt_computed", "tt_reused", "tt_slots")
+WORDS = EMB.words      # of an instruction
 BAGS = EMB.instruction("BAGS").opcode
 PERIOD = 1 << (len(EMB.counters) - 1).bit_length()
 
@@ -66,7 +67,7 @@ class Values:
 
     def prepare(self, memory: Memory) -> Prepared:
         """Carries a program out, in place. Raises ValueError: it would end in an error, in one sentence."""
-        jobs = self._jobs(memory.program.reshape(-1, EMB.words))
+        jobs = self._jobs(memory.program.reshape(-1, WORDS))
         names = [value.name for value in EMB.counters]
         loads = self._core.loaded.copy()
         result = self._core.run(memory)

@@ -11,7 +11,7 @@ from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
 from golden.tt.sequencer import lane_steps
 from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 
-__all__ = ["ROOM", "Clock"]
+__all__ = ["Clock"]
 
 ROOM, EMPTY, OFFERED = 1, 2, 4      # what is said of the next cycle
 RESTS = 256                         # cycles without an event after which nothing moves by itself
@@ -37,9 +37,8 @@ def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup,
         lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
     if not _goes_on(unit.total, vectors):
         return 0
-    empty = unit.total.finished == unit.sums.order_in and unit.total.idle > RESTS
-    if empty:
-        unit.total.idle = RESTS     # a unit may rest for any time
+    unit.total.idle = min(unit.total.idle, RESTS)       # whoever takes the beats may take any time
+    empty = unit.total.finished == unit.sums.order_in and unit.total.idle == RESTS
     return ((ROOM if _room(sizes, unit, lanes, lookups) else 0) | (EMPTY if empty else 0)
             | (0 if unit.sums.offered == -1 else OFFERED))
 
@@ -48,9 +47,9 @@ class Clock:
     """A unit before its lookups, which are all known beforehand; arguments as those of golden.tt.cycles.cycles.
 
     pointers: of the step, of what it takes first, and of its three totals, first products computed and reused and
-    slots; to be kept no longer than this object. The step goes on with the
-    number of the cycle, whether there is a lookup and whether a beat would be taken; it returns of the next cycle
-    whether a lookup has ROOM, whether nothing moves until one comes (EMPTY), whether a beat is OFFERED.
+    slots; to be kept no longer than this object. The step goes on with the number of the cycle, whether there is a
+    lookup and whether a beat would be taken; it returns of the next cycle whether a lookup has ROOM, whether nothing
+    moves until one comes (EMPTY), whether a beat is OFFERED.
     """
 
     def __init__(self, layouts: Sequence[Any], tables: np.ndarray, indices: np.ndarray, offsets: np.ndarray,

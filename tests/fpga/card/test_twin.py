@@ -1,5 +1,6 @@
 """The twin of a card beside the card: the same values bit for bit, the same cycles, counters and transfers."""
 
+import ctypes
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +14,8 @@ from gen.compiler.emb import Bags
 from gen.compiler.tables import DRAM, SSD, TT, Table
 from gen.model.recommender import RESULTS, ROW_FORMATS
 from gen.rtl.config import load
+from golden.tt.clock import Clock
+from golden.tt.layout import plan
 from tests.support import emb_tables as make
 
 CONFIG = load("tiny").cores["emb"]
@@ -137,6 +140,19 @@ def test_open_refuses(wrong, sentence):
     with pytest.raises(CardError) as caught:
         wrong()
     assert str(caught.value) == sentence
+
+
+def test_a_unit_that_waits_long_goes_on():
+    """Vectors of tensor trains that stand longer than any run takes to be seen as stuck."""
+    unit = CONFIG.tt
+    layout = plan((5, 5, 12), (2, 2, 4), (1, 4, 4, 1), grid_log2=unit.grid_log2)
+    clock = Clock([layout], np.zeros(3, np.int64), np.arange(3), np.arange(4), **unit.timing)
+    step = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 7, *[ctypes.c_int64] * 3)(int(clock.pointers[0]))
+    what = [int(each) for each in clock.pointers[1:8]]
+    for cycle in range(120_000):
+        step(*what, cycle, True, False)
+    says = [step(*what, 120_000 + cycle, False, True) for cycle in range(100)]
+    assert sum(bool(each & 4) for each in says) > 3 and says[-1] == 0
 
 
 def test_what_is_not_modelled_is_refused():

@@ -1,5 +1,5 @@
-// The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What is computed lies
-// in the card's memory before a run begins; see fpga.card.twin.
+// The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What is
+// computed lies in the card's memory before a run begins; see fpga.card.twin.
 #include "../harness.cpp"
 
 #include "post_pool.h"
@@ -12,10 +12,12 @@ using namespace twin;
 struct Sizes {
     int64_t words, row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
         reads_in_flight, writes_in_flight, partial_beats, input_beats, program_beats, output_beats, write_block_beats,
-        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, load_align, period, status, progress_word, doorbell_word;
+        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, load_align, period, status, progress_word,
+        doorbell_word;
 };
 
-// The clock of golden.tt.unit, by golden.tt.clock: what the unit says of the next cycle, after what it was told in this one.
+// The clock of golden.tt.unit, by golden.tt.clock: what the unit says of the next cycle, after what it was told in
+// this one.
 struct TensorTrains {
     int64_t (*clock)(void* sizes, void* unit, void* lanes, void* entries, void* lookups, void* vectors,
                      const int64_t* counts, int64_t cycle, int64_t lookup, int64_t goes);
@@ -29,8 +31,9 @@ struct Run {
     uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs;
 };
 
-// Counters that are found out here, in the order of the kernel's; -1 where the value comes with the run.
-enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED, TT_REUSED, TT_SLOTS, COUNTS };
+// Counters that are found out here, in the order of gen.compiler.twin.TIMED.
+enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED,
+             TT_REUSED, TT_SLOTS, COUNTS };
 
 constexpr int64_t ROOM = 1, EMPTY = 2, OFFERED = 4;     // see golden.tt.clock
 constexpr int GLANCE = 4096, POLL = 64;
@@ -76,7 +79,8 @@ struct Parts {
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : program(jobs, uint32_t(s.words)), feeder(uint32_t(s.words)),
           tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
-          loader(uint32_t(s.load_align)), arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
+          loader(uint32_t(s.load_align)),
+          arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
           fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
                 uint32_t(s.stripe_beats), uint32_t(s.banks)),
           post(uint32_t(s.output_beats), uint32_t(s.write_block_beats), uint32_t(s.pool_latency)),
@@ -98,7 +102,8 @@ class EmbCore : public Model {
         store = memory;
         ports();
     }
-    void prepare(const Run& next, const Job* list, const uint64_t* values, const int64_t* places, const TensorTrains* unit) {
+    void prepare(const Run& next, const Job* list, const uint64_t* values, const int64_t* places,
+                 const TensorTrains* unit) {
         at = next;
         jobs.assign(list, list + next.jobs);
         totals.assign(values, values + s.period);
@@ -146,7 +151,8 @@ class EmbCore : public Model {
                                            std::array<uint32_t, 5>{uint32_t(s.program_beats), input, input, input, 1});
         writes = std::make_unique<WritePort>(
             m00, *store, bytes, block, uint32_t(s.writes_in_flight),
-            std::array<uint32_t, 3>{uint32_t(s.output_beats), uint32_t(s.output_beats), 1u << (32 - __builtin_clz(status - 1))});
+            std::array<uint32_t, 3>{uint32_t(s.output_beats), uint32_t(s.output_beats),
+                                    1u << (32 - __builtin_clz(status - 1))});
         for (PortPins* p : {&m00, &m01}) p->arvalid = p->awvalid = p->wvalid = 0;
     }
     void reset() {
@@ -198,7 +204,7 @@ class EmbCore : public Model {
         if (finishes && tt.clock) std::copy(tt.totals, tt.totals + 3, count + TT_COMPUTED);
         if (finishes)
             for (int k = 0; k < COUNTS; k++)
-                if (place[k] >= 0) totals[size_t(place[k])] = count[k];
+                totals[size_t(place[k])] = count[k];
         // Totals come by one a cycle, three cycles behind the round's turn.
         const uint32_t number = uint32_t((since_reset - 2) % uint64_t(s.period)), none[2] = {};
         reporter.step(false, finishes, none, beat(at.result), 0, number, totals, taken, offered[2], done);
@@ -217,7 +223,8 @@ class EmbCore : public Model {
         output.at += beat(at.outputs);
         const Request* asked[3] = {p.requests.has ? &output : nullptr, p.copy_requests.has ? &copy : nullptr, status()};
         const bool copies = fetch.out && fetch.row.copy;
-        const bool offered[3] = {post.data() && writes->room(0), copies && writes->room(1), reporter.push && writes->room(2)};
+        const bool offered[3] = {post.data() && writes->room(0), copies && writes->room(1),
+                                 reporter.push && writes->room(2)};
         const bool output_taken = asked[0] && writes->ready(0), copy_taken = asked[1] && writes->ready(1);
         const bool status_taken = asked[2] && writes->ready(2), written = writes->done[0], status_done = writes->done[2];
         const bool row_done = p.copies.written(writes->done[1]);
@@ -307,7 +314,8 @@ class EmbCore : public Model {
         stalls(p);
         p.feeder.step(job, open, data, taken);
         if (load_busy || load)
-            taken[INDICES] |= p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.words));
+            taken[INDICES] |=
+                p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.words));
         if (starts)
             program.start(beat(at.program));
         else

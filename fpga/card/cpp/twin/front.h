@@ -71,7 +71,8 @@ class Program {
     // Beats of the image that `load` begins with.
     int64_t loading() const { return all[number].count; }
     // entered: the region is; load_busy: the loader is at work; row_done: a row of a FILL has been written.
-    void step(bool data, bool request_taken, bool entered, bool job_taken, bool bags_done, bool row_done, bool load_busy) {
+    void step(bool data, bool request_taken, bool entered, bool job_taken, bool bags_done, bool row_done,
+              bool load_busy) {
         requests.step(request_taken, false);
         const Job* item = number < all.size() ? &all[number] : nullptr;
         const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
@@ -319,7 +320,8 @@ class Feeder {
         if (!data[INDICES] || (item.weighted && !data[WEIGHTS])) return false;
         const uint32_t at = place[INDICES], *index = data[INDICES];
         const bool copy = item.opcode == FILL;
-        const int count = !copy && bag.left > 1 && at % 2 == 0 && (index[at] >> 30 == TT) != (index[at + 1] >> 30 == TT) ? 2 : 1;
+        const bool pair = !copy && bag.left > 1 && at % 2 == 0 && (index[at] >> 30 == TT) != (index[at + 1] >> 30 == TT);
+        const int count = pair ? 2 : 1;
         bag.left -= uint32_t(count - 1);
         for (int k = 0; k < count; k++) {
             uint32_t word = index[at + k], weight = item.weighted ? data[WEIGHTS][at + k] : ONE;

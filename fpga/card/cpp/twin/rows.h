@@ -1,5 +1,5 @@
-// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank. golden.emb.rows, .row_requests and
-// the arbiter of golden.emb.cycles.
+// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank. golden.emb.rows,
+// golden.emb.row_requests and the arbiter of golden.emb.cycles.
 #pragma once
 
 #include "front.h"
@@ -17,8 +17,9 @@ struct Fetched {
 inline Fetched fetched(const Row& row, bool ring) {
     const Job& job = *row.job;
     const bool copy = job.opcode == FILL;
-    return {row.offset, uint16_t(job.stored - 1), uint16_t((ring ? job.stored : job.piece) - 1), uint16_t(job.vector() - 1),
-            uint8_t(job.form()), row.last, copy, ring};
+    const int64_t piece = ring ? job.stored : job.piece;
+    return {row.offset, uint16_t(job.stored - 1), uint16_t(piece - 1), uint16_t(job.vector() - 1), uint8_t(job.form()),
+            row.last, copy, ring};
 }
 
 // Which row is fetched next: rows of card memory and rows that landed in the ring take turns.
@@ -84,7 +85,8 @@ class RowRequests {
     Request o{};
     bool has = false, ring = false;
 
-    RowRequests(uint32_t stripe, uint32_t banks, uint32_t rows) : stripe(stripe), banks(banks), turn(banks - 1), order(rows + 64) {
+    RowRequests(uint32_t stripe, uint32_t banks, uint32_t rows)
+        : stripe(stripe), banks(banks), turn(banks - 1), order(rows + 64) {
         for (uint32_t k = 0; k < banks; k++) queues.emplace_back(2 * CLOSE_AT);
     }
     bool full() const { return closed; }
@@ -264,7 +266,8 @@ class RowFetch {
         const uint64_t now = head / size;
         Entry& e = table[set_of(item.offset)];
         for (int way = 0; way < 2; way++)
-            if (e.life[way] == life && e.offset[way] == item.offset && e.beats[way] == item.beats && now - e.began[way] <= 2)
+            if (e.life[way] == life && e.offset[way] == item.offset && e.beats[way] == item.beats &&
+                now - e.began[way] <= 2)
                 return true;
         e.offset[1] = e.offset[0], e.beats[1] = e.beats[0], e.began[1] = e.began[0], e.life[1] = e.life[0];
         e.offset[0] = item.offset, e.beats[0] = item.beats, e.began[0] = now, e.life[0] = life;

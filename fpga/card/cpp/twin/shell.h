@@ -63,7 +63,8 @@ class ControlSlave {
     static constexpr uint32_t CTRL = 0, GIE = 4, IER = 8, ISR = 12, NOWHERE = ~0u;
     ControlBus& p;
     uint32_t status_at, address = 0, value = 0, wanted = 0, group = 0, gie = 0, ier = 0, isr = 0;
-    bool wants = false, running = false, done = false, addressed = false, filled = false, reading = false, grouped = false;
+    bool wants = false, running = false, done = false, addressed = false, filled = false, reading = false;
+    bool grouped = false;
 
     void read(uint32_t status) {
         if (grouped) {
