@@ -1,7 +1,7 @@
 """One-bit signals of cocotb without the objects that it makes on the way.
 
 A bench looks at valid and ready millions of times. cocotb makes a `Logic` of every look, one more of the number that it
-is compared with, and another of every number that is written: a quarter of a bench's time. `install` puts look-ups in
+is compared with, and another of every number that is written: a third of a bench's time. `install` puts look-ups in
 tables in their place, with the same results; what is rare goes cocotb's own way. These are its inner parts: its version
 is pinned, and tests/verif/test_quick.py compares them.
 """
