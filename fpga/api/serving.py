@@ -101,7 +101,8 @@ class Cards:
     def refresh(self, delta: Delta) -> None:
         """Takes a delta between two batches: rows change places on running cards. All batches before are those of the
         old plan, all behind it those of the new one. An error, or Ctrl-C, leaves the one or the other: the old one
-        until every card has its rows, and `state` says which. The host holds the images of both meanwhile.
+        until every card has its rows, and `state` says which. The host holds the images of both meanwhile. What
+        `requests` gave before names rows by their old places: ask for it again.
 
         Raises      ValueError: the delta is of another state; CardError: a card's
         """

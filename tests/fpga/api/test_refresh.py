@@ -181,10 +181,11 @@ def test_what_cannot_be_staged(states):
         bags.stage(images, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def test_simulated_cards(states, chunk):
-    """Two Verilated cores before and behind a delta, bit for bit those of cards opened on what it leaves."""
+@pytest.mark.parametrize("card", ["sim", "twin"])
+def test_simulated_cards(states, chunk, card):
+    """Two Verilated cores, or twins, before and behind a delta, bit for bit cards opened on what it leaves."""
     base, delta, after, *_ = states
-    options = {"device": QUICK, "memory": "ideal", "limit_cycles": 500_000}
+    options = {"card": card, "device": QUICK, "limit_cycles": 500_000} | ({"memory": "ideal"} if card == "sim" else {})
     with Cards(base, **options) as cards:
         vectors(cards, chunk)
         cards.refresh(delta)
