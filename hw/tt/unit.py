@@ -54,7 +54,8 @@ class TTUnit(Part):
     Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
                 end of a tile of lane 0, whose slot it takes
     Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; a stored -0 is padding,
-                which golden.tt.image never leaves in a core's place; against golden: bit-exact
+                which golden.tt.image never leaves in a core's place; of block16 it is a zero, which does the same: such
+                cores are finite, and T is zero in padded ranks; against golden: bit-exact
     Memory      every core word under SECDED: single errors corrected and counted, double ones counted and the
                 vector marked, and with it the vectors that reuse its first product
     Reset       drops lookups, results and remembered first products; cores and descriptors stay. Loading a table
