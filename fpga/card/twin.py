@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fpga.card import checks
-from fpga.card.interface import Buffer, CardError, Faults, KernelLike, SsdStream
+from fpga.card.interface import POSITIONS, Buffer, CardError, Faults, KernelLike, SsdStream
 from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
@@ -31,7 +31,6 @@ __all__ = ["TWINS", "TwinCard", "build"]
 
 TWINS = ("emb",)        # cores that have one
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
-POSITIONS = 1 << 30
 
 
 @cache
@@ -41,19 +40,18 @@ def build() -> tuple[Path, float, bool]:
     texts = [(file.name, file.read_text()) for file in files]
     digest = hashlib.sha256(repr((texts, FLAGS, compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"twin-{digest}"
-    path, start, cached = folder / "twin.so", time.monotonic(), True
+    path, start = folder / "twin.so", time.monotonic()
     with kept.locked(CACHE / "locks" / f"twin-{digest}"):
-        found = kept.stamped(folder)
-        if found is None:
-            cached = False
-            folder.mkdir(parents=True, exist_ok=True)
-            command = ["g++", *FLAGS, str(SOURCES / "twin" / "emb.cpp"), "-o", str(path)]
-            run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            if run.returncode:
-                raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
-            kept.stamp(folder, [path.name], {"build_seconds": time.monotonic() - start})
-            found = kept.stamped(folder)
-    return path, found["build_seconds"] if found else 0.0, cached
+        if found := kept.stamped(folder):
+            return path, found["build_seconds"], True
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["g++", *FLAGS, str(SOURCES / "twin" / "emb.cpp"), "-o", str(path)]
+        run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if run.returncode:
+            raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
+        seconds = time.monotonic() - start
+        kept.stamp(folder, [path.name], {"build_seconds": seconds})
+    return path, seconds, False
 
 
 class TwinCard(SimCard):
