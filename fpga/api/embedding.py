@@ -81,7 +81,7 @@ class EmbeddingBags(OnCard):
         self._runs.write("rows", self.images.rows)
         self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
         self.compiler.warm()
-        self.card.trains(self.images.cores)
+        self.card.tensor_trains(self.images.cores)
         self._run(self.compiler.load())
 
     def shape(self, table: str) -> tuple[int, int]:

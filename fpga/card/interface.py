@@ -319,7 +319,7 @@ class Card(ABC):
 
     # Runs
 
-    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:  # noqa: B027 - they come with the program
+    def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:  # noqa: B027 - they come with the program
         """The cores of the tensor-train tables that programs load, by their numbers: for a twin, which computes with
         them and not with what is loaded."""
 

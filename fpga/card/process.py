@@ -209,8 +209,8 @@ class ProcessCard(Card):
     def settle(self) -> None:
         self._ask("settle")
 
-    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
-        self._ask("trains", cores)
+    def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
+        self._ask("tensor_trains", cores)
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         self._ask("run", dict(arguments))

@@ -75,8 +75,8 @@ class TwinCard(SimCard):
         self._landing: SsdStream | None = None
         self._prepared: tuple[Any, ...] = ()
 
-    def trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
-        self._values.trains(cores)
+    def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
+        self._values.tensor_trains(cores)
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         if self._running:

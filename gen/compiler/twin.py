@@ -59,7 +59,7 @@ class Values:
         self._core = Emb.of(config)
         self._layouts: list[Layout] = []
 
-    def trains(self, cores: Sequence[Sequence[NDArray[np.float32]]]) -> None:
+    def tensor_trains(self, cores: Sequence[Sequence[NDArray[np.float32]]]) -> None:
         """The cores of the tables that programs load, by their numbers."""
         loader = Loader(Limits.of(self._config.tt))
         self._layouts = [loader.layout(each) for each in cores]

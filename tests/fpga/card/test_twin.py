@@ -173,7 +173,7 @@ def test_what_is_not_modelled_is_refused():
                 twin._runs.transaction():
             twin._run(program, requests)
     with open_card("twin", preset=CONFIG) as card:
-        card.trains = lambda cores: None
+        card.tensor_trains = lambda cores: None
         with pytest.raises(CardError) as caught:
             EmbeddingBags(tables, card=card, preset=CONFIG)
         assert str(caught.value) == ("the twin models no faults: the cores of the tensor-train table 0, which is "
