@@ -18,16 +18,33 @@ __all__ = ["COMMANDS"]
 HELD_BACK = click.option("--held-back", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
                          help="Share of the samples, the log's last, that is counted apart, to hold the plan against.")
 FORMAT = click.option("--format", "kind", help="The log's format [detected from its ending and first line].")
+MODEL = click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+DEVICE = click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
+                      help="Name of a device, or a path that ends in .toml.")
+PRESET = click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
+                      help="The preset whose cores the cards have.")
+TT_SHARE = click.option("--tt-share", type=click.FloatRange(0, 1),
+                        help="Largest share of each table's accesses that reads TT rows, which are "
+                             "approximations; 1 is SCRec's program [the model's, else 0.1].")
+RESULTS = click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
+                       help="Format in which pooled vectors leave the cards [the model's, else float32].")
+ROW_FORMAT = click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
+                          help="Format of rows in DRAM and on the SSD [the model's, else float32].")
+TT_FORMAT = click.option("--tt-format", type=click.Choice(("float32", "block16")),
+                         help="Format of tensor-train cores on chip; block16 takes half the room "
+                              "[the model's, else float32].")
+DIM = click.option("--dim", type=click.IntRange(1), default=64, show_default=True,
+                   help="Values per row, without a model.")
+SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+                      help="Share of the log's samples to count.")
 
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+@MODEL
 @FORMAT
-@click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
-              help="Name of a device, or a path that ends in .toml.")
-@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
-              help="The preset whose cores the cards have.")
+@DEVICE
+@PRESET
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
               help="Number of cards, EMB and MLP cores together.")
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
@@ -35,22 +52,16 @@ FORMAT = click.option("--format", "kind", help="The log's format [detected from 
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=click.FloatRange(0, 1),
               help="Largest share of each table's accesses that leaves the SSD [the model's, else 1].")
-@click.option("--tt-share", type=click.FloatRange(0, 1),
-              help="Largest share of each table's accesses that reads TT rows, which are "
-                   "approximations; 1 is SCRec's program [the model's, else 0.1].")
+@TT_SHARE
 @click.option("--tt-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
               help="Share of a batch's time that TT rows must save; a plan in which they save less has none.")
 @click.option("--table-wise", is_flag=True, help="Every table whole on one card, as in SCRec's program.")
-@click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
-              help="Format in which pooled vectors leave the cards [the model's, else float32].")
-@click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
-              help="Format of rows in DRAM and on the SSD [the model's, else float32].")
-@click.option("--tt-format", type=click.Choice(("float32", "block16")),
-              help="Format of tensor-train cores on chip; block16 takes half the room [the model's, else float32].")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
+@RESULTS
+@ROW_FORMAT
+@TT_FORMAT
+@DIM
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the log's samples to count.")
+@SAMPLE
 @HELD_BACK
 @click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
@@ -103,13 +114,13 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+@MODEL
 @FORMAT
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
+@DIM
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
 @HELD_BACK
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
@@ -154,8 +165,7 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
 @FORMAT
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
 @click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the log's samples to count.")
+@SAMPLE
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
 @JSON
 def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: float, out: Path | None) -> None:
@@ -191,8 +201,7 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
 @FORMAT
 @click.option("--within", type=click.FloatRange(0), default=0.05, show_default=True,
               help="So much more time than that of a plan made afresh is allowed.")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the log's samples to count.")
+@SAMPLE
 @click.option("--table-wise", is_flag=True, help="The plan made afresh has every table whole on one card.")
 @click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")

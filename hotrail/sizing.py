@@ -7,8 +7,18 @@ import click
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
-from hotrail.completion import device_names, preset_names
-from hotrail.planning import FORMAT
+from hotrail.planning import (
+    DEVICE,
+    DIM,
+    FORMAT,
+    MODEL,
+    PRESET,
+    RESULTS,
+    ROW_FORMAT,
+    SAMPLE,
+    TT_FORMAT,
+    TT_SHARE,
+)
 
 __all__ = ["COMMANDS"]
 
@@ -19,27 +29,19 @@ __all__ = ["COMMANDS"]
               help="Samples per second, which arrive at random.")
 @click.option("--p99-ms", type=click.FloatRange(0, min_open=True), required=True,
               help="Milliseconds within which 99 % of the samples must have their result.")
-@click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
+@MODEL
 @FORMAT
-@click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
-              help="Name of a device, or a path that ends in .toml.")
-@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
-              help="The preset whose cores the cards have.")
+@DEVICE
+@PRESET
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
               help="Most cards that share one copy of the model.")
-@click.option("--tt-share", type=click.FloatRange(0, 1),
-              help="Largest share of each table's accesses that reads TT rows, which are approximations "
-                   "[the model's, else 0.1].")
-@click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
-              help="Format in which pooled vectors leave the cards [the model's, else float32].")
-@click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
-              help="Format of rows in DRAM and on the SSD [the model's, else float32].")
-@click.option("--tt-format", type=click.Choice(("float32", "block16")),
-              help="Format of tensor-train cores on chip; block16 takes half the room [the model's, else float32].")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row, without a model.")
+@TT_SHARE
+@RESULTS
+@ROW_FORMAT
+@TT_FORMAT
+@DIM
 @click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of the log's samples to count.")
+@SAMPLE
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search for a placement, in seconds of work.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
