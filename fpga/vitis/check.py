@@ -69,8 +69,9 @@ def _files(folder: Path, told: Mapping[str, Any]) -> Iterator[str]:
 
 def untested() -> tuple[str, ...]:
     """A sentence for each tool that decides about a package's bytes and is here in another version than the one that
-    hotrail asks for and is tested with."""
-    asked = dict(text.split("==", 1) for text in requires("hotrail") or () if "==" in text and ";" not in text)
+    hotrail asks for, in its extras too, and is tested with."""
+    pinned = (text.partition(";")[0].strip().split("==") for text in requires("hotrail") or ())
+    asked = {each[0]: each[1] for each in pinned if len(each) == 2}
     here = {name: version(name) for name in TOOLS}
     return tuple(f"{name} {here[name]} is installed; hotrail {version('hotrail')} is tested with {asked[name]}, so the "
                  "bytes of this package may differ" for name in TOOLS if asked.get(name, here[name]) != here[name])

@@ -253,8 +253,9 @@ def test_files_that_are_no_parameters(tmp_path):
     (tmp_path / "w.npz").write_bytes(b"nothing")
     np.save(tmp_path / "w.npy", np.zeros(3))
     np.savez(tmp_path / "names.npz", ab=np.zeros(3))
-    damaged = (tmp_path / "names.npz").read_bytes().replace(b"ab.npy", b"\xa7b.npy")
-    (tmp_path / "names.npz").write_bytes(damaged.replace(b"PK\1\2\x2d\3\x2d\0\0\0", b"PK\1\2\x2d\3\x2d\0\0\x08"))
+    damaged = bytearray((tmp_path / "names.npz").read_bytes().replace(b"ab.npy", b"\xa7b.npy"))
+    damaged[damaged.index(b"PK\1\2") + 9] = 8      # the names are UTF-8, says the directory
+    (tmp_path / "names.npz").write_bytes(damaged)
     for name in ("w.npz", "w.npy", "names.npz"):
         with pytest.raises(ValueError, match=f"{name} is no npz file"):
             FileWeights(tmp_path / name)
