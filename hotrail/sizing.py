@@ -75,8 +75,8 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
         sized = report.Sized(found, Device.load(device), qps, p99_ms * 1e-3, core_s, tuple(others), notes)
         page = report.write(sized, half)
     report.show(sized)
-    for line in report.sentences(sized):
-        say(line)
+    for what, said in report.sentences(sized):
+        say(f"{what:<10} {said}")
     say(f"report     {folder / page.name}")
     result(page=folder / page.name, qps=qps, p99_s=p99_ms * 1e-3, cards=sized.best.cards if sized.best else None,
            groups=[{"cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,

@@ -40,9 +40,11 @@ def roofline(plan: Plan) -> Iterator[Chart]:
     device, cores = Device.load(plan.device), presets.load(plan.preset).cores
     clock = 1e6 * device.kernel_mhz
     dram = LINE_BYTES * 1e6 * device.ddr4.mhz / device.ddr4.burst_clocks
+    # Pages reach the card over its link, whatever the drive's channels bring.
+    drive = min(1e9 * device.ssd.channels * device.ssd.bus_gb_s, 1 / device.link.byte_s)
     adds = cores["emb"].words * clock
     roofs = [_Roof(NAMES["dram"], "dram", dram, adds, _pooling(plan, "dram")),
-             _Roof(NAMES["ssd"], "ssd", 1e9 * device.ssd.channels * device.ssd.bus_gb_s, adds, _pooling(plan, "ssd"))]
+             _Roof(NAMES["ssd"], "ssd", drive, adds, _pooling(plan, "ssd"))]
     if "mlp" in cores:
         roofs.append(_Roof("link of the MLP cards", "in", 1 / device.link.byte_s, 2 * cores["mlp"].macs * clock,
                            _networks(plan, device.link.byte_s)))

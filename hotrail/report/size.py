@@ -46,21 +46,21 @@ def show(sized: Sized) -> None:
                 title=f"{sized.qps:,.0f} samples per second, 99 % within {duration(sized.p99_s)}")
 
 
-def sentences(sized: Sized) -> Iterator[str]:
-    """The decision, and the other machines."""
+def sentences(sized: Sized) -> Iterator[tuple[str, str]]:
+    """(of what, a sentence): the decision, and the other machines."""
     best = sized.best
     if best is None:
         least = min(float(each.stages.seconds(1).sum()) for each in sized.copies)
-        yield f"cards      none: a lone sample takes {duration(least)} at least, the limit is {duration(sized.p99_s)}"
+        yield "cards", f"none: a lone sample takes {duration(least)} at least, the limit is {duration(sized.p99_s)}"
     else:
         power = sized.device.power
         idle = power.fpga_idle_w + power.drive_idle_w
-        yield (f"cards      {best.cards}, {best.number} group{'s' * (best.number != 1)} of {len(best.plan.cards)}: "
+        yield ("cards", f"{best.cards}, {best.number} group{'s' * (best.number != 1)} of {len(best.plan.cards)}: "
                f"{best.cards * idle:,.0f} to {best.cards * power.slot_w:,.0f} W, hosts aside")
-    yield (f"one core   {1 / sized.core_s:,.0f} samples per second by NumPy on this machine: "
-           f"{sized.qps * sized.core_s:,.1f} such cores" if sized.core_s else "one core   nothing to do")
+    yield ("one core", f"{1 / sized.core_s:,.0f} samples per second by NumPy on this machine: "
+           f"{sized.qps * sized.core_s:,.1f} such cores" if sized.core_s else "nothing to do")
     for machine, number, why in sized.others:
-        yield (f"at least   {number:,} x {machine.name}, {number * machine.watts:,.0f} W of processors, by {why}")
+        yield "at least", f"{number:,} x {machine.name}, {number * machine.watts:,.0f} W of processors, by {why}"
 
 
 def write(sized: Sized, folder: Path) -> Path:
@@ -73,7 +73,7 @@ def write(sized: Sized, folder: Path) -> Path:
                 facts=[("cards", f"{best.cards:,}" if best else "none will do"),
                        ("99 % within", duration(sized.p99_s)),
                        ("p99 there", duration(best.found.p99) if best and best.found else "-")])
-    made.add("Cards", *(Text(line.partition("  ")[2].strip().capitalize() + ".") for line in sentences(sized)),
+    made.add("Cards", *(Text(f"{what.capitalize()}: {said}.") for what, said in sentences(sized)),
              Table("Groups of cards", HEAD, _rows(sized)), _curve(sized))
     made.add("Stages", *(Table(f"A batch on {len(each.plan.cards)} cards", ("stage", "fixed", "full batch"), [
         (name, duration(fixed), duration(whole)) for name, fixed, whole in zip(

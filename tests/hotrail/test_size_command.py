@@ -41,7 +41,8 @@ def test_a_load_becomes_a_number_of_cards(log, tmp_path):
     for said in ("one core ", "at least   1 x CPU server", "at least   1 x GPU", "report "):
         assert said in done.output
     page = (tmp_path / "o" / "index.html").read_text()
-    for said in ("Latency over load", "vectors to the host", "p99", "Assumed"):
+    for said in ("Latency over load", "vectors to the host", "p99", "Assumed", "Cards: 1, 1 group of 1: 10 to 25 W",
+                 "NVIDIA A100"):
         assert said in page
     assert Profile.load(tmp_path / "o" / "profile.npz").samples == 2000
     more = run(log, "--qps", 1e9, "--p99-ms", 1, "--out", tmp_path / "m", "--json")
