@@ -190,7 +190,7 @@ def _held(plan: Plan, held: Held) -> list[list[str]]:
     def cells(what: str, planned: list[float], name: str) -> list[str]:
         whole = max(sum(planned), 1e-300)
         pairs = zip(planned, held.shares[name], strict=True)
-        return [what, *(f"{share:.1%}" for reckoned, real in pairs for share in (reckoned / whole, real))]
+        return [what, *(f"{share:.1%}" for expected, real in pairs for share in (expected / whole, real))]
 
     sums = [sum(getattr(table, memory).accesses for table in plan.tables.values()) for memory in MEMORIES]
     return [cells("all", sums, "")] + [

@@ -16,7 +16,7 @@ struct Sizes {
         doorbell_word;
 };
 
-// The clock of golden.tt.unit, by golden.tt.clock: what the unit says of the next cycle, after what it was told in
+// The clock of golden.tt.unit, by golden.tt.clock: what the unit reports of the next cycle, after its inputs of
 // this one.
 struct TensorTrains {
     int64_t (*clock)(void* sizes, void* unit, void* lanes, void* entries, void* lookups, void* vectors,
@@ -26,7 +26,7 @@ struct TensorTrains {
     const int64_t* totals;      // computed, reused, slots
 };
 
-// What a run is told, besides by the control slave; addresses in bytes.
+// What a run is given besides the arguments of the control slave; addresses in bytes.
 struct Run {
     uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs;
 };

@@ -22,7 +22,7 @@ inline Fetched fetched(const Row& row, bool ring) {
             row.last, copy, ring};
 }
 
-// Which row is fetched next: rows of card memory and rows that landed in the ring take turns.
+// Which row is fetched next: rows of DRAM and rows that landed in the ring take turns.
 class Arbiter {
   public:
     Fetched o{};
@@ -73,7 +73,7 @@ class Arbiter {
   private:
     int longest;
     uint32_t ring;
-    int free[3], copied = 0;        // of card memory, of the SSD, of copies
+    int free[3], copied = 0;        // of DRAM, of the SSD, of copies
     bool room[3] = {};
     Fetched row{};                  // of the SSD, until it has landed
     bool held = false, landed = false, ssd_turn = false, move = false, ssd_goes = false;

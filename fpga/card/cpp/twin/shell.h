@@ -139,7 +139,7 @@ class RunControl {
     uint32_t period, wait = 0;
 };
 
-// Tells progress, a beat at a time, and at the end the block: a header of zeros, as no run ends in an error, and totals.
+// Reports progress, a beat at a time, and at the end the block: a header of zeros, as no run ends in an error, and totals.
 class Reporter {
   public:
     bool wants = false;             // a request stands there
