@@ -61,10 +61,10 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
     """Places the rows of a log's tables in memories of cards; seconds per batch, lower bound and what explains them.
 
     Parameters  log: paths, or what else `hotrail plan` takes; out: folder for plan.json and profile.npz, default
-                build/plan; say: is called with lines of progress; options: format [detected], model [its .toml; tables as the log
+                build/plan; say: gets lines of progress; options: format [detected], model [its .toml; tables as the log
                 has them], device and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor
-                trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results and
-                row_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of each
+                trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results,
+                row_format and tt_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of each
                 search, explain [True]: also with fewer memories and more cards, table_wise [False]
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """

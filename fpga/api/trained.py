@@ -43,7 +43,7 @@ def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: M
                 of these for all: "index", "modulo", "vocabulary" (ascending ids of the log), row k's id for every k,
                 a row for each id ({id: row}, ids may be texts; by table alone), or a function of ids to rows, as a
                 hash, which is tabulated for the ids of the log ["index"]; unknown: the row of ids that are in none of
-                them, by table [the last one]; say: is called with lines of progress; options: device ["smartssd"], preset
+                them, by table [the last one]; say: gets lines of progress; options: device ["smartssd"], preset
                 ["smartssd"], cards [8], batch [2048] and mode [the model's, else "sum"] of all tables, levels of
                 memories [2: DRAM and SSD; 3 adds tensor trains, which approximate rows], row_format, tt_format and
                 results [float32], format of the log and sample, the share of it that is counted [1]

@@ -50,7 +50,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor trains must save, else
     the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
     lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
-    binds are tried, too. say: is called with lines of progress.
+    binds are tried, too. say: gets lines of progress.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
