@@ -64,8 +64,8 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 build/plan; say: gets lines of progress; options: format [detected], model [its .toml; tables as the log
                 has them], device and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor
                 trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results,
-                row_format and tt_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of each
-                search, explain [True]: also with fewer memories and more cards, table_wise [False]
+                row_format and tt_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds
+                [60] of each search, explain [True]: also with fewer memories and more cards, table_wise [False]
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
@@ -80,7 +80,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
-    model, profile, costs, notes = _prepared(options, folder, options.cards, say, progress)
+    model, profile, costs, notes = _prepared(options, folder, say, progress)
     made = _planned(options, model, profile, costs, options.cards, say)
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -99,7 +99,7 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
-    model, profile, costs, notes = _prepared(options, folder, options.cards, say, progress)
+    model, profile, costs, notes = _prepared(options, folder, say, progress)
     device, found, refusals = Device.load(options.device), [], []
     for cards in groups(options.cards, model.network is not None):
         try:
@@ -113,13 +113,13 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
     return tuple(found), profile, (*notes, *found[-1].plan.assumed)
 
 
-def _prepared(options: Options, folder: Path, cards: int, say: Callable[[str], None],
+def _prepared(options: Options, folder: Path, say: Callable[[str], None],
               progress: Callable[[int, int], None]) -> tuple[Recommender, Profile, Costs, tuple[str, ...]]:
     """The model, the log's profile, which is written, the costs of the device, and what was assumed."""
     model = Recommender.load(options.model) if options.model else None
     if model is not None:
         model = _as_given(replace(model, batch=options.batch or model.batch), options)
-        check_cards(model, cards)
+        check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
     costs = measure(options.device, options.preset, dims=dims, row_formats=sorted(formats))
