@@ -200,10 +200,16 @@ class EmbeddingBags(OnCard):
         for first, end in _stretches(beats):
             self.card.send(self._runs.buffers["rows"], images.rows[first:end], first * 4 * images.words)
         self.card.settle()
-        return Staged(compiler, doubted)
+        return Staged(compiler, numbers, doubted)
 
     def adopt(self, staged: "Staged") -> None:
-        """Answers from now on are those of the images that were staged. May be called again where it was cut short."""
+        """Answers from now on are those of the images that were staged; where a run came in between, the next one
+        brings them anew. May be called again where it was cut short.
+
+        Raises      CardError: it is closed
+        """
+        self._runs.doubt()
+        self._stale = np.union1d(self._stale, staged.numbers)
         self.compiler = staged.compiler
         self._runs.trust(staged.doubted)
 
@@ -266,9 +272,10 @@ class EmbeddingBags(OnCard):
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """What a card was brought and answers by when it is adopted. doubted: of Runs.doubt."""
+    """What a card was brought and answers by when it is adopted. numbers: of pages; doubted: of Runs.doubt."""
 
     compiler: Compiler
+    numbers: NDArray[np.int64]
     doubted: int
 
 

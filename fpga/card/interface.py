@@ -320,8 +320,8 @@ class Card(ABC):
     # Runs
 
     def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:  # noqa: B027 - they come with the program
-        """The cores of the tensor-train tables that programs load, by their numbers: for a twin, which computes with
-        them and not with what is loaded."""
+        """The cores of the tensor-train tables that programs load from now on, by their numbers: for a twin, which
+        computes with them and not with what is loaded. What was loaded before is forgotten there."""
 
     @abstractmethod
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:

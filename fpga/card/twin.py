@@ -99,11 +99,11 @@ class TwinCard(SimCard):
             run = self._values.prepare(memory)
         except ValueError as error:
             raise CardError(f"the twin models no faults: {error}") from None
-        unit = np.zeros(9, np.uint64) if run.clock is None else run.clock.pointers
+        units = np.stack([np.zeros(9, np.uint64) if clock is None else clock.pointers for clock in run.clocks])
         told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
-                                                     "ring_beats")), len(run.jobs)], np.uint64)
-        self._prepared = run, unit, told
-        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (told, run.jobs, run.totals, run.places, unit)]
+                                                     "ring_beats")), len(run.jobs), len(units)], np.uint64)
+        self._prepared = run, units, told
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (told, run.jobs, run.totals, run.places, units)]
         self._library.twin_run(ctypes.c_void_p(self._handle), *pointers)
 
     def _words(self, address: int, beats: int) -> np.ndarray:
@@ -130,6 +130,12 @@ class TwinCard(SimCard):
     def stream(self, stream: SsdStream | None) -> None:
         super().stream(stream)
         self._landing = stream
+
+    def reset(self, cycles: int = 4) -> None:
+        cuts_load = self._running and len(self._prepared[0].clocks) > 1
+        super().reset(cycles)
+        if cuts_load:       # of which no table stays loaded
+            self._values.forget()
 
     def abort(self) -> None:
         raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")

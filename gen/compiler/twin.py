@@ -25,7 +25,7 @@ JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "wei
 TIMED = ("cycles", "coalesced_rows", "beats_fetched", "stall_dram", "stall_tt", "stall_ssd", "stall_write",
          "stall_feeder", "tt_computed", "tt_reused", "tt_slots")
 WORDS = EMB.words      # of an instruction
-BAGS = EMB.instruction("BAGS").opcode
+LOAD, BAGS = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS"))
 PERIOD = 1 << (len(EMB.counters) - 1).bit_length()
 
 
@@ -42,13 +42,13 @@ def sizes(config: EmbConfig) -> NDArray[np.int64]:
 class Prepared:
     """A run before it begins; its results lie in the memory already.
 
-    jobs: (instructions, JOB); totals: of the block's counters, those of TIMED at `places` still to come; clock: of the
-    tensor trains, None without any.
+    jobs: (instructions, JOB); totals: of the block's counters, those of TIMED at `places` still to come; clocks: of the
+    tensor trains, one up to each LOAD and one behind the last, None where nothing is looked up.
     """
 
     def __init__(self, jobs: NDArray[np.int64], totals: NDArray[np.uint64], places: NDArray[np.int64],
-                 clock: Clock | None):
-        self.jobs, self.totals, self.places, self.clock = jobs, totals, places, clock
+                 clocks: Sequence[Clock | None]):
+        self.jobs, self.totals, self.places, self.clocks = jobs, totals, places, clocks
 
 
 class Values:
@@ -60,27 +60,35 @@ class Values:
         self._layouts: list[Layout] = []
 
     def tensor_trains(self, cores: Sequence[Sequence[NDArray[np.float32]]]) -> None:
-        """The cores of the tables that programs load, by their numbers."""
+        """The cores of the tables that programs load from now on, by their numbers; none is loaded."""
         loader = Loader(Limits.of(self._config.tt))
-        self._layouts = [loader.layout(each) for each in cores]
-        self._core.tables = list(cores)
+        layouts = [loader.layout(each) for each in cores]
+        self.forget()
+        self._layouts, self._core.tables = layouts, list(cores)
+
+    def forget(self) -> None:
+        """No table is loaded any more."""
+        self._core.loaded.clear()
 
     def prepare(self, memory: Memory) -> Prepared:
-        """Carries a program out, in place. Raises ValueError: it would end in an error, in one sentence."""
+        """Carries a program out, in place. Raises ValueError: it would end in an error, or looks up a table whose cores
+        are not known, in one sentence; what is loaded is then what was before."""
         jobs = self._jobs(memory.program.reshape(-1, WORDS))
-        names = [value.name for value in EMB.counters]
-        loads = self._core.loaded.copy()
-        result = self._core.run(memory)
-        if result.code:
-            name = next(code.name for code in EMB.codes if code.code == result.code)
-            raise ValueError(f"instruction {result.instruction} would end the run in {name}")
-        if unknown := sorted(self._core.loaded - loads - set(range(len(self._layouts)))):
-            raise ValueError(f"the cores of the tensor-train table {unknown[0]}, which is loaded, are not known")
+        names, loaded = [value.name for value in EMB.counters], set(self._core.loaded)
+        try:
+            result = self._core.run(memory)
+            if result.code:
+                name = next(code.name for code in EMB.codes if code.code == result.code)
+                raise ValueError(f"instruction {result.instruction} would end the run in {name}")
+        except ValueError:
+            self._core.loaded = loaded
+            raise
         totals = np.zeros(PERIOD, np.uint64)
         for name, value in result.counters.items():
             totals[names.index(name)] = value
+        loads = np.flatnonzero(jobs[:, JOB.index("opcode")] == LOAD)    # the unit forgets its products
         return Prepared(jobs, totals, np.array([names.index(name) for name in TIMED], np.int64),
-                        self._clock(memory, jobs))
+                        [self._clock(memory, part) for part in np.split(jobs, loads)])
 
     def _jobs(self, words: NDArray[np.uint32]) -> NDArray[np.int64]:
         item = {field.name: (words[:, field.word] >> field.low).astype(np.int64) & (1 << field.bits) - 1

@@ -113,7 +113,10 @@ class Emb:
                    index_bits=config.tt.index_bits, lines=lines)
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
-        """Carries out `count` instructions (default: all of the program) and says how that went."""
+        """Carries out `count` instructions (default: all of the program) and says how that went.
+
+        Raises      ValueError: a lookup in a table that is loaded and not among `tables`
+        """
         count = len(memory.program) // WORDS if count is None else count
         counters = dict.fromkeys(COUNTERS, 0)
         released = memory.landed_at
@@ -289,6 +292,8 @@ class Emb:
                 factors.append(np.full(len(have), bags.ONE, np.uint32))
         mine = device == TT
         if mine.any():
+            if item.tt_table >= len(self.tables):
+                raise ValueError(f"the cores of the tensor-train table {item.tt_table}, which is loaded, are not known")
             held = np.bincount(bag[mine], minlength=count)
             chunks = -(-held // item.chunk_rows)
             owner = np.repeat(np.arange(count), chunks)

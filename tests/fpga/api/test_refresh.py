@@ -171,6 +171,29 @@ def test_pages_in_a_file(tmp_path, states):
             bags.stage(images, part.beats, part.numbers)
 
 
+def test_a_run_between_staging_and_adopting(tmp_path, states):
+    """It is answered by the old images, which are then on the card; the next one by the new ones, whole and in the
+    drive's file."""
+    base, delta, after, *_ = states
+    card = base.emb_cards[0]
+    images, new, part = base.images(card), after.images(card), delta.change(card)
+    ask = [EmbeddingBags.request("user/id", np.arange(300), np.arange(0, 300, 3))]
+
+    def opened(which, file):
+        return EmbeddingBags(which, card=emb_card.OracleCard(Emb.of(images.config, images.cores)), preset="tiny",
+                             ring_bytes=1 << 16, ssd=tmp_path / file)
+
+    with opened(images, "ssd") as bags, opened(new, "wanted") as wanted:
+        before = bags.batch(ask)[0].tobytes()
+        staged = bags.stage(new, part.beats, part.numbers)
+        assert bags.batch(ask)[0].tobytes() == before
+        bags.adopt(staged)
+        assert bags.batch(ask)[0].tobytes() == wanted.batch(ask)[0].tobytes() != before
+        assert (tmp_path / "ssd").read_bytes() == (tmp_path / "wanted").read_bytes()
+    with pytest.raises(CardError, match="it is closed"):
+        bags.adopt(staged)
+
+
 def test_what_cannot_be_staged(states):
     images, other = states[0].images(0), states[0].images(1)
     with EmbeddingBags(images, card=emb_card.OracleCard(Emb.of(images.config, images.cores)), preset="tiny",

@@ -16,6 +16,7 @@ from gen.model.recommender import RESULTS, ROW_FORMATS
 from gen.rtl.config import load
 from golden.tt.clock import Clock
 from golden.tt.layout import plan
+from hw.isa import EMB
 from tests.support import emb_tables as make
 
 CONFIG = load("tiny").cores["emb"]
@@ -106,6 +107,64 @@ def test_stalls_are_those_of_the_card():
         assert told(twin) == told(card)
 
 
+def run(bags, *programs):
+    """The vectors of programs run as one, each program's inputs behind those of the one before."""
+    words, inputs, at = [], [], 0
+    for program in programs:
+        moved = program.words.reshape(-1, EMB.words).copy()
+        for name in ("lengths", "indices", "weights"):
+            moved[:, EMB.field(name).word] += np.uint32(at)
+        words.append(moved)
+        inputs.append(program.inputs)
+        at += len(program.inputs)
+    last = programs[-1]
+    with bags._runs.transaction():
+        bags._run(replace(last, words=np.concatenate(words), inputs=np.concatenate(inputs),
+                          origins=sum((each.origins for each in programs), ())))
+        return last.vectors(bags._runs.results(bags._runs.fetched))
+
+
+def test_a_load_between_batches():
+    """The unit forgets its first products, each time."""
+    random = np.random.default_rng(13)
+    tables, _ = tensor_trains(random)
+    with beside("sim", tables) as card, beside("twin", tables) as twin:
+        few = twin.compiler.compile([twin.request("trains", [0, 12, 24], [0, 1, 2])])    # three first products
+        many, load, reused = twin.compiler.compile(batch(random, tables, 4, 9)), twin.compiler.load(), []
+        for programs in (few, few), (few, load, few), (many, load, many, load, load, many):
+            for one, other in zip(run(card, *programs), run(twin, *programs), strict=True):
+                np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))
+            assert told(twin) == told(card)
+            reused.append(twin.last["tt_reused"])
+        assert reused[:2] == [3, 0]
+
+
+def test_tables_that_are_no_longer_loaded_are_not_looked_up():
+    """New cores, and a load that a reset cuts, leave no table loaded; with a new load the card's answer is given."""
+    random = np.random.default_rng(14)
+    tables, _ = tensor_trains(random)
+    others = [replace(each, cores=[2 * core for core in each.cores]) for each in tables]
+    with beside("twin", tables) as twin, beside("sim", others) as card:
+        load, ask = twin.compiler.load(), twin.compiler.compile(batch(random, tables, 3, 9))
+        assert np.any(run(twin, ask)[0])
+
+        def refuses():
+            with pytest.raises(CardError) as caught:
+                run(twin, ask)
+            assert str(caught.value) == "the twin models no faults: instruction 0 would end the run in TT_TABLE"
+
+        twin.card.tensor_trains([each.cores for each in others])
+        refuses()
+        run(twin, load)
+        for one, other in zip(run(card, ask), run(twin, ask), strict=True):
+            assert one.tobytes() == other.tobytes()
+        twin._runs.limit_cycles = 100
+        with pytest.raises(CardError, match="not done after"):
+            run(twin, load)
+        twin._runs.limit_cycles = 1 << 30
+        refuses()
+
+
 def test_in_a_process_of_its_own():
     random = np.random.default_rng(7)
     tables, _ = tensor_trains(random)
@@ -168,13 +227,12 @@ def test_what_is_not_modelled_is_refused():
             twin.card.abort()
         assert str(caught.value) == ("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
         program = twin.compiler.compile(requests)
-        program.inputs[:] = 3 << 30
-        with pytest.raises(CardError, match="the twin models no faults: instruction 0 would end the run in "), \
-                twin._runs.transaction():
-            twin._run(program, requests)
-    with open_card("twin", preset=CONFIG) as card:
-        card.tensor_trains = lambda cores: None
-        with pytest.raises(CardError) as caught:
-            EmbeddingBags(tables, card=card, preset=CONFIG)
-        assert str(caught.value) == ("the twin models no faults: the cores of the tensor-train table 0, which is "
-                                     "loaded, are not known")
+        with pytest.raises(CardError, match="the twin models no faults: instruction 0 would end the run in "):
+            run(twin, replace(program, inputs=np.full_like(program.inputs, 3 << 30)))
+        load = twin.compiler.load()
+        twin.card.tensor_trains([])
+        for _ in range(2):
+            with pytest.raises(CardError) as caught:
+                run(twin, load, program)
+            assert str(caught.value) == ("the twin models no faults: the cores of the tensor-train table 2, which is "
+                                         "loaded, are not known")

@@ -28,7 +28,7 @@ struct TensorTrains {
 
 // What a run is given besides the arguments of the control slave; addresses in bytes.
 struct Run {
-    uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs;
+    uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs, units;
 };
 
 // Counters that are found out here, in the order of gen.compiler.twin.TIMED.
@@ -103,12 +103,12 @@ class EmbCore : public Model {
         ports();
     }
     void prepare(const Run& next, const Job* list, const uint64_t* values, const int64_t* places,
-                 const TensorTrains* unit) {
+                 const TensorTrains* units) {
         at = next;
         jobs.assign(list, list + next.jobs);
         totals.assign(values, values + s.period);
         std::copy(places, places + COUNTS, place);
-        tt = *unit;
+        tts.assign(units, units + next.units);
     }
     void eval() override {
         const bool edge = clk && !before;
@@ -137,11 +137,13 @@ class EmbCore : public Model {
     std::vector<uint64_t> totals;
     int64_t place[COUNTS] = {};
     uint64_t count[COUNTS] = {};
+    std::vector<TensorTrains> tts;      // up to each LOAD, and behind the last
     TensorTrains tt{};
     Run at{};
     uint8_t clk = 0, rst = 0, before = 0;
     bool tells = false, quiet = false;
     uint64_t since_reset = 0;
+    size_t unit_at = 0;
 
     void ports() {
         const uint32_t block = std::min(4096 / bytes, 256u), input = uint32_t(s.input_beats);
@@ -170,8 +172,9 @@ class EmbCore : public Model {
         bool over = false, reported = false;
         if (state == RunControl::START) {
             parts = std::make_unique<Parts>(s, jobs, uint32_t(at.ring_beats));
-            if (tt.clock) parts->tt_says = ROOM;
             std::fill(count, count + COUNTS, 0);
+            unit_at = 0;
+            begin_unit();
             tells = false;
         }
         if (run.running()) {
@@ -201,15 +204,25 @@ class EmbCore : public Model {
         const bool offered[3] = {false, false, reporter.push && writes->room(WritePort::STATUS)};
         const bool taken = asked[2] && writes->ready(WritePort::STATUS), reported = reporter.finished(done);
         const Beat word = reporter.beat;
-        if (finishes && tt.clock) std::copy(tt.totals, tt.totals + 3, count + TT_COMPUTED);
-        if (finishes)
-            for (int k = 0; k < COUNTS; k++)
-                totals[size_t(place[k])] = count[k];
+        if (finishes) {
+            end_unit();
+            for (int k = 0; k < COUNTS; k++) totals[size_t(place[k])] = count[k];
+        }
         // Totals come by one a cycle, three cycles behind the round's turn.
         const uint32_t number = uint32_t((since_reset - 2) % uint64_t(s.period)), none[2] = {};
         reporter.step(false, finishes, none, beat(at.result), 0, number, totals, taken, offered[2], done);
         writes->step(asked, offered, word);
         return reported;
+    }
+
+    // The TT unit, as the next stretch of the program without a LOAD finds it.
+    void begin_unit() {
+        tt = tts[unit_at];
+        parts->tt_cycle = 0;
+        parts->tt_says = tt.clock ? ROOM : 0;
+    }
+    void end_unit() {
+        for (int k = 0; tt.clock && k < 3; k++) count[TT_COMPUTED + k] += uint64_t(tt.totals[k]);
     }
 
     // A cycle of the parts.
@@ -259,6 +272,11 @@ class EmbCore : public Model {
             p.tt_says = tt.clock(tt.sizes, tt.unit, tt.lanes, tt.entries, tt.lookups, tt.vectors, tt.counts, p.tt_cycle,
                                  lookup, vector_room);
         p.tt_cycle++;
+        if (p.program.flush_tt) {
+            end_unit();
+            unit_at++;
+            begin_unit();
+        }
         p.partials[0].step(pooled == 1, true, used.dram);
         p.partials[1].step(pooled == 2, true, used.ssd);
         const bool dram_taken = p.arbiter.dram_taken, ssd_taken = p.arbiter.ssd_taken;
@@ -351,7 +369,7 @@ API void twin_attach(void* h) {
 }
 API void* twin_memory(void* h, uint64_t address) { return static_cast<Card*>(h)->store->at(address); }
 API void twin_run(void* h, const Run* run, const Job* jobs, const uint64_t* totals, const int64_t* places,
-                  const TensorTrains* unit) {
-    static_cast<EmbCore&>(*static_cast<Card*>(h)->model).prepare(*run, jobs, totals, places, unit);
+                  const TensorTrains* units) {
+    static_cast<EmbCore&>(*static_cast<Card*>(h)->model).prepare(*run, jobs, totals, places, units);
 }
 }

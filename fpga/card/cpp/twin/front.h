@@ -55,7 +55,7 @@ class Program {
         uint64_t begin, end;
     };
     Requester requests;
-    bool has_region = false, done = false, flush_window = false, load = false, finish = false;
+    bool has_region = false, done = false, flush_window = false, flush_tt = false, load = false, finish = false;
     Region region{};
     Fifo<const Job*> jobs{16, 2};
     uint32_t finished = 0;
@@ -77,7 +77,7 @@ class Program {
         const Job* item = number < all.size() ? &all[number] : nullptr;
         const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
         bool issue = false, retire = bags_done;
-        flush_window = load = false;
+        flush_window = flush_tt = load = false;
         if (entered) has_region = false;
         const bool last_row = rows_left == 1;
         if (row_done) rows_left--;
@@ -128,7 +128,7 @@ class Program {
             break;
         case LOADS:
             if (wait && !load_busy) {
-                retire = true;
+                flush_tt = retire = true;
                 state = STEP;
             }
             wait = 1;
@@ -200,10 +200,7 @@ class Loader {
     bool busy() const { return left != 0; }
     // Whether a beat is taken.
     bool step(bool start, int64_t count, bool beat, uint32_t words) {
-        if (start) {
-            left = count, heads = 16, place = 0;
-            return false;
-        }
+        if (start) left = count, heads = 16, place = 0;
         if (!left) return false;
         if (heads) {
             if (!beat) return false;
