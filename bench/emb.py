@@ -54,11 +54,12 @@ def _every_kind() -> list[Table]:
 
 
 class Rig:
-    """One card with tables, by default of every kind."""
+    """One card, the simulated one or its twin, with tables, by default of every kind."""
 
-    def __init__(self, memory: str, device: Device | str = DEVICE, tables: Sequence[Table] | None = None):
+    def __init__(self, memory: str, device: Device | str = DEVICE, tables: Sequence[Table] | None = None,
+                 card: str = "sim"):
         self.tables = {table.name: table for table in tables or _every_kind()}
-        self.bags = EmbeddingBags(list(self.tables.values()), preset=PRESET, device=device, memory=memory,
+        self.bags = EmbeddingBags(list(self.tables.values()), card=card, preset=PRESET, device=device, memory=memory,
                                   ring_bytes=4 << 20)
         self.random = np.random.default_rng(1)
 
