@@ -10,6 +10,7 @@ from bench.framework import Row, at_least, bench, figure
 from fpga.card import open as open_card
 from fpga.card.runs import Runs
 from gen.compiler.emb import encode
+from gen.compiler.hotline_numbers import numbered
 from gen.data.logs.criteo import ClickLog
 from gen.rtl.config import load
 from golden.hotline.randomizer import permute
@@ -17,13 +18,14 @@ from hw.isa import HOTLINE
 
 PRESET, DEVICE = "hotline_fpga", "smartssd"
 SAMPLES = 16_000
+HEAD = 1000         # samples by which rows are numbered
 SMALL = 2000        # rows of a table whose rows are pinned: all of them together are 0.01 % of the rows
 PCIE = 11.25        # indices that 15.75 GB/s bring in a cycle of 350 MHz (Hotline, table 7.4)
 
 
-def _program(config, rows: NDArray[np.int64], pinned: NDArray[np.bool_], count: int) -> NDArray[np.uint32]:
-    """Registers of tables of `rows` rows, and `count` samples to learn from."""
-    first = np.concatenate([[0], np.cumsum(np.where(pinned, 0, rows))])
+def _program(config, rows: NDArray[np.int64], first: NDArray[np.int64], pinned: NDArray[np.bool_],
+             count: int) -> NDArray[np.uint32]:
+    """Registers of tables of `rows` rows with numbers from `first` on, and `count` samples to learn from."""
     words = [encode("S_WR", {"position": at, "pinned": int(pinned[at]), "first_low": int(first[at]),
                              "table_rows": int(rows[at])}, HOTLINE) for at in range(len(rows))]
     return np.stack([*words, encode("CLEAR", {}, HOTLINE), encode("LEARN", {
@@ -36,10 +38,18 @@ def rates() -> Iterator[Row]:
     config, log = load(PRESET).cores["hotline"], ClickLog(needed(CALIBRATION))
     rows = np.array(log.rows, np.int64)
     ranks = next(iter(log.ranks(2 * SAMPLES)))
-    indices = np.stack([log.row(table, ranks[:, table]) for table in range(len(rows))], axis=1)
+    indices, head = (np.stack([log.row(table, part[:, table]) for table in range(len(rows))], axis=1)
+                     for part in (ranks, next(iter(log.ranks(HEAD, 2 * SAMPLES)))))
     samples = np.zeros((len(indices), -(-len(rows) // config.words) * config.words), np.uint32)
     samples[:, :len(rows)] = indices
-    kinds = (("all", np.zeros(len(rows), bool)), ("pinned", rows <= SMALL))
+    none, small = np.zeros(len(rows), bool), rows <= SMALL
+    told = {"banks": config.banks, "domain_bits": config.domain_bits, "most": 1 << config.domain_bits}
+    kinds = {
+        "all": ("all looked up", none, numbered(rows.tolist(), None, **told)),
+        "spread": (f"all looked up, numbered by {HEAD:,} samples", none, numbered(rows.tolist(), list(head.T), **told)),
+        "pinned": (f"tables of up to {SMALL:,} rows pinned ({small.sum()} of them)", small,
+                   numbered(np.where(small, 0, rows).tolist(), None, **told)),
+    }
     for memory in ("ideal", "ddr4"):
         with open_card("sim", core="hotline", preset=PRESET, device=DEVICE, memory=memory) as card:
             runs = Runs(card, "hotline", config.words)
@@ -47,26 +57,20 @@ def rates() -> Iterator[Row]:
                 runs.room(name, 0)
             runs.write("inputs", samples)
             sizes = {f"{name}_beats": 0 for name in ("mailbox", "gradients", "hot", "rows")}
-            for kind, pinned in kinds:
+            for kind, (what, pinned, first) in kinds.items():
                 took = []
                 for count in (SAMPLES, 2 * SAMPLES):
                     runs.clear_result()
-                    if runs.run(_program(config, rows, pinned, count),
+                    if runs.run(_program(config, rows, first, pinned, count),
                                 {**sizes, "inputs_beats": samples.size // config.words, "timeout": 0}):
                         raise runs.error()
                     took.append(runs.last["cycles"])
                 rate = round(len(rows) * SAMPLES / (took[1] - took[0]), 2)
-                what = f"{len(rows)} indices a sample, " + (
-                    f"tables of up to {SMALL:,} rows pinned ({pinned.sum()} of them)" if pinned.any()
-                    else "all looked up") + f": indices taken a cycle, RTL, {memory} memory"
-                id = f"hotline.rate.{kind}.{memory}"
-                if pinned.any() and memory == "ideal":
-                    yield at_least(id, what, rate, "indices/cycle", PCIE)
-                else:
-                    yield figure(id, what, rate, "indices/cycle")
-    for kind, pinned in kinds:
-        first = np.concatenate([[0], np.cumsum(np.where(pinned, 0, rows))[:-1]])
-        numbers = (indices + first)[:, ~pinned].ravel()
+                row = (f"hotline.rate.{kind}.{memory}", f"{len(rows)} indices a sample, {what}: indices taken a cycle, "
+                       f"RTL, {memory} memory", rate, "indices/cycle")
+                yield figure(*row) if kind == "all" else at_least(*row, PCIE)
+    for kind, (_, pinned, first) in kinds.items():
+        numbers = (indices + first[:-1])[:, ~pinned].ravel()
         busiest = np.bincount(permute(numbers, config.domain_bits) & config.banks - 1).max()
         yield figure(f"hotline.rate.{kind}.bank", "what the bank that is asked most allows",
                      round(indices.size / busiest, 2), "indices/cycle")

@@ -141,7 +141,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
     marks = np.zeros(0, np.int64)
     first = np.cumsum([0] + [len(table.array) for table in tables])
     for name in ("hot rows at the GPU", "every mini-batch gathered"):
-        with Hotline(tables, positions, payload=payload.shape[1], preset=config, card=card(),
+        with Hotline(tables, positions, payload=payload.shape[1], head=indices[:learned], preset=config, card=card(),
                      times=Times(0, options.gpu_cycles)) as hotline:
             if not runs:
                 found = hotline.learn(indices[:learned])

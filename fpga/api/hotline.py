@@ -46,11 +46,12 @@ class Trained:
 class Hotline(OnCard):
     """Tables on a card, trained with a GPU.
 
-    tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. card: "sim"
-    opens the simulated one, else an open card whose core is that of `preset`, which is then not closed here. preset: a
-    name or path, or the core's configuration itself. times: what the simulated GPU takes. timeout_cycles: that it may
-    take from one mini-batch to the next. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes
-    them. options: for fpga.card.open.
+    tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. head:
+    indices (n, positions) of the log's beginning, by which rows are numbered so that the logger's banks are asked alike
+    [table by table]; some 1,000 samples are enough. card: "sim" opens the simulated one, else an open card whose core
+    is that of `preset`, which is then not closed here. preset: a name or path, or the core's configuration itself.
+    times: what the simulated GPU takes. timeout_cycles: that it may take from one mini-batch to the next. limit_cycles,
+    limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot, `trained`
     (samples,) which samples of the last `train` the tables are trained with. After a RunError these are those of the
@@ -61,11 +62,11 @@ class Hotline(OnCard):
     """
 
     def __init__(self, tables: Sequence[Table], positions: Sequence[Position], *, payload: int = 0,
-                 card: "str | Card" = "sim", preset: Any = "hotline_fpga", times: Times | None = None,
-                 timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S,
-                 **options: Any):
+                 head: ArrayLike | None = None, card: "str | Card" = "sim", preset: Any = "hotline_fpga",
+                 times: Times | None = None, timeout_cycles: int = TIMEOUT_CYCLES, limit_cycles: int = LIMIT_CYCLES,
+                 limit_s: float = LIMIT_S, **options: Any):
         config = self._config(preset, "hotline")
-        self.layout = Layout(config, tables, positions, payload)
+        self.layout = Layout(config, tables, positions, payload, head)
         self.times, self.timeout_cycles = times or Times(), timeout_cycles
         self._image = np.zeros((self.layout.image_beats, config.words), np.uint32)
         self.hot: HotRows = self.layout.hot(self._image)

@@ -1,8 +1,8 @@
 """Tables and a click log as the Hotline core takes them: row numbers, samples, programs, the logger's image.
 
 A sample has one index for each position; several positions may name the same table (time series, bags), and NONE
-stands for no index. Rows of all tables that are not pinned are numbered one table behind the other; that is also the
-order of the rows' buffer, each row a power of two of beats.                     Layouts are those of hw.isa
+stands for no index. Rows of all tables that are not pinned are numbered table by table (gen.compiler.hotline_numbers);
+that is also the order of the rows' buffer, each row a power of two of beats.    Layouts are those of hw.isa
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.compiler.emb import encode
+from gen.compiler.hotline_numbers import numbered
 from gen.data.logs import Trace
 from golden.hotline import randomizer, reducer
 from golden.hotline.bank import ID_BITS, VALID, WAYS
@@ -26,6 +27,7 @@ __all__ = ["GATHERED", "HOT_BIT", "JOINS", "NONE", "POPULAR", "HotRows", "Layout
 POPULAR, GATHERED = KIND     # kinds of mini-batches
 JOINS = {"begin": JOIN.BEGIN, "add": JOIN.ADD, "multiply": JOIN.MULTIPLY}
 ROWS_MOST = (1 << 31) - 1
+HEAD = 4096     # samples that say which rows are asked for most
 
 Words = NDArray[np.uint32]
 
@@ -85,10 +87,13 @@ class Layout:
     """Where tables and samples lie for a core of `config`.
 
     tables: of one dim, names differ. positions: of a sample's indices, in order. payload: words carried along behind
-    them. Raises      ValueError: what does not fit the core
+    them. head: indices (n, positions) of samples, as of the log's beginning, by which rows are numbered so that the
+    logger's banks are asked alike [in the order of the tables].
+    Raises      ValueError: what does not fit the core
     """
 
-    def __init__(self, config: Any, tables: Sequence[Table], positions: Sequence[Position], payload: int = 0):
+    def __init__(self, config: Any, tables: Sequence[Table], positions: Sequence[Position], payload: int = 0,
+                 head: ArrayLike | None = None):
         self.config, self.tables, self.positions, self.payload = config, list(tables), list(positions), payload
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names) or not names:
@@ -116,12 +121,14 @@ class Layout:
         self.row_words = config.words << self.row_beats_log2
         if self.row_beats_log2 > HOTLINE.field("row_beats_log2").highest:
             raise ValueError(f"rows of {self.dim} words are too long")
-        sizes = [0 if table.pinned else len(table.array) for table in self.tables]
-        self.first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        if self.first[-1] > 1 << config.domain_bits:
-            raise ValueError(f"the tables have {self.first[-1]} rows, the core tells {1 << config.domain_bits} apart")
-        if self.first[-1] << self.row_beats_log2 >= 1 << 32:
-            raise ValueError(f"the tables have {self.first[-1]} rows, too many for a buffer of 2**32 beats")
+        self._sizes = np.array([0 if table.pinned else len(table.array) for table in self.tables])
+        total, rows_most = int(self._sizes.sum()), (1 << 32) - 1 >> self.row_beats_log2
+        if total > 1 << config.domain_bits:
+            raise ValueError(f"the tables have {total} rows, the core tells {1 << config.domain_bits} apart")
+        if total > rows_most:
+            raise ValueError(f"the tables have {total} rows, too many for a buffer of 2**32 beats")
+        self.first = numbered(self._sizes.tolist(), None if head is None else self._asked(head), banks=config.banks,
+                              domain_bits=config.domain_bits, most=min(1 << config.domain_bits, rows_most))
         self.sample_beats = -(-(len(self.positions) + payload) // config.words)
         if self.sample_beats > config.sample_beats_max:
             raise ValueError(f"a sample of {len(self.positions)} indices and {payload} words must fit "
@@ -130,6 +137,13 @@ class Layout:
         if self.slots < len(self.positions):
             raise ValueError(f"the embedding buffer holds {self.slots} rows of {self.dim} words, a sample has "
                              f"{len(self.positions)}")
+
+    def _asked(self, head: ArrayLike) -> list[NDArray[np.int64]]:
+        """Rows of each table that samples ask for, of no more samples than say enough."""
+        index = self._checked(head)[:HEAD].astype(np.int64)
+        table_of = np.array(self.table_of)
+        found = [index[:, table_of == number].ravel() for number in range(len(self.tables))]
+        return [each[each >= 0] if size else each[:0] for each, size in zip(found, self._sizes, strict=True)]
 
     # What lies in the buffers.
 
@@ -154,6 +168,19 @@ class Layout:
 
         Raises      ValueError: shapes, or an index that its table does not have
         """
+        index = self._checked(indices)
+        words = np.zeros((len(index), self.sample_beats * self.config.words), np.uint32)
+        words[:, :index.shape[1]] = np.where(index < 0, NONE, index).astype(np.uint32)
+        if payload is not None or self.payload:
+            carried = np.asarray(payload)
+            if carried.shape != (len(index), self.payload) or carried.dtype.itemsize != 4:
+                raise ValueError(f"payload must be 32-bit words of the shape ({len(index)}, {self.payload}), not "
+                                 f"{carried.dtype} of {carried.shape}")
+            words[:, index.shape[1]:index.shape[1] + self.payload] = np.ascontiguousarray(carried).view(np.uint32)
+        return words
+
+    def _checked(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """Raises ValueError: no indices of samples of these tables"""
         index = np.asarray(indices)
         if index.ndim != 2 or index.shape[1] != len(self.positions) or not len(index):
             raise ValueError(f"indices must have the shape (samples, {len(self.positions)}), not {index.shape}")
@@ -164,15 +191,7 @@ class Layout:
             sample, position = np.argwhere(index >= most)[0]
             raise ValueError(f"sample {sample}, position {position}: table {self.positions[position].table} has no row "
                              f"{index[sample, position]}, but {most[position]} rows")
-        words = np.zeros((len(index), self.sample_beats * self.config.words), np.uint32)
-        words[:, :index.shape[1]] = np.where(index < 0, NONE, index).astype(np.uint32)
-        if payload is not None or self.payload:
-            carried = np.asarray(payload)
-            if carried.shape != (len(index), self.payload) or carried.dtype.itemsize != 4:
-                raise ValueError(f"payload must be 32-bit words of the shape ({len(index)}, {self.payload}), not "
-                                 f"{carried.dtype} of {carried.shape}")
-            words[:, index.shape[1]:index.shape[1] + self.payload] = np.ascontiguousarray(carried).view(np.uint32)
-        return words
+        return index
 
     # What a mini-batch has of a log.
 
@@ -219,11 +238,15 @@ class Layout:
         place = banks | sets << config.bank_bits
         rows = randomizer.invert(place | ids << config.bank_bits + config.set_bits, config.domain_bits).astype(np.int64)
         numbers = place | way << config.bank_bits + config.set_bits
-        known = rows < self.first[-1]
-        order = np.argsort(numbers[known], kind="stable")
-        numbers, rows = numbers[known][order], rows[known][order]
-        tables = np.searchsorted(self.first[1:], rows, side="right")
-        return HotRows(numbers, tables, rows - self.first[tables])
+        inside = rows < self.first[-1]
+        order = np.argsort(numbers[inside], kind="stable")
+        numbers, rows = numbers[inside][order], rows[inside][order]
+        looked_up = np.flatnonzero(self._sizes)
+        looked_up = looked_up[np.argsort(self.first[looked_up])]
+        tables = looked_up[np.searchsorted(self.first[looked_up], rows, side="right") - 1]
+        indices = rows - self.first[tables]
+        known = (indices >= 0) & (indices < self._sizes[tables])
+        return HotRows(numbers[known], tables[known], indices[known])
 
     # Instructions.
 

@@ -34,20 +34,22 @@ def test_rates_of_the_smallest_core(data, monkeypatch):
 
     monkeypatch.setattr(Runs, "run", kept)
     rows = {row.id.removeprefix("hotline.rate."): row for row in hotline_rate.rates()}
-    assert set(rows) == {"all.ideal", "all.ddr4", "all.bank", "pinned.ideal", "pinned.ddr4", "pinned.bank", "port"}
-    assert [id for id, row in rows.items() if row.target] == ["pinned.ideal"]
+    kinds = ("all", "spread", "pinned")
+    assert set(rows) == {f"{kind}.{what}" for kind in kinds for what in ("ideal", "ddr4", "bank")} | {"port"}
+    assert {id for id, row in rows.items() if row.target} == {
+        f"{kind}.{memory}" for kind in kinds[1:] for memory in ("ideal", "ddr4")}
     assert rows["port"].value == 5, "10 indices in 2 beats"
-    for kind in ("all", "pinned"):
+    for kind in kinds:
         for memory in ("ideal", "ddr4"):
             # The queues hold a few samples of either run: what the second half takes is not exactly its own.
             assert 0.5 < rows[f"{kind}.{memory}"].value < 1.1 * min(rows["port"].value, rows[f"{kind}.bank"].value)
-    assert rows["pinned.bank"].value > rows["all.bank"].value
+    assert rows["pinned.bank"].value > rows["all.bank"].value < rows["spread.bank"].value
     took = [each["cycles"] for each in told]
     assert [row.value for row in rows.values() if row.what.endswith("memory")] == [
         round(10 * SAMPLES / (twice - once), 2) for once, twice in zip(took[::2], took[1::2], strict=True)]
-    assert [each["samples"] for each in told] == [SAMPLES, 2 * SAMPLES] * 4
+    assert [each["samples"] for each in told] == [SAMPLES, 2 * SAMPLES] * 6
     assert [each["accesses"] for each in told] == [each["samples"] * looked for each, looked in
-                                                   zip(told, (10, 10, 7, 7) * 2, strict=True)]
+                                                   zip(told, (10, 10, 10, 10, 7, 7) * 2, strict=True)]
     assert all(twice["hits"] > 2 * once["hits"] > 0 for once, twice in zip(told[::2], told[1::2], strict=True))
 
 

@@ -26,11 +26,12 @@ def zipf(random, rows, count, exponent=1.1):
 
 @dataclass(frozen=True)
 class Log:
-    """Tables, positions, and samples of them."""
+    """Tables, positions, and samples of them. head: those by which rows are numbered, None: table by table."""
 
     layout: Layout
     indices: np.ndarray
     payload: np.ndarray
+    head: np.ndarray | None = None
 
     @property
     def samples(self):
@@ -38,20 +39,22 @@ class Log:
 
 
 def log(seed, count=200, *, rows=(600, 900, 40), dim=11, payload=3, config=TINY, none=0.1, pinned=(2,),
-        bag=2, join="add", exponent=1.1):
-    """A log with a position for each table, and a bag of the second one; few samples name a row twice."""
+        bag=2, join="add", exponent=1.1, head=0):
+    """A log with a position for each table, and a bag of the second one; few samples name a row twice. head: samples
+    by which rows are numbered, 0: table by table."""
     random = np.random.default_rng(seed)
     tables = [Table(f"t{number}", random.standard_normal((size, dim), np.float32), number in pinned)
               for number, size in enumerate(rows)]
     positions = [Position(table.name) for table in tables] + [
         Position("t1", "begin" if not number else join) for number in range(bag)]
-    layout = Layout(config, tables, positions, payload)
-    columns = [zipf(random, rows[table], count, exponent) for table in layout.table_of]
+    columns = [zipf(random, rows[table], count, exponent) for table in (*range(len(rows)), *[1] * bag)]
     # The bag's rows are drawn as those of its table's own position: they meet.
     columns[len(rows):] = [random.permutation(columns[1]) for _ in range(bag)]
     indices = np.stack(columns, axis=1)
     indices[random.random(indices.shape) < none] = -1
-    return Log(layout, indices, random.standard_normal((count, payload)).astype(np.float32))
+    known = indices[:head] if head else None
+    return Log(Layout(config, tables, positions, payload, known), indices,
+               random.standard_normal((count, payload)).astype(np.float32), known)
 
 
 def wild(random, config=TINY):

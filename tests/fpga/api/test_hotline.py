@@ -15,8 +15,8 @@ RATE = -0.125
 
 def opened(log, config=make.TINY, **options):
     layout = log.layout
-    return Hotline(layout.tables, layout.positions, payload=layout.payload, card=OracleCard(make.core(config)),
-                   preset=config, **options)
+    return Hotline(layout.tables, layout.positions, payload=layout.payload, head=log.head,
+                   card=OracleCard(make.core(config)), preset=config, **options)
 
 
 class Watched:
@@ -73,8 +73,8 @@ def order_of(log, seen):
 
 @pytest.mark.parametrize(("pooled", "options"), [
     (False, {}), (True, {}), (False, {"join": "begin"}), (False, {"join": "multiply", "bag": 2}),
-    (False, {"pinned": ()}), (True, {"pinned": (), "dim": 7, "bag": 3}), (False, {"dim": 30}),
-], ids=["rows", "pooled", "apart", "products", "nothing pinned", "pooled short", "long rows"])
+    (False, {"pinned": ()}), (True, {"pinned": (), "dim": 7, "bag": 3}), (False, {"dim": 30}), (False, {"head": 50}),
+], ids=["rows", "pooled", "apart", "products", "nothing pinned", "pooled short", "long rows", "numbered by samples"])
 def test_training_is_that_of_one_place(pooled, options):
     log = make.log(2, 260, **options)
     with opened(log) as hotline:
@@ -111,8 +111,9 @@ def test_nothing_learned_and_everything():
         assert GATHERED not in done.kinds and done.popular == 60
 
 
-def test_hot_rows_are_named_by_table_and_index():
-    log = make.log(5, 200)
+@pytest.mark.parametrize("head", [0, 60])
+def test_hot_rows_are_named_by_table_and_index(head):
+    log = make.log(5, 200, head=head)
     with opened(log) as hotline:
         hot = hotline.learn(log.indices)
         assert (np.diff(hot.numbers) > 0).all() and hot.numbers.max() < log.layout.hot_numbers
