@@ -29,6 +29,7 @@ DEVICE = "smartssd"
 MODELS = ("rm0", "rm1", "rm2", "rm3")
 DIMS = (16, 32, 64, 128, 256)
 LAYER_DIMS = (16, 64)
+LAYER_BATCHES = 4       # two rounds, as batches go through the network two by two: half of them is every layer
 BATCH = 128
 CLOCK_HZ = 250e6
 WHOLE, LAYER = 95, 99       # per cent of the slots, targets
@@ -149,7 +150,7 @@ def layers() -> Iterator[Row]:
         for dim in LAYER_DIMS:
             network = _model(name, dim)
             compiler = Compiler(network, sizes, batch=BATCH)
-            program = compiler.compile(3 * BATCH, cold=True)
+            program = compiler.compile(LAYER_BATCHES * BATCH, cold=True)
             beats = dict(enumerate(map(tuple, program.words.reshape(-1, sizes.words).tolist())))
             words = functools.partial(_beat, beats, (0,) * sizes.words)
             run = cycles(chosen, program=0, program_count=len(program.words), words=words, inputs=1 << 22,
@@ -167,7 +168,7 @@ def layers() -> Iterator[Row]:
             all_slots[program.steps[order[-1][0]].about.split(",")[0].removeprefix("layer ")] += order[-1][1].slots
             for label, layer in network.layers():
                 whole = layer.inputs % sizes.width == 0 and layer.outputs % sizes.columns == 0
-                useful = 3 * BATCH * layer.inputs * layer.outputs / sizes.macs / all_slots[label]
+                useful = LAYER_BATCHES * BATCH * layer.inputs * layer.outputs / sizes.macs / all_slots[label]
                 share = 100 * useful * slots[label] / spent[label]
                 what = f"{name.upper()}, D {dim}, layer {label}, {layer.inputs} to {layer.outputs}: slots used"
                 key = f"mlp.layer.{name}.d{dim}.{label.replace(' ', '')}"
