@@ -53,7 +53,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,
               help="DRAM with the device's timing, or with a fixed latency.")
 @click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
-              help="The Verilated cores, or their twins, which are built in seconds and faster.")
+              help="The Verilated cores, or their twins, which are faster and need no Verilator.")
 @click.option("--processes", is_flag=True, help="Each card in a process of its own, the EMB cards at the same time.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/run].")
 @JSON

@@ -83,8 +83,8 @@ def _carry_out(runs: Runs, program: NDArray[np.uint32], inputs: NDArray[np.uint3
 class MlpNetwork(OnCard):
     """A network on a card.
 
-    card: "sim" opens the simulated one, else an open card whose core is that of `preset`, which is then not closed
-    here. preset: a name or path, or the core's configuration itself. batch: the number of samples that sizes are chosen
+    card: "sim" opens the simulated one, "twin" its twin, else an open card whose core is that of `preset`, which is
+    then not closed here. preset: a name or path, or the core's configuration itself. batch: the number of samples that sizes are chosen
     for; any number can be asked for. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
     fpga.card.open.
 

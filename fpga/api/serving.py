@@ -69,8 +69,8 @@ class _Next:
 class Cards:
     """The cards of a bundle, one core each: EMB cards with their tables, MLP cards with the network.
 
-    card, options: as fpga.card.open takes them; of a core without a twin, "twin" means the simulated card. With
-    `process` the EMB cards work at the same time. A card that the plan gives no table stays empty.
+    card, options: as fpga.card.open takes them. With `process` the EMB cards work at the same time. A card that the
+    plan gives no table stays empty.
     Raises      CardError: a card that cannot hold its images
     """
 
@@ -92,8 +92,8 @@ class Cards:
             mlp_cards = [each.number for each in self.plan.cards if each.kind == "mlp"]
             for number in mlp_cards if network is not None else ():
                 assert network is not None
-                self.mlp[number] = MlpNetwork(network, card="sim" if card == "twin" else card, preset=preset,
-                                              device=device, batch=-(-self.plan.batch // len(mlp_cards)), **options)
+                self.mlp[number] = MlpNetwork(network, card=card, preset=preset, device=device,
+                                              batch=-(-self.plan.batch // len(mlp_cards)), **options)
         except BaseException:
             self.close()
             raise

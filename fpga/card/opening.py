@@ -90,11 +90,11 @@ def _in_process(alone: bool, make: Callable[[], SimCard]) -> Card:
 
 
 def _twin(core: Any, preset: Any, device: Device, memory: str) -> Callable[[], SimCard]:
-    from fpga.card.twin import TWINS, TwinCard
+    from fpga.card.twin import TWINS
 
     if core not in TWINS:
         raise CardError(f"there is no twin of core {core!r}; there are those of {', '.join(TWINS)}")
-    return partial(TwinCard, _settings(core, preset)[0], device, KERNELS[core], memory=memory)
+    return partial(TWINS[core], _settings(core, preset)[0], device, KERNELS[core], memory=memory)
 
 
 def _refuse(kind: str, **others: Any) -> None:

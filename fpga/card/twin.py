@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import subprocess
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -23,29 +24,28 @@ from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
 from gen.base import kept
 from gen.base.tools import call, compiler
-from gen.compiler import twin
+from gen.compiler import twin_emb, twin_mlp
 from gen.model.device import Device
 from gen.rtl.verilator import CACHE
 
 __all__ = ["TWINS", "TwinCard", "build"]
 
-TWINS = ("emb",)        # cores that have one
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 
 
 @cache
-def build() -> tuple[Path, float, bool]:
-    """The library, compiled once for the same sources and compiler; the seconds that took, whether it was there."""
+def build(core: str) -> tuple[Path, float, bool]:
+    """A core's library, compiled once for the same sources; the seconds that took, and whether it was there."""
     files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
     texts = [(file.name, file.read_text()) for file in files]
-    digest = hashlib.sha256(repr((texts, FLAGS, compiler())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((core, texts, FLAGS, compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"twin-{digest}"
     path, start = folder / "twin.so", time.monotonic()
     with kept.locked(CACHE / "locks" / f"twin-{digest}"):
         if found := kept.stamped(folder):
             return path, found["build_seconds"], True
         folder.mkdir(parents=True, exist_ok=True)
-        command = ["g++", *FLAGS, str(SOURCES / "twin" / "emb.cpp"), "-o", str(path)]
+        command = ["g++", *FLAGS, str(SOURCES / "twin" / f"{core}.cpp"), "-o", str(path)]
         run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if run.returncode:
             raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
@@ -55,28 +55,24 @@ def build() -> tuple[Path, float, bool]:
 
 
 class TwinCard(SimCard):
-    """A card whose core is the twin of the EMB core. Made by `fpga.card.open`.
+    """A card whose core is the twin of one. Made by `fpga.card.open`.
 
     Raises      CardError: what it does not model, in one sentence: an abort, faults other than stalls, a program that
                 would end in an error
     """
 
-    def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
-        path, seconds, cached = build()
+    core: str
+
+    def __init__(self, config: Any, sizes: np.ndarray, device: Device, kernel: KernelLike, *, memory: str):
+        path, seconds, cached = build(self.core)
         bits = 32 * config.words
         ports = Ports((Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, False)), True, True)
-        sizes = twin.sizes(config)
         ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
         super().__init__(Model(path, ports, {}, seconds, cached), device, kernel, memory=memory)
         self._library.twin_memory.restype = ctypes.c_void_p
         self._library.twin_attach(ctypes.c_void_p(self._handle))
         self._beat_words = config.words
-        self._values = twin.Values(config)
-        self._landing: SsdStream | None = None
-        self._prepared: tuple[Any, ...] = ()
-
-    def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
-        self._values.tensor_trains(cores)
+        self._held: tuple[np.ndarray, ...] = ()      # what the library points to
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         if self._running:
@@ -84,27 +80,18 @@ class TwinCard(SimCard):
         assert self._kernel is not None
         values = checks.values(self._kernel.arguments, arguments)
         self._settle(SENT)
-        self._prepare(values)
-        super().run(arguments)
-
-    def _prepare(self, values: Mapping[str, int]) -> None:
-        words = self._beat_words
-        landed, landed_at = self._landed()
-        count = twin.WORDS * values["program_count"]
-        program = self._words(values["program"], -(-count // words))[:count]
-        inputs, outputs, rows = (self._words(values[name], values[f"{name}_beats"])
-                                 for name in ("inputs", "outputs", "rows"))
-        memory = twin.Memory(program, inputs, outputs, rows, landed, landed_at, values["ring_beats"])
         try:
-            run = self._values.prepare(memory)
+            self._held = self._prepare(values)
         except ValueError as error:
             raise CardError(f"the twin models no faults: {error}") from None
-        units = np.stack([np.zeros(9, np.uint64) if clock is None else clock.pointers for clock in run.clocks])
-        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
-                                                     "ring_beats")), len(run.jobs), len(units)], np.uint64)
-        self._prepared = run, units, told
-        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (told, run.jobs, run.totals, run.places, units)]
-        self._library.twin_run(ctypes.c_void_p(self._handle), *pointers)
+        self._library.twin_run(*(ctypes.c_void_p(each) for each in (
+            self._handle, *(array.ctypes.data for array in self._held))))
+        super().run(arguments)
+
+    @abstractmethod
+    def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
+        """Carries the program out on the card's memory; what `twin_run` of the library takes. Raises ValueError: it
+        would end in an error"""
 
     def _words(self, address: int, beats: int) -> np.ndarray:
         """The card's memory itself, as words. Raises CardError: beats that it has not."""
@@ -113,6 +100,46 @@ class TwinCard(SimCard):
             raise CardError(f"{beats} beats at 0x{address:x} lie outside the card's memory")
         at = self._library.twin_memory(ctypes.c_void_p(self._handle), ctypes.c_uint64(address))
         return np.ctypeslib.as_array((ctypes.c_uint32 * size).from_address(at)) if size else np.zeros(0, np.uint32)
+
+    def _arenas(self, values: Mapping[str, int], instruction_words: int, *names: str) -> list[np.ndarray]:
+        """The program, and the buffers of these names, as the card's memory holds them."""
+        count = instruction_words * values["program_count"]
+        return [self._words(values["program"], -(-count // self._beat_words))[:count],
+                *(self._words(values[name], values[f"{name}_beats"]) for name in names)]
+
+    def abort(self) -> None:
+        raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
+
+    def set_faults(self, faults: Faults) -> None:
+        if replace(faults, stalls={}, seed=1, stall_cycles=16, doorbell_after=0) != Faults():
+            raise CardError("the twin models stalls, and no errors of the bus, the drive or the host: open a card of "
+                            "kind \"sim\"")
+        super().set_faults(faults)
+
+
+class EmbTwin(TwinCard):
+    """The EMB core's."""
+
+    core = "emb"
+
+    def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
+        super().__init__(config, twin_emb.sizes(config), device, kernel, memory=memory)
+        self._values = twin_emb.Values(config)
+        self._landing: SsdStream | None = None
+        self._prepared: twin_emb.Prepared | None = None
+
+    def tensor_trains(self, cores: Sequence[Sequence[np.ndarray]]) -> None:
+        self._values.tensor_trains(cores)
+
+    def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
+        landed, landed_at = self._landed()
+        program, inputs, outputs, rows = self._arenas(values, twin_emb.WORDS, "inputs", "outputs", "rows")
+        self._prepared = run = self._values.prepare(
+            twin_emb.Memory(program, inputs, outputs, rows, landed, landed_at, values["ring_beats"]))
+        units = np.stack([np.zeros(9, np.uint64) if clock is None else clock.pointers for clock in run.clocks])
+        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
+                                                     "ring_beats")), len(run.jobs), len(units)], np.uint64)
+        return told, run.jobs, run.totals, run.places, units
 
     def _landed(self) -> tuple[np.ndarray, int]:
         """What the drive brings in this run, one beat after the other, and the first one's ring position."""
@@ -132,16 +159,27 @@ class TwinCard(SimCard):
         self._landing = stream
 
     def reset(self, cycles: int = 4) -> None:
-        cuts_load = self._running and len(self._prepared[0].clocks) > 1
+        cuts_load = self._running and self._prepared is not None and len(self._prepared.clocks) > 1
         super().reset(cycles)
         if cuts_load:       # of which no table stays loaded
             self._values.forget()
 
-    def abort(self) -> None:
-        raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
 
-    def set_faults(self, faults: Faults) -> None:
-        if replace(faults, stalls={}, seed=1, stall_cycles=16, doorbell_after=0) != Faults():
-            raise CardError("the twin models stalls, and no errors of the bus, the drive or the host: open a card of "
-                            "kind \"sim\"")
-        super().set_faults(faults)
+class MlpTwin(TwinCard):
+    """The MLP core's."""
+
+    core = "mlp"
+
+    def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
+        super().__init__(config, twin_mlp.sizes(config), device, kernel, memory=memory)
+        self._values = twin_mlp.Values(config)
+
+    def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
+        program, inputs, weights, outputs = self._arenas(values, twin_mlp.WORDS, "inputs", "weights", "outputs")
+        run = self._values.prepare(twin_mlp.Memory(program, inputs, weights, outputs))
+        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "weights", "result")),
+                         len(run.jobs)], np.uint64)
+        return told, *run
+
+
+TWINS = {each.core: each for each in (EmbTwin, MlpTwin)}        # by their cores' names

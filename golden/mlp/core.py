@@ -93,8 +93,9 @@ class Mlp:
         names = ("units", "rows", "width", "words", "row_lines", "weight_lines", "addend_lines", "grouped")
         return cls(**{name: getattr(config, name) for name in names})
 
-    def run(self, memory: Memory, count: int | None = None) -> Result:
-        """Carries out `count` instructions (default: all of the program) and says how that went."""
+    def run(self, memory: Memory, count: int | None = None, dry: bool = False) -> Result:
+        """Carries out `count` instructions (default: all of the program) and says how that went. dry: how it would go;
+        nothing changes, and instructions alone are counted."""
         count = len(memory.program) // WORDS if count is None else count
         counters = dict.fromkeys(COUNTERS, 0)
         before = [0, 0, 0]
@@ -106,7 +107,8 @@ class Mlp:
                 return Result(fault.code, number, fault.detail, counters, number)
             carry_out = {LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights,
                          LOAD_ADDENDS: self._load_addends, LAYER: self._layer, INTERACT: self._interact}[item.opcode]
-            carry_out(item, memory, counters)
+            if not dry:
+                carry_out(item, memory, counters)
             before[{LOAD_ROWS: ROWS, LOAD_WEIGHTS: WEIGHTS, LOAD_ADDENDS: WEIGHTS}.get(item.opcode, LAYERS)] += 1
             counters["instructions"] += 1
         return Result(OK, 0, 0, counters, count)

@@ -22,8 +22,8 @@ class Bench(FaultyBench):
 
     limit = 400_000
 
-    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None):
-        opened = card.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
+    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None, kind="sim"):
+        opened = card.open(kind, core=core, preset=config, memory=memory, process=process, opt=opt)
         super().__init__(opened, MLP, config, tried)
         self.draw = np.random.default_rng(seed)
         self.oracle = Mlp.of(config)

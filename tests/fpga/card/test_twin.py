@@ -1,4 +1,4 @@
-"""The twin of a card beside the card: the same values bit for bit, the same cycles, counters and transfers."""
+"""The twin of a card with the EMB core beside the card: values bit for bit, cycles, counters and transfers."""
 
 import ctypes
 from dataclasses import replace
@@ -18,6 +18,7 @@ from golden.tt.clock import Clock
 from golden.tt.layout import plan
 from hw.isa import EMB
 from tests.support import emb_tables as make
+from tests.support.twins import told
 
 CONFIG = load("tiny").cores["emb"]
 MODES = ("sum", "mean", "max", "weights")
@@ -61,11 +62,6 @@ def row_cache(random):
 
 def beside(kind, tables, memory="ddr4", **options):
     return EmbeddingBags(tables, card=kind, preset=CONFIG, memory=memory, **options)
-
-
-def told(bags):
-    """All that a card says of what it did."""
-    return bags.last, bags.link, {**bags.card.counters(), "cycles": 0}
 
 
 @pytest.mark.parametrize(("made", "memory"), [
@@ -191,7 +187,7 @@ def test_goes_on_after_a_reset():
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
-    (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb"),
+    (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb, mlp"),
     (partial(open_card, "twin", preset="tiny", seed=3), "seed=3 means nothing to a card of kind 'twin'"),
     (partial(open_card, "twins"), "there is no kind of card 'twins'; there are \"sim\", \"twin\" and \"xrt\""),
 ])

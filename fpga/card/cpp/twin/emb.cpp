@@ -1,19 +1,16 @@
-// The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What is
-// computed lies in the card's memory before a run begins; see fpga.card.twin.
-#include "../harness.cpp"
-
+// The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model.
+#include "core.h"
 #include "post_pool.h"
-#include "shell.h"
 
 namespace {
 using namespace twin;
 
 // Of a core; fpga.card.twin hands them over in this order.
 struct Sizes {
-    int64_t words, row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
-        reads_in_flight, writes_in_flight, partial_beats, input_beats, program_beats, output_beats, write_block_beats,
-        dram_queue, ssd_queue, tt_queue, bag_queue, pool_latency, load_align, period, status, progress_word,
-        doorbell_word;
+    Frame frame;
+    int64_t row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
+        partial_beats, input_beats, program_beats, output_beats, write_block_beats, dram_queue, ssd_queue, tt_queue,
+        bag_queue, pool_latency, load_align, doorbell;
 };
 
 // The clock of golden.tt.unit, by golden.tt.clock: what the unit reports of the next cycle, after its inputs of
@@ -31,7 +28,7 @@ struct Run {
     uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs, units;
 };
 
-// Counters that are found out here, in the order of gen.compiler.twin.TIMED.
+// Counters that are found out here, in the order of gen.compiler.twin_emb.TIMED.
 enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED,
              TT_REUSED, TT_SLOTS, COUNTS };
 
@@ -77,7 +74,7 @@ struct Parts {
     int64_t tt_cycle = 0, tt_says = 0;
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
-        : program(jobs, uint32_t(s.words)), feeder(uint32_t(s.words)),
+        : program(jobs, uint32_t(s.frame.words)), feeder(uint32_t(s.frame.words)),
           tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
           loader(uint32_t(s.load_align)),
           arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
@@ -87,133 +84,51 @@ struct Parts {
           partials{Fifo<uint8_t>(uint32_t(s.partial_beats)), Fifo<uint8_t>(uint32_t(s.partial_beats))} {}
 };
 
-class EmbCore : public Model {
+class EmbCore : public Core<3, COUNTS> {
   public:
-    EmbCore(const Sizes& sizes, Binding& pins)
-        : s(sizes), bytes(uint32_t(4 * s.words)), m00(bytes), m01(bytes), control(bus, uint32_t(s.status)),
-          run(uint32_t(s.period)), reporter(uint32_t(s.words), uint32_t(s.period)) {
-        pins.masters = {m00.bound(), m01.bound()};
-        pins.beats = {int(bytes), int(bytes)};
-        pins.control = bus.bound();
-        pins.has_control = true;
-        pins.clk = &clk, pins.rst = &rst, pins.interrupt = &bus.interrupt;
-    }
-    void attach(Store* memory) {
-        store = memory;
-        ports();
-    }
-    void prepare(const Run& next, const Job* list, const uint64_t* values, const int64_t* places,
+    EmbCore(const Sizes& sizes, Binding& pins) : Core(sizes.frame, pins), s(sizes) {}
+    void prepare(const Run& next, const Job* list, const uint64_t* totals, const int64_t* places,
                  const TensorTrains* units) {
+        Core::prepare(next.result, totals, places);
         at = next;
         jobs.assign(list, list + next.jobs);
-        totals.assign(values, values + s.period);
-        std::copy(places, places + COUNTS, place);
         tts.assign(units, units + next.units);
     }
-    void eval() override {
-        const bool edge = clk && !before;
-        before = clk;
-        if (!edge) return;
-        if (rst)
-            reset();
-        else
-            tick();
+
+  protected:
+    void read_ports() override {
+        const uint32_t input = uint32_t(s.input_beats);
+        rows = std::make_unique<Reader>(m01, bytes, block, uint32_t(s.rows_in_flight));
+        reads = std::make_unique<Reads>(m00, *store, bytes, block, uint32_t(s.frame.reads_in_flight),
+                                        std::array<uint32_t, 5>{uint32_t(s.program_beats), input, input, input, 1});
     }
+    std::array<uint32_t, 3> depths(uint32_t status) const override {
+        return {uint32_t(s.output_beats), uint32_t(s.output_beats), status};
+    }
+    void drain() override {
+        rows->drain();
+        reads->drain();
+    }
+    bool reads_idle() const override { return rows->idle() && reads->idle(); }
+    void begin() override {
+        parts = std::make_unique<Parts>(s, jobs, uint32_t(at.ring_beats));
+        unit_at = 0;
+        begin_unit();
+    }
+    bool over() const override { return parts->program.done; }
+    void end() override { end_unit(); }
 
   private:
+    using Reads = ReadPort<4, true>;
     const Sizes s;
-    const uint32_t bytes;
-    PortPins m00, m01;
-    ControlBus bus;
-    ControlSlave control;
-    RunControl run;
-    Reporter reporter;
-    Store* store = nullptr;
     std::unique_ptr<Reader> rows;
-    std::unique_ptr<ReadPort> reads;
-    std::unique_ptr<WritePort> writes;
+    std::unique_ptr<Reads> reads;
     std::unique_ptr<Parts> parts;
     std::vector<Job> jobs;
-    std::vector<uint64_t> totals;
-    int64_t place[COUNTS] = {};
-    uint64_t count[COUNTS] = {};
     std::vector<TensorTrains> tts;      // up to each LOAD, and behind the last
     TensorTrains tt{};
     Run at{};
-    uint8_t clk = 0, rst = 0, before = 0;
-    bool tells = false, quiet = false;
-    uint64_t since_reset = 0;
     size_t unit_at = 0;
-
-    void ports() {
-        const uint32_t block = std::min(4096 / bytes, 256u), input = uint32_t(s.input_beats);
-        const uint32_t status = uint32_t((16 + 2 * s.period + s.words - 1) / s.words);
-        rows = std::make_unique<Reader>(m01, bytes, block, uint32_t(s.rows_in_flight));
-        reads = std::make_unique<ReadPort>(m00, *store, bytes, block, uint32_t(s.reads_in_flight),
-                                           std::array<uint32_t, 5>{uint32_t(s.program_beats), input, input, input, 1});
-        writes = std::make_unique<WritePort>(
-            m00, *store, bytes, block, uint32_t(s.writes_in_flight),
-            std::array<uint32_t, 3>{uint32_t(s.output_beats), uint32_t(s.output_beats),
-                                    1u << (32 - __builtin_clz(status - 1))});
-        for (PortPins* p : {&m00, &m01}) p->arvalid = p->awvalid = p->wvalid = 0;
-    }
-    void reset() {
-        control.reset();
-        run = RunControl(uint32_t(s.period));
-        reporter = Reporter(uint32_t(s.words), uint32_t(s.period));
-        since_reset = 0;
-        if (store) ports();
-    }
-
-    void tick() {
-        const RunControl::State state = run.state;
-        const bool telling = reporter.busy() || tells, finishes = run.reports(), starts = control.start;
-        const bool idle = store && rows->idle() && reads->idle() && writes->idle();
-        bool over = false, reported = false;
-        if (state == RunControl::START) {
-            parts = std::make_unique<Parts>(s, jobs, uint32_t(at.ring_beats));
-            std::fill(count, count + COUNTS, 0);
-            unit_at = 0;
-            begin_unit();
-            tells = false;
-        }
-        if (run.running()) {
-            over = parts->program.done;
-            count[CYCLES]++;
-            work(state == RunControl::START);
-        } else if (state != RunControl::IDLE) {
-            if (state == RunControl::CLEAN) ports();
-            if (state == RunControl::STOP) {
-                rows->drain();
-                reads->drain();
-            }
-            reported = rest(finishes);
-        }
-        control.step(reported, run.status());
-        run.step(starts, over, telling, quiet, reported);
-        quiet = idle;
-        since_reset++;
-    }
-    uint64_t beat(uint64_t address) const { return address / bytes; }
-    const Request* status() const { return reporter.wants ? &reporter.request : nullptr; }
-    // A cycle in which only the report goes on; whether the block is written.
-    bool rest(bool finishes) {
-        writes->decide();
-        const Request* asked[3] = {nullptr, nullptr, status()};
-        const bool done = writes->done[WritePort::STATUS];
-        const bool offered[3] = {false, false, reporter.push && writes->room(WritePort::STATUS)};
-        const bool taken = asked[2] && writes->ready(WritePort::STATUS), reported = reporter.finished(done);
-        const Beat word = reporter.beat;
-        if (finishes) {
-            end_unit();
-            for (int k = 0; k < COUNTS; k++) totals[size_t(place[k])] = count[k];
-        }
-        // Totals come by one a cycle, three cycles behind the round's turn.
-        const uint32_t number = uint32_t((since_reset - 2) % uint64_t(s.period)), none[2] = {};
-        reporter.step(false, finishes, none, beat(at.result), 0, number, totals, taken, offered[2], done);
-        writes->step(asked, offered, word);
-        return reported;
-    }
 
     // The TT unit, as the next stretch of the program without a LOAD finds it.
     void begin_unit() {
@@ -225,8 +140,7 @@ class EmbCore : public Model {
         for (int k = 0; tt.clock && k < 3; k++) count[TT_COMPUTED + k] += uint64_t(tt.totals[k]);
     }
 
-    // A cycle of the parts.
-    void work(bool starts) {
+    void work(bool starts) override {
         Parts& p = *parts;
         RowFetch& fetch = p.fetch;
         PostPool& post = p.post;
@@ -234,15 +148,14 @@ class EmbCore : public Model {
         writes->decide();
         Request output = p.requests.o, copy = p.copy_requests.o;
         output.at += beat(at.outputs);
-        const Request* asked[3] = {p.requests.has ? &output : nullptr, p.copy_requests.has ? &copy : nullptr, status()};
+        const Request* asked[3] = {p.requests.has ? &output : nullptr, p.copy_requests.has ? &copy : nullptr};
         const bool copies = fetch.out && fetch.row.copy;
-        const bool offered[3] = {post.data() && writes->room(0), copies && writes->room(1),
-                                 reporter.push && writes->room(2)};
+        bool offered[3] = {post.data() && writes->room(0), copies && writes->room(1)};
         const bool output_taken = asked[0] && writes->ready(0), copy_taken = asked[1] && writes->ready(1);
-        const bool status_taken = asked[2] && writes->ready(2), written = writes->done[0], status_done = writes->done[2];
+        const bool written = writes->done[0];
+        const Status told = status(asked, offered);
         const bool row_done = p.copies.written(writes->done[1]);
         const bool bags_done = post.instruction_done;
-        const Beat word = reporter.beat;
 
         // Rows on their way.
         const bool ready = fetch.ready, row_taken = p.arbiter.has && ready, port_ready = rows->ready();
@@ -298,17 +211,15 @@ class EmbCore : public Model {
         front(p, starts, bags_done, row_done, waiting,
               {dram_taken, ssd_taken, lookup_taken, used.steps, fill_taken});
         const uint32_t progress[2] = {uint32_t(p.program.released), p.program.finished};
-        reporter.step(tells, false, progress, 0, beat(at.result + uint64_t(4 * s.progress_word)), 0, totals, status_taken,
-                      offered[2], status_done);
-        writes->step(asked, offered, word);
-        tells = p.program.finish;
+        report(told, progress, p.program.finish);
+        writes->step(asked, offered, told.word);
     }
     struct Dealt {
         bool dram, ssd, tt, steps, fill;
     };
     // The edge of the read port and of the front.
     void front(Parts& p, bool starts, bool bags_done, bool row_done, bool waiting, const Dealt& dealt) {
-        const Request bell{beat(at.result + uint64_t(4 * s.doorbell_word)), 1, 0};
+        const Request bell{beat(at.result + uint64_t(4 * s.doorbell)), 1, 0};
         const Request asked[4] = {p.program.requests.o, p.region[0].o, p.region[1].o, p.region[2].o};
         const Request* requests[5] = {p.program.requests.has ? asked : nullptr, nullptr, nullptr, nullptr,
                                       p.doorbell.asks ? &bell : nullptr};
@@ -316,7 +227,7 @@ class EmbCore : public Model {
             if (p.region[k - 1].has) requests[k] = asked + k;
         const int accepted = reads->accepting();
         const uint32_t* data[4];
-        for (int k = 0; k < 4; k++) data[k] = reads->queue[k].has ? reads->queue[k].o : nullptr;
+        for (int k = 0; k < 4; k++) data[k] = reads->queue[size_t(k)].has ? reads->queue[size_t(k)].o : nullptr;
         const bool answered = reads->bell;
         const uint32_t value = reads->bell_value;
 
@@ -333,7 +244,7 @@ class EmbCore : public Model {
         p.feeder.step(job, open, data, taken);
         if (load_busy || load)
             taken[INDICES] |=
-                p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.words));
+                p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.frame.words));
         if (starts)
             program.start(beat(at.program));
         else
@@ -345,7 +256,7 @@ class EmbCore : public Model {
         }
         p.tiers.step(tokens, dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
         reads->step(requests, taken);
-        p.doorbell.step(at.ring_beats != 0, waiting, accepted == ReadPort::DOORBELL, answered, value);
+        p.doorbell.step(at.ring_beats != 0, waiting, accepted == Reads::DOORBELL, answered, value);
     }
     void stalls(const Parts& p) {
         count[STALL_DRAM] += !p.tiers.dram.room;
@@ -367,7 +278,6 @@ API void twin_attach(void* h) {
     Card& c = *static_cast<Card*>(h);
     static_cast<EmbCore&>(*c.model).attach(c.store.get());
 }
-API void* twin_memory(void* h, uint64_t address) { return static_cast<Card*>(h)->store->at(address); }
 API void twin_run(void* h, const Run* run, const Job* jobs, const uint64_t* totals, const int64_t* places,
                   const TensorTrains* units) {
     static_cast<EmbCore&>(*static_cast<Card*>(h)->model).prepare(*run, jobs, totals, places, units);

@@ -142,7 +142,7 @@ class Splitter {
     bool asked = false, begun = false, kept = false;
 };
 
-// golden.axi.requester.Requester, of one run of beats.
+// golden.axi.requester.Requester
 class Requester {
   public:
     Request o{};
@@ -154,17 +154,21 @@ class Requester {
         bool whole = span >= MOST;
         has = span != 0;
         o = {at, uint32_t(whole ? MOST : span), 0};
-        asking = whole;
-        if (whole) at += MOST, span -= MOST;
+        asking = whole || left;
+        if (whole)
+            at += MOST, span -= MOST;
+        else
+            at += stride, left--;
     }
-    void begin(uint64_t first, uint64_t beats) {
-        at = first, span = beats;
+    // A run of beats, and as many more, each `distance` behind the one before.
+    void begin(uint64_t first, uint64_t beats, uint64_t more = 0, uint64_t distance = 0) {
+        at = first, span = beats, left = more, stride = distance;
         asking = true;
     }
 
   private:
     static constexpr uint64_t MOST = 1 << 15;
-    uint64_t at = 0, span = 0;
+    uint64_t at = 0, span = 0, left = 0, stride = 0;
 };
 
 }  // namespace twin

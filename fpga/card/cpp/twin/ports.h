@@ -68,21 +68,19 @@ class Reader {
     Go go;
 };
 
-// hw.axi.port.ReadPort: program, lengths, indices, weights, doorbell. A client's beat is where its words lie, the
-// doorbell's is its word.
+// hw.axi.port.ReadPort. A client's beat is where its words lie; that of a doorbell, behind the CLIENTS, is its word.
+template <int CLIENTS, bool BELL>
 class ReadPort {
   public:
-    static constexpr int CLIENTS = 5, DOORBELL = 4;
-    Fifo<const uint32_t*> queue[DOORBELL];
+    static constexpr int ALL = CLIENTS + BELL, DOORBELL = BELL ? CLIENTS : -2;
+    std::vector<Fifo<const uint32_t*>> queue;
     bool bell = false;          // the doorbell's beat stands there
     uint32_t bell_value = 0;
 
     ReadPort(PortPins& pins, Store& store, uint32_t bytes, uint32_t block, uint32_t outstanding,
-             const std::array<uint32_t, CLIENTS>& depths)
-        : queue{Fifo<const uint32_t*>(depths[0]), Fifo<const uint32_t*>(depths[1]), Fifo<const uint32_t*>(depths[2]),
-                Fifo<const uint32_t*>(depths[3])},
-          p(pins), store(store), bytes(bytes), bursts(outstanding) {
-        for (int k = 0; k < CLIENTS; k++) {
+             const std::array<uint32_t, ALL>& depths)
+        : queue(depths.begin(), depths.begin() + CLIENTS), p(pins), store(store), bytes(bytes), bursts(outstanding) {
+        for (int k = 0; k < ALL; k++) {
             free[k] = int(depths[k]);
             largest[k] = depths[k] / 4 ? depths[k] / 4 : 1;
             if (largest[k] > block) largest[k] = block;
@@ -101,7 +99,7 @@ class ReadPort {
         if (issue && !final) left |= 1u << turn;
         come(taken, issue);
         uint32_t asks = 0;
-        for (int k = 0; k < CLIENTS; k++) {
+        for (int k = 0; k < ALL; k++) {
             if (!(left >> k & 1) && !requests[k]) continue;
             bool room = free[k] >> bits[k], ample = free[k] >> (bits[k] + 1), mine = issue && turn == k;
             if ((room && !mine) || ample) asks |= 1u << k;
@@ -109,7 +107,7 @@ class ReadPort {
         int granted = pick();
         if (p.arvalid && p.arready) p.arvalid = 0;
         if (issue) begin();
-        for (int k = 0; k < CLIENTS; k++) free[k] += taken[k];
+        for (int k = 0; k < ALL; k++) free[k] += taken[k];
         if (state == PICK) {
             if (granted >= 0) {
                 turn = granted;
@@ -132,7 +130,7 @@ class ReadPort {
         asking = asks;
     }
     void drain() {
-        const bool none[CLIENTS] = {};
+        const bool none[ALL] = {};
         come(none, false);
         if (p.arvalid && p.arready) p.arvalid = 0;
         state = PICK;
@@ -151,9 +149,9 @@ class ReadPort {
     Store& store;
     uint32_t bytes;
     Fifo<Burst> bursts;
-    int free[CLIENTS];
-    uint32_t largest[CLIENTS], bits[CLIENTS];
-    Request rest[CLIENTS]{}, now{};     // what is left of a request that has begun, by client
+    int free[ALL];
+    uint32_t largest[ALL], bits[ALL];
+    Request rest[ALL]{}, now{};     // what is left of a request that has begun, by client
     uint32_t active = 0, asking = 0, cut = 0, at = 0;
     State state = PICK;
     int turn = -1, last = -1, arrived = -1;
@@ -162,8 +160,8 @@ class ReadPort {
     bool fresh = false, final = true;
 
     int pick() const {
-        for (int step = 1; step <= CLIENTS && asking; step++)
-            if (asking >> (last + step) % CLIENTS & 1) return (last + step) % CLIENTS;
+        for (int step = 1; step <= ALL && asking; step++)
+            if (asking >> (last + step) % ALL & 1) return (last + step) % ALL;
         return -1;
     }
     void begin() {
@@ -175,8 +173,8 @@ class ReadPort {
     }
     // Beats on their way to the clients' queues.
     void come(const bool* taken, bool issue) {
-        for (int k = 0; k < DOORBELL; k++) queue[k].step(arrived == k, words, taken[k]);
-        bell = arrived == DOORBELL || (bell && !taken[DOORBELL]);
+        for (int k = 0; k < CLIENTS; k++) queue[size_t(k)].step(arrived == k, words, taken[k]);
+        bell = arrived == DOORBELL || (bell && !taken[ALL - 1]);
         if (arrived == DOORBELL) bell_value = word;
         arrived = -1;
         bool ends = false;
@@ -191,17 +189,18 @@ class ReadPort {
     }
 };
 
-// hw.axi.writer.WritePort: outputs, copies, status. What it writes to the first two lies in the card's memory already,
-// the status block is its own.
+// hw.axi.writer.WritePort. What it writes of its clients lies in the card's memory already, but for that of the last
+// one, the status.
+template <int CLIENTS>
 class WritePort {
   public:
-    static constexpr int CLIENTS = 3, STATUS = 2;
+    static constexpr int STATUS = CLIENTS - 1;
     bool done[CLIENTS] = {};
 
     WritePort(PortPins& pins, Store& store, uint32_t bytes, uint32_t block, uint32_t outstanding,
               const std::array<uint32_t, CLIENTS>& depths)
         : p(pins), store(store), bytes(bytes), splitter(block), sending(outstanding), waiting(outstanding),
-          reports(depths[2]), count{Fifo<uint8_t>(depths[0]), Fifo<uint8_t>(depths[1])} {}
+          reports(depths[STATUS]), count(depths.begin(), depths.begin() + STATUS) {}
     bool idle() const {
         bool held = false;
         for (int k = 0; k < CLIENTS; k++) held |= there[k] || done[k];
@@ -217,7 +216,7 @@ class WritePort {
         grant = granted >= 0 && splitter.ready(go);
     }
     bool ready(int k) const { return !there[k] || (grant && granted == k); }
-    bool room(int k) const { return k == STATUS ? reports.ready() : count[k].ready(); }
+    bool room(int k) const { return k == STATUS ? reports.ready() : count[size_t(k)].ready(); }
 
     // requests: that stand at the clients, null for none; data: beats that are taken; status: that of the status.
     void step(const Request* const* requests, const bool* data, const Beat& status) {
@@ -229,7 +228,7 @@ class WritePort {
         const bool shown = p.awvalid && !seen, aw = p.awvalid && p.awready;
         seen = p.awvalid && !p.awready;
         const int from = sending.o.tag;
-        const bool beat = sending.has && owed && (from == STATUS ? reports.has : count[from].has);
+        const bool beat = sending.has && owed && (from == STATUS ? reports.has : count[size_t(from)].has);
         const bool move = beat && (!p.wvalid || p.wready), ends = move && at + 1 == sending.o.beats;
         if (!p.wvalid || p.wready) p.wvalid = beat;
         if (move) {
@@ -241,7 +240,7 @@ class WritePort {
             at = ends ? 0 : at + 1;
         }
         owed += int(shown) - int(ends);
-        for (int k = 0; k < STATUS; k++) count[k].step(data[k], true, move && from == k);
+        for (int k = 0; k < STATUS; k++) count[size_t(k)].step(data[k], true, move && from == k);
         reports.step(data[STATUS], status, move && from == STATUS);
         sending.step(go.there, go.burst, ends);
         waiting.step(go.there, go, answered);
@@ -271,7 +270,7 @@ class WritePort {
     Fifo<Request> sending;
     Fifo<Go> waiting;
     Fifo<Beat> reports;
-    Fifo<uint8_t> count[STATUS];       // beats whose words lie in the card's memory
+    std::vector<Fifo<uint8_t>> count;   // beats whose words lie in the card's memory
     Request request[CLIENTS]{};
     bool there[CLIENTS] = {}, complete[CLIENTS] = {};
     int spare[CLIENTS] = {};

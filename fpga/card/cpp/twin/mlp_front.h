@@ -1,0 +1,253 @@
+// The front of the MLP core: program and loaders. golden.mlp.program and golden.mlp.loader without faults.
+#pragma once
+
+#include "ports.h"
+
+namespace twin {
+
+enum MlpOpcode { LOAD_ROWS = 1, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT };
+enum Target { TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY };
+enum Addend { NO_ADDEND, BIAS, PARTIAL };
+enum Activation { NO_ACTIVATION, RELU, SIGMOID };
+enum Mode { THROUGHPUT, LATENCY };
+
+// An instruction as fpga.card.twin hands it over: fields of hw.isa.MLP in this order.
+struct MlpJob {
+    int64_t opcode, mode, addend, target, activation, features_in, count, source, stride, row_beats, features, feature,
+        steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows, wait_weights, wait_layers;
+};
+
+// Sizes of a core, names as in its preset.
+struct MlpShape {
+    int64_t units, rows, width, words;
+
+    int64_t columns() const { return 2 * rows; }
+    int64_t samples() const { return units * rows; }
+    int64_t pieces() const { return words / std::max<int64_t>(2, width); }
+    int64_t parts() const { return std::max<int64_t>(2, width) / width; }
+    int64_t groups_per_beat() const { return words / columns(); }
+    int64_t line_beats() const { return columns() * width / words; }
+};
+
+inline int64_t ceil_div(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Loads and layers that are done in this run.
+struct Done {
+    int64_t rows = 0, weights = 0, layers = 0;
+};
+
+// One instruction at a time, each to its engine's queue.
+class MlpProgram {
+  public:
+    enum Engine { ROWS, PARAMETERS, LAYERS, ENGINES };
+    Requester requests;
+    Fifo<const MlpJob*> queues[ENGINES]{Fifo<const MlpJob*>(QUEUE), Fifo<const MlpJob*>(QUEUE),
+                                        Fifo<const MlpJob*>(QUEUE)};
+    bool done = false;
+
+    MlpProgram(const std::vector<MlpJob>& jobs, const MlpShape& shape)
+        : all(jobs), shape(shape), beats(shape.words < 16 ? 16 / shape.words : 1) {}
+    bool takes(bool data) const { return state == NEXT && number < all.size() && data; }
+    void start(uint64_t program) {
+        requests.step(false, true);
+        requests.begin(program, all.size() * uint64_t(beats));
+        state = NEXT;
+    }
+    // data: a beat stands at the client; taken: of the three queues.
+    void step(bool data, bool request_taken, const bool* taken) {
+        requests.step(request_taken, false);
+        bool push[ENGINES] = {}, held = false;
+        for (const auto& queue : queues) held |= queue.held();
+        const MlpJob* item = number < all.size() ? &all[number] : nullptr;
+        switch (state) {
+        case IDLE:
+            break;
+        case NEXT:
+            if (!item) {
+                state = DRAIN;
+            } else if (data && ++got == beats) {
+                got = 0;
+                wait = 3;
+                state = ALLOWED;
+            }
+            break;
+        case ALLOWED:
+            if (--wait) break;
+            sums(*item);
+            state = left ? LOAD : SEND;
+            break;
+        case LOAD:
+            wait = bits[--left];
+            state = ADD;
+            break;
+        case ADD:
+            if (wait)
+                wait--;
+            else
+                state = left ? LOAD : COMPARE;
+            break;
+        case COMPARE:
+            state = SEND;
+            break;
+        case SEND: {
+            const Engine engine = engine_of(*item);
+            if (!queues[engine].ready()) break;
+            push[engine] = true;
+            number++;
+            state = NEXT;
+            break;
+        }
+        case DRAIN:
+            if (!held) done = true, state = IDLE;
+            break;
+        }
+        for (int k = 0; k < ENGINES; k++) queues[k].step(push[k], item, taken[k]);
+    }
+
+  private:
+    static constexpr uint32_t QUEUE = 32;
+    enum State { IDLE, NEXT, ALLOWED, LOAD, ADD, COMPARE, SEND, DRAIN };
+    const std::vector<MlpJob>& all;
+    const MlpShape shape;
+    int64_t beats, got = 0;
+    size_t number = 0;
+    int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
+    State state = IDLE;
+
+    static int width(int64_t value) { return value ? 64 - __builtin_clzll(uint64_t(value)) : 0; }
+    static Engine engine_of(const MlpJob& item) {
+        return item.opcode == LOAD_ROWS ? ROWS : item.opcode < LAYER ? PARAMETERS : LAYERS;
+    }
+    void sums(const MlpJob& item) {
+        left = 0;
+        if (item.opcode == LOAD_ROWS) {
+            bits[left++] = width(item.stride);
+            bits[left++] = width(item.features);
+            if (const int64_t group = item.features_in ? item.feature / shape.rows : 0) bits[left++] = width(group);
+        } else if (item.opcode == LOAD_WEIGHTS) {
+            bits[left++] = width(item.steps);
+        } else if (item.opcode == LOAD_ADDENDS) {
+            bits[left++] = 1;
+        } else if (item.opcode == LAYER && item.target == TO_MEMORY) {
+            bits[left++] = width(item.out_stride);
+        }
+    }
+};
+
+// What both loaders do with their instructions: ask for the data at once, begin each when its waits are over.
+class MlpLoader {
+  public:
+    Requester requests;
+    bool done = false;
+
+    bool ready() const { return !requests.asking && jobs.ready(); }
+
+  protected:
+    Fifo<const MlpJob*> jobs{JOBS};
+    const MlpJob* next = nullptr;
+    bool may = false, active = false;
+
+    bool waits() const { return jobs.held() || next || active; }
+    // job: that stands there; over: the waits of `next` are; begins: `next` does. Whether the job is taken.
+    bool accept(const MlpJob* job, bool request_taken, bool over, bool begins) {
+        const bool accepts = job && ready(), fetch = !next && jobs.has;
+        requests.step(request_taken, accepts);
+        may = next && !begins && over;
+        if (begins)
+            next = nullptr;
+        else if (fetch)
+            next = jobs.o;
+        jobs.step(accepts, job, fetch);
+        return accepts;
+    }
+
+  private:
+    static constexpr uint32_t JOBS = 32;
+};
+
+class RowLoader : public MlpLoader {
+  public:
+    explicit RowLoader(uint64_t base) : base(base) {}
+    bool idle() const { return !waits() && !out.has; }
+    bool load() const { return out.has; }
+    bool takes(bool data) const { return active && data && !out.held; }
+    void step(const MlpJob* job, bool data, bool request_taken, bool load_taken, const Done& so_far) {
+        const bool push = takes(data), last = push && left == 1;
+        const bool begins = may && (!active || last);
+        if (push) left--;
+        if (begins) {
+            active = true;
+            left = next->count * next->features * next->row_beats;
+        } else if (last) {
+            active = false;
+        }
+        done = load_taken && out.o;
+        out.step(push, last, load_taken);
+        const bool over = next && so_far.weights >= next->wait_weights && so_far.layers >= next->wait_layers;
+        if (!accept(job, request_taken, over, begins)) return;
+        const uint64_t at = base + uint64_t(job->source), rows = uint64_t(job->count * job->features);
+        if (job->stride == job->row_beats)
+            requests.begin(at, rows * uint64_t(job->row_beats));
+        else
+            requests.begin(at, uint64_t(job->row_beats), rows - 1, uint64_t(job->stride));
+    }
+
+  private:
+    uint64_t base;
+    int64_t left = 0;
+    SkidBuffer<bool> out;       // whether it is its instruction's last beat
+};
+
+class ParameterLoader : public MlpLoader {
+  public:
+    ParameterLoader(uint64_t base, const MlpShape& shape) : base(base), shape(shape) {}
+    bool idle() const { return !waits() && !weights; }
+    // room: addends are taken.
+    bool takes(bool data, bool room) const {
+        if (!active || !data) return false;
+        return !of_addends() || !beat || (room && half == shape.groups_per_beat() - 1 && at != now->count - 1);
+    }
+    void step(const MlpJob* job, bool data, bool request_taken, bool room, const Done& so_far) {
+        const bool taken = takes(data, room);
+        bool line = false, ends = false;
+        if (active && of_addends()) {
+            if (beat && room) {
+                ends = at++ == now->count - 1;
+                beat = !ends && half++ != shape.groups_per_beat() - 1;
+            }
+            if (taken) beat = true, half = 0;
+        } else if (taken && ++gathered == shape.line_beats()) {
+            gathered = 0;
+            line = true;
+            ends = at++ == now->count * now->steps - 1;
+        }
+        done = (weights && last_line) || (active && of_addends() && ends);
+        weights = line;
+        last_line = line && ends;
+        const bool begins = may && (!active || ends);
+        if (begins) {
+            now = next;
+            active = true;
+            at = 0;
+        } else if (ends) {
+            active = false;
+        }
+        const bool over = next && so_far.rows >= next->wait_rows && so_far.layers >= next->wait_layers;
+        if (!accept(job, request_taken, over, begins)) return;
+        const int64_t lines = job->opcode == LOAD_ADDENDS ? ceil_div(job->count, shape.groups_per_beat())
+                                                          : job->count * job->steps * shape.line_beats();
+        requests.begin(base + uint64_t(job->source), uint64_t(lines));
+    }
+
+  private:
+    uint64_t base;
+    const MlpShape shape;
+    const MlpJob* now = nullptr;
+    int64_t at = 0, gathered = 0, half = 0;     // lines that are through, beats of a line, lines of a beat of addends
+    bool beat = false;                          // one of addends is there
+    bool weights = false, last_line = false;    // a line of weights leaves
+
+    bool of_addends() const { return now->opcode == LOAD_ADDENDS; }
+};
+
+}  // namespace twin

@@ -1,0 +1,96 @@
+"""The twin of a card with the MLP core beside the card: values bit for bit, cycles, counters and transfers."""
+
+import numpy as np
+import pytest
+
+from fpga.api.network import MlpNetwork, Runner
+from fpga.card import CardError, Faults
+from fpga.card import open as open_card
+from gen.compiler.emb import encode
+from gen.compiler.mlp import Compiler
+from hw.isa import MLP
+from tests.support.faulty import CHANNELS, count_of
+from tests.support.mlp_bench import Bench
+from tests.support.mlp_programs import Run, any_program
+from tests.support.mlp_sizes import TINY, batch, joined, plain
+from tests.support.twins import told
+
+# Weights that stay and weights that are streamed, layers in parts, both interactions; and samples of batches.
+NETWORKS = {"plain": (plain(20, 30, 7), (1, 9, 36)), "parts": (plain(700, 37, 5, last="sigmoid"), (2,)),
+            "dot": (joined("dot", 5, 13, bottom=(21, 17), top=(30, 3)), (1, 9, 36)),
+            "concat": (joined("concat", 3, 8), (1, 33, 132))}
+DOT, SAMPLES = NETWORKS["dot"][0], 9
+
+
+def beside(kind, network, memory="ddr4"):
+    return MlpNetwork(network, card=kind, preset=TINY, batch=9, memory=memory)
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_is_its_card(name, memory):
+    """A load, and batches of several sizes, so that both modes are used: every result, the counters of the run with
+    its cycles, the memory's, the link's and the ports'."""
+    network, counts = NETWORKS[name]
+    with beside("sim", network, memory) as card, beside("twin", network, memory) as twin:
+        assert told(twin) == told(card)
+        for count in counts:
+            given = batch(network, count)
+            assert twin(*given).tobytes() == card(*given).tobytes()
+            assert told(twin) == told(card) and twin.last["cycles"] > count
+
+
+@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
+def test_random_programs_with_stalls(memory):
+    """Every field of every instruction, and every other run with stalls on all channels."""
+    card, twin = (Bench(memory, kind=kind) for kind in ("sim", "twin"))
+    with card.card, twin.card:
+        for number in range(count_of(12)):
+            draw = np.random.default_rng(number)
+            program = any_program(TINY, draw)
+            stalls = {channel: draw.uniform(0, 0.8) for channel in CHANNELS} if number % 2 else {}
+            for each in card, twin:
+                each.card.set_faults(Faults(seed=number, stalls=stalls))
+            assert twin.same(program) == card.same(program), number
+            assert twin.card.counters() == card.card.counters(), number
+
+
+@pytest.mark.parametrize("mode", MLP.modes)
+def test_each_mode(mode):
+    given, found = batch(DOT, SAMPLES), []
+    for kind in ("sim", "twin"):
+        compiler = Compiler(DOT, TINY, batch=SAMPLES)
+        with open_card(kind, core="mlp", preset=TINY) as card:
+            runner = Runner(card, TINY.words)
+            runner.weights(compiler.weights)
+            program = compiler.compile(SAMPLES, mode=mode, cold=True)
+            outputs = runner.run(program.words, compiler.inputs(*given), program.outputs_beats)
+            found.append((runner.last, outputs.tobytes()))
+    assert found[0] == found[1]
+
+
+def test_goes_on_after_a_reset():
+    given = batch(DOT, SAMPLES)
+    with beside("twin", DOT, "ideal") as twin:
+        wanted, cycles = twin(*given), twin.last["cycles"]
+        twin._runs.limit_cycles = 500
+        with pytest.raises(CardError, match="not done after"):
+            twin(*given)
+        twin._runs.limit_cycles = 1 << 30
+        assert twin(*given).tobytes() == wanted.tobytes() and twin.last["cycles"] == cycles
+
+
+def test_a_program_with_a_fault_is_refused():
+    """In one sentence, and nothing of it has happened."""
+    twin = Bench(kind="twin")
+    with twin.card:
+        run = twin.network(DOT, SAMPLES)
+        wrong = Run(np.concatenate([run.words, [encode("LAYER", {
+            "count": 1, "steps": 1, "groups": 1, "last_columns": 1, "target": 3, "out": run.outputs_beats}, MLP)]]),
+            run.inputs, run.weights, run.outputs_beats)
+        with pytest.raises(CardError) as caught:
+            twin.start(wrong)
+        assert str(caught.value) == (f"the twin models no faults: instruction {len(run.words)} would end the run in "
+                                     "BOUNDS")
+        assert (twin.card.read(twin.buffers["outputs"]) == 0xAA).all()
+        twin.same(run)
