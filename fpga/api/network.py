@@ -84,9 +84,9 @@ class MlpNetwork(OnCard):
     """A network on a card.
 
     card: "sim" opens the simulated one, "twin" its twin, else an open card whose core is that of `preset`, which is
-    then not closed here. preset: a name or path, or the core's configuration itself. batch: the number of samples that sizes are chosen
-    for; any number can be asked for. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
-    fpga.card.open.
+    then not closed here. preset: a name or path, or the core's configuration itself. batch: the number of samples that
+    sizes are chosen for; any number can be asked for. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes
+    them. options: for fpga.card.open.
 
     The weights are on the card, and those that fit in the core, when the constructor returns. `last` has the counters
     of the last run, `program` what was run. After a run that did not end well, Ctrl-C included, the weights are brought
