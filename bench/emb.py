@@ -26,7 +26,7 @@ CYCLES_PER_S = 20_000
 CARD = {"ddr4": "card"}         # what ids call the card's own memory
 
 
-def _dense(dim: int) -> Table:
+def dense(dim: int) -> Table:
     values = np.random.default_rng(dim).standard_normal((TABLE_BYTES // (4 * dim), dim), dtype=np.float32)
     return Table.place(f"dense{dim}", values, DRAM)
 
@@ -50,7 +50,7 @@ def _mixed() -> Table:
 def _every_kind() -> list[Table]:
     tt = Table("tt", 64, (TT << 30 | np.arange(10**6)).astype(np.uint32), np.zeros((0, 64), np.float32),
                   np.zeros((0, 64), np.float32), _train())
-    return [*map(_dense, DIMS), tt, _mixed()]
+    return [*map(dense, DIMS), tt, _mixed()]
 
 
 class Rig:

@@ -37,6 +37,20 @@ def with_train(name: str, device: ArrayLike, random: np.random.Generator, **how:
     return Table.place(name, values, device, cores=cores, **how)
 
 
+def single(bags: EmbeddingBags, table: str, count: int, random: np.random.Generator) -> tuple[float, float]:
+    """`steady` of batches of so many bags of a row each."""
+    return steady(bags, [bags.request(table, random.integers(0, ROWS, (count, 1))) for _ in range(BATCHES)])
+
+
+def mixed(bags: EmbeddingBags, table: str, random: np.random.Generator) -> float:
+    """Cycles from one batch of bags of any length to the next, over the core's."""
+    lengths = random.integers(1, LONGEST + 1, MIXED_BAGS)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    cycles, _ = steady(bags, [bags.request(table, random.integers(0, ROWS, offsets[-1]), offsets,
+                                           include_last_offset=True) for _ in range(BATCHES - 1)])
+    return cycles / bags.last["cycles"]
+
+
 @bench("link")
 def link() -> Iterator[Row]:
     """Pooled vectors to the host, one batch on the link while the next is run, against the link's rate."""
@@ -51,8 +65,7 @@ def link() -> Iterator[Row]:
     with EmbeddingBags([*tables.values(), both], preset=PRESET, device=DEVICE) as bags:
         for id, table in tables.items():
             count = TT_BAGS if table.cores else BAGS
-            cycles, sent = steady(bags, [bags.request(table.name, random.integers(0, ROWS, (count, 1)))
-                                         for _ in range(BATCHES)])
+            cycles, sent = single(bags, table.name, count, random)
             of = "a tensor train" if table.cores else "DRAM"
             what = f"pooled vectors of D = {DIM} in {table.results}, a row of {of} each, batches of {count:,}"
             row = (id, f"{what}: share of the link's rate to the host, {1e-9 / device.link.byte_s:.2f} GB/s",
@@ -60,10 +73,6 @@ def link() -> Iterator[Row]:
             # A row of DRAM, its vector written and read: memory is slower than the link takes vectors of half the size.
             yield figure(*row) if id == "link.results.float16" else at_least(*row, 95)
             yield figure(f"{id}.rate", what, round(count * clock / cycles / 1e6, 2), "M vectors/s")
-        lengths = random.integers(1, LONGEST + 1, MIXED_BAGS)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        cycles, _ = steady(bags, [bags.request("mixed", random.integers(0, ROWS, offsets[-1]), offsets,
-                                               include_last_offset=True) for _ in range(BATCHES - 1)])
         yield figure("link.mixed", f"batches of {MIXED_BAGS:,} bags of 1 to {LONGEST} rows, half DRAM, half TT: "
                      "cycles from one to the next, transfers included, over the core's", round(
-                         cycles / bags.last["cycles"], 3), "")
+                         mixed(bags, both.name, random), 3), "")
