@@ -4,7 +4,7 @@ Source: SCRec Fig. 12 (all tables TT, or hot rows dense); EL-Rec §III, Fig. 14 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from bench.data import held
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
-from bench.hotline_auc import auc
 from gen.base.tools import data_path
 from gen.data.profile import Heat
+from gen.model.scores import auc
 from golden.tt.block16 import rounded_cores
 
 SEEDS = 3
@@ -89,9 +89,19 @@ def split(counts: NDArray[np.int64], form: Form) -> tuple[int, int]:
     return first, (rows if form.warm == 1 else last) - first
 
 
-def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float, float, int, int, float]:
-    """(accuracy, AUC) on held-out samples, words of the tables, what the tensor trains' rows would take dense, and the
-    AUC after their cores are rounded to block16."""
+@dataclass(frozen=True)
+class Trained:
+    """A DLRM after its training. bags: its tables (gen.compress.torch_bag.TieredBag), as the next call of scores takes
+    them; saved: words that the rows of their tensor trains would take dense; truth: labels of the held-out samples."""
+
+    bags: Sequence[Any]
+    saved: int
+    truth: NDArray[np.float32]
+    scores: Callable[[], NDArray[np.float32]]
+
+
+def trained(samples: Samples, form: str, seed: int, epochs: int) -> Trained:
+    """On all but the held-out samples of this seed."""
     import torch
 
     from fpga.api.torch_dlrm import TorchDlrm
@@ -146,11 +156,17 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> tuple[float,
         with torch.no_grad():
             return np.concatenate([np.asarray(model(dense[part], vectors(part))) for part in np.array_split(held, 8)])
 
-    truth, score = samples.label[held], scores()
-    for bag in bags:
+    return Trained(bags, saved, samples.label[held], scores)
+
+
+def _measured(run: Trained) -> tuple[float, float, int, int, float]:
+    """(accuracy, AUC) on held-out samples, words of the tables, what the tensor trains' rows would take dense, and the
+    AUC after their cores are rounded to block16."""
+    score = run.scores()
+    for bag in run.bags:
         bag.load_cores(rounded_cores(bag.tt_cores()))
-    return (float(np.mean((score > 0) == (truth > 0))), auc(score, truth), sum(bag.words for bag in bags), saved,
-            auc(scores(), truth))
+    return (float(np.mean((score > 0) == (run.truth > 0))), auc(score, run.truth), sum(bag.words for bag in run.bags),
+            run.saved, auc(run.scores(), run.truth))
 
 
 @bench("compress")
@@ -160,7 +176,7 @@ def accuracy() -> Iterator[Row]:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     yield from steps()
     for name, samples in logs():
-        found = {form: np.array([trained(samples, form, seed, EPOCHS[name]) for seed in range(SEEDS)])
+        found = {form: np.array([_measured(trained(samples, form, seed, EPOCHS[name])) for seed in range(SEEDS)])
                  for form in FORMS}
         base = found["dense"]
         for form, runs in found.items():

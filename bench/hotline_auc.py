@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from bench.data import held, needed
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from gen.compiler.hotline import Layout, Position, Table, indices_of
+from gen.model.scores import auc
 from golden.hotline import bank, randomizer
 from golden.hotline.order import deal, merge
 
@@ -18,15 +19,6 @@ DIM, BATCH, RATE, ROW_RATE = 8, 128, 0.1, 10.0      # slopes are divided by BATC
 LEARNED, HELD_OUT = 0.05, 0.1
 BANKS, SETS, AGE_LOG2 = 16, 64, 4       # a logger of 4,096 rows, of 11,920
 LATE = 4        # mini-batches that overtake a gathered one while its rows come: the working set of the thesis
-
-
-def auc(score: NDArray, label: NDArray) -> float:
-    """Share of pairs of a 1 and a 0 that are in the right order; ties are half right."""
-    _, number, count = np.unique(score, return_inverse=True, return_counts=True)
-    rank = np.cumsum(count) - (count - 1) / 2
-    ones = label == 1
-    n = int(ones.sum())
-    return float((rank[number[ones]].sum() - n * (n + 1) / 2) / (n * (len(label) - n)))
 
 
 def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[list[NDArray], float]:

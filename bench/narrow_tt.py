@@ -12,7 +12,7 @@ from bench.emb import PRESET
 from bench.framework import Row, at_least, bench, figure
 from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
 from fpga.card.costs import measure
-from gen.bundle import tt_rows
+from gen.compress.post_hoc import tt_rows
 from gen.compress.search import capacity
 from gen.data import learn, reorder, shapes
 from gen.data.profiling.mels import mels

@@ -27,7 +27,7 @@ from gen.base.kept import digest
 from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import made, understood
 from gen.compiler.tables import CardImages, Table, held_cores
-from gen.compress.post_hoc import decompose
+from gen.compress.post_hoc import decompose, tt_rows
 from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
@@ -40,7 +40,7 @@ from gen.planner.plan import FILE, Plan, PlanTable
 from gen.rtl import config
 from golden.tt.rows import shape_of
 
-__all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "tt_rows", "write"]
+__all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "write"]
 
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
@@ -376,17 +376,6 @@ def _room(writer: Writer, card: int, plan: Plan,
         return writer.room(f"card{card}/{name}.npy", shape)
 
     return room
-
-
-def tt_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
-    """Rows of a tensor train, multiplied out in float64."""
-    found = np.ones((len(numbers), 1, 1))
-    for core, part in zip(cores, np.unravel_index(numbers.astype(np.int64), [core.shape[1] for core in cores]),
-                          strict=True):
-        slices = core[:, part].transpose(1, 0, 2, 3).astype(np.float64)
-        found = found @ slices.reshape(len(numbers), core.shape[0], -1)
-        found = found.reshape(len(numbers), -1, core.shape[3])
-    return found[:, :, 0]
 
 
 def _rows(spec: TableSpec, weights: Weights, numbers: NDArray[np.int64]) -> Rows:

@@ -25,12 +25,12 @@ from fpga.card import LinkUse
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
-from gen.data.logs.features import dense_features
+from gen.data.logs.features import dense_of
 from gen.data.remap import DEVICE_SHIFT, Remap
 from gen.delta import Delta
 from gen.planner.plan import Plan, PlanTable
 
-__all__ = ["Batch", "Cards", "Done", "batches", "dense_of", "serve"]
+__all__ = ["Batch", "Cards", "Done", "batches", "serve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,17 +274,3 @@ def batches(log: Log, samples: int, batch: int) -> Iterator[Chunk]:
             end = min(chunk.samples, start + batch, start + samples)
             yield chunk.part(start, end)
             samples -= end - start
-
-
-def dense_of(chunk: Chunk, inputs: int) -> tuple[NDArray[np.float32], str]:
-    """The dense features of a chunk, zeros where it has none, and a note that says so.
-
-    Raises      ValueError: another number than the network's inputs
-    """
-    found = dense_features(chunk.values)
-    if found is None:
-        return (np.zeros((chunk.samples, inputs), np.float32),
-                f"the log has no dense features: the network's {inputs} are zeros")
-    if found.shape[1] != inputs:
-        raise ValueError(f"the log has {found.shape[1]} dense features, the network takes {inputs}")
-    return found, ""

@@ -18,7 +18,8 @@ from gen.bundle import Bundle
 from gen.compiler.oracle import EmbOracle, MlpOracle, first_difference
 from gen.data.logs import Chunk
 from gen.data.logs.opening import LogLike, opened
-from gen.data.remap import rows_of, shared, unseen
+from gen.data.pooling import looked_up, pooled
+from gen.data.remap import shared, unseen
 from gen.model.device import Device
 from gen.model.recommender import TableSpec
 from gen.model.weights import Weights
@@ -200,17 +201,8 @@ def _squares(spec: TableSpec, chunk: Chunk, column: str, vocabulary: NDArray[np.
              found: NDArray[np.float32]) -> NDArray[np.float64]:
     """Of pooled vectors: the squared distance from those of the dense rows, and these squared, by way of the rows and
     not of the remapped words."""
-    rows = rows_of(spec, chunk.ids[column], vocabulary)
-    unique, back = np.unique(rows, return_inverse=True)
-    dense = weights.rows(spec, unique).astype(np.float64)[back.reshape(-1)]
-    offsets = chunk.edges(column)
-    wanted = np.zeros(found.shape)
-    full = np.flatnonzero(np.diff(offsets) > 0)
-    if len(full):
-        combine = np.maximum if spec.mode == "max" else np.add
-        wanted[full] = combine.reduceat(dense, offsets[full], axis=0)
-        if spec.mode == "mean":
-            wanted[full] /= np.diff(offsets)[full, None]
+    rows, each = looked_up(spec, chunk, column, vocabulary)
+    wanted = pooled(spec, weights.rows(spec, rows), each, chunk.edges(column))
     return np.array([((found - wanted) ** 2).sum(), (wanted**2).sum()])
 
 

@@ -21,7 +21,7 @@ from gen.model.weights import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 
-__all__ = ["TensorTrain", "decompose", "within"]
+__all__ = ["TensorTrain", "decompose", "tt_rows", "within"]
 
 # Words of the table that are worked on at once, as float64.
 BLOCK_WORDS = 1 << 22
@@ -186,3 +186,14 @@ def _distance(values, cores) -> float:
         part = part - tt.dense([cores[0][:, begin:end], *cores[1:]])[:len(part)]
         total += float(np.vdot(part, part))
     return total ** 0.5
+
+
+def tt_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
+    """Rows of a tensor train, multiplied out in float64."""
+    found = np.ones((len(numbers), 1, 1))
+    for core, part in zip(cores, np.unravel_index(numbers.astype(np.int64), [core.shape[1] for core in cores]),
+                          strict=True):
+        slices = core[:, part].transpose(1, 0, 2, 3).astype(np.float64)
+        found = found @ slices.reshape(len(numbers), core.shape[0], -1)
+        found = found.reshape(len(numbers), -1, core.shape[3])
+    return found[:, :, 0]

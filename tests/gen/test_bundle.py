@@ -12,7 +12,8 @@ import pytest
 import gen.bundle
 from gen.base.members import Folder, Writer
 from gen.base.sealed import seal
-from gen.bundle import Bundle, tt_rows, write
+from gen.bundle import Bundle, write
+from gen.compress.post_hoc import tt_rows
 from gen.data.remap import DRAM, SSD, TT
 from gen.model.device import Device
 from gen.model.weights import FileWeights, SeededWeights

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dense_features", "dense_names"]
+from gen.data.logs.log import Chunk
+
+__all__ = ["dense_features", "dense_names", "dense_of", "labels_of"]
 
 COUNT = re.compile(r"I\d\d?")
+LABELS = ("label", "click", "clicked", "is_click")
 
 
 def dense_names(values: Mapping[str, NDArray]) -> list[str]:
@@ -29,3 +32,25 @@ def dense_features(values: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
         return None
     counts = np.stack([np.nan_to_num(np.asarray(values[name], np.float64)) for name in names], axis=1)
     return np.log1p(np.maximum(counts, 0)).astype(np.float32)
+
+
+def dense_of(chunk: Chunk, inputs: int) -> tuple[NDArray[np.float32], str]:
+    """The dense features of a chunk, zeros where it has none, and a note that says so.
+
+    Raises      ValueError: another number than the network's inputs
+    """
+    found = dense_features(chunk.values)
+    if found is None:
+        return (np.zeros((chunk.samples, inputs), np.float32),
+                f"the log has no dense features: the network's {inputs} are zeros")
+    if found.shape[1] != inputs:
+        raise ValueError(f"the log has {found.shape[1]} dense features, the network takes {inputs}")
+    return found, ""
+
+
+def labels_of(values: Mapping[str, NDArray]) -> NDArray[np.int64] | None:
+    """(samples,) 1 for a click and 0 for none, None where a log has no column of such numbers."""
+    for name in LABELS:
+        if name in values and np.isin(found := np.asarray(values[name]), (0, 1)).all():
+            return found.astype(np.int64)
+    return None

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.hotline_auc import auc
 from fpga.api.network import Layer, MlpNetwork, Network
+from gen.model.scores import auc
 from gen.rtl.config import load
 from golden.fp import fp32
 from tests.support import mlp_sizes as make

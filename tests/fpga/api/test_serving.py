@@ -5,11 +5,13 @@ simulated."""
 import numpy as np
 import pytest
 
-from fpga.api.serving import Cards, batches, dense_of
+from fpga.api.serving import Cards, batches
 from fpga.api.verifying import summary, verify
 from fpga.card import Device
-from gen.bundle import load_inputs, tt_rows, write
+from gen.bundle import load_inputs, write
+from gen.compress.post_hoc import tt_rows
 from gen.data.logs import Chunk, of_arrays
+from gen.data.logs.features import dense_of
 from gen.data.profiling import profile as profiled
 from gen.model.row_formats import quantise
 from gen.model.weights import FileWeights, SeededWeights

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.bundle import tt_rows, write
+from gen.bundle import write
+from gen.compress.post_hoc import tt_rows
 from gen.data.logs import of_arrays
 from gen.data.profiling import profile
 from gen.data.remap import DRAM, SSD, TT
