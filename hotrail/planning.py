@@ -33,6 +33,12 @@ ROW_FORMAT = click.option("--row-format", type=click.Choice(("float32", "float16
 TT_FORMAT = click.option("--tt-format", type=click.Choice(("float32", "block16")),
                          help="Format of tensor-train cores on chip; block16 takes half the room "
                               "[the model's, else float32].")
+ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
+                            help="Largest error that formats may bring to a table's pooled vectors, root mean square "
+                                 "over their size; row and TT formats are chosen within it "
+                                 "[the model's, else formats as given].")
+WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
+                       help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
 DIM = click.option("--dim", type=click.IntRange(1), default=64, show_default=True,
                    help="Values per row, without a model.")
 SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -59,6 +65,8 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @RESULTS
 @ROW_FORMAT
 @TT_FORMAT
+@ERROR_BUDGET
+@WEIGHTS
 @DIM
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
 @SAMPLE
@@ -73,9 +81,9 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @JSON
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
-         table_wise: bool, results: str | None, row_format: str | None, tt_format: str | None, dim: int,
-         batch: int | None, sample: float, held_back: float, gap: float, seconds: float, quick: bool,
-         out: Path | None) -> None:
+         table_wise: bool, results: str | None, row_format: str | None, tt_format: str | None,
+         error_budget: float | None, weights: Path | None, dim: int, batch: int | None, sample: float,
+         held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -88,7 +96,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
                            sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
-                           table_wise)
+                           table_wise, error_budget, weights)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:
@@ -109,7 +117,9 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
            gap=made.gap, samples_per_s=made.samples_per_s, levels=made.levels, tt_share=made.approximated,
            ssd_share=made.from_ssd, unseen_share=made.unseen, cards=made.cards, tables=made.tables,
            fewer_levels_s={levels: each[0] for levels, each in made.ablation.items()},
-           what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held)
+           what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held,
+           formats={name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
+                    for name, spec in made.model.tables.items()}, error_budgets=made.widths, accuracy=made.accuracy)
 
 
 @click.command()

@@ -10,6 +10,7 @@ from hotrail.as_json import JSON, result
 from hotrail.planning import (
     DEVICE,
     DIM,
+    ERROR_BUDGET,
     FORMAT,
     MODEL,
     PRESET,
@@ -18,6 +19,7 @@ from hotrail.planning import (
     SAMPLE,
     TT_FORMAT,
     TT_SHARE,
+    WEIGHTS,
 )
 
 __all__ = ["COMMANDS"]
@@ -39,6 +41,8 @@ __all__ = ["COMMANDS"]
 @RESULTS
 @ROW_FORMAT
 @TT_FORMAT
+@ERROR_BUDGET
+@WEIGHTS
 @DIM
 @click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
 @SAMPLE
@@ -49,7 +53,8 @@ __all__ = ["COMMANDS"]
 @JSON
 def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, kind: str | None, device: str,
          preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str | None,
-         tt_format: str | None, dim: int, batch: int | None, sample: float, seconds: float, out: Path | None) -> None:
+         tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int | None,
+         sample: float, seconds: float, out: Path | None) -> None:
     """Says how many cards serve LOG's model at a load, and what CPU servers and GPUs it would take.
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
@@ -63,7 +68,7 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
 
     options = flow.Options(log, kind, model, device, preset, cards, 3, tt_share=tt_share, dim=dim, batch=batch,
                            sample=sample, seconds=seconds, explain=False, results=results, row_format=row_format,
-                           tt_format=tt_format)
+                           tt_format=tt_format, error_budget=error_budget, weights=weights)
     folder = out or build_folder() / "size"
     with together(folder) as half:
         with progress() as shown:

@@ -1,7 +1,7 @@
 """From a log to a plan on disk: profile, costs of the device, placement."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,16 @@ from typing import Any
 from fpga.card.costs import measure
 from gen.base.staging import together
 from gen.base.tools import build_folder
+from gen.data.logs import open_log
+from gen.data.logs.log import Chunk, Log
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
-from gen.data.profiling.held import tail_of
+from gen.data.profiling.held import parted, tail_of
+from gen.data.profiling.sources import statistics_of
 from gen.model.device import Device
-from gen.model.recommender import ROW_FORMATS, Recommender
+from gen.model.recommender import CHOSEN, ROW_FORMATS, WORDS, Recommender, TableSpec
+from gen.model.weights import FileWeights
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
 from gen.planner.costs import Costs
@@ -22,6 +26,7 @@ from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.served import served
 from gen.planner.sizing import Copy, copies, groups
+from gen.planner.widths import Errors, accuracy, head, measured
 
 __all__ = ["Options", "plan", "run", "size"]
 
@@ -54,6 +59,8 @@ class Options:
     held_back: float = 0.0
     tt_gain: float = 0.1
     table_wise: bool = False
+    error_budget: float | None = None
+    weights: Path | None = None
 
 
 def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
@@ -64,8 +71,10 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 build/plan; say: gets lines of progress; options: format [detected], model [its .toml; tables as the log
                 has them], device and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor
                 trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results,
-                row_format and tt_format [float32], sample [1] and held_back [0] of the samples, gap [0.01], seconds
-                [60] of each search, explain [True]: also with fewer memories and more cards, table_wise [False]
+                row_format and tt_format [float32], or error_budget, within which both are chosen, and weights, an
+                .npz, of whose rows errors are measured [normal rows], sample [1] and held_back [0] of the samples,
+                gap [0.01], seconds [60] of each search, explain [True]: also with fewer memories and more cards,
+                table_wise [False]
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
@@ -81,7 +90,11 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     model, profile, costs, notes = _prepared(options, folder, say, progress)
-    made = _planned(options, model, profile, costs, options.cards, say)
+    weights, chunks = _given(options, model)
+    errors = None if weights is None else measured(model, weights, profile, chunks)
+    made = _planned(options, model, profile, costs, options.cards, say, errors)
+    if weights is not None:
+        made = replace(made, accuracy=accuracy(made.model, weights, profile, chunks))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tail = tail_of(profile)
@@ -100,10 +113,12 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     model, profile, costs, notes = _prepared(options, folder, say, progress)
+    weights, chunks = _given(options, model)
+    errors = None if weights is None else measured(model, weights, profile, chunks)
     device, found, refusals = Device.load(options.device), [], []
     for cards in groups(options.cards, model.network is not None):
         try:
-            made = _planned(options, model, profile, costs, cards, say)
+            made = _planned(options, model, profile, costs, cards, say, errors)
         except ValueError as error:     # they do not hold it
             refusals.append(error)
             continue
@@ -122,7 +137,9 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
         check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
-    costs = measure(options.device, options.preset, dims=dims, row_formats=sorted(formats))
+    budgets = [options.error_budget, *(spec.error_budget for spec in (model.tables.values() if model else ()))]
+    costs = measure(options.device, options.preset, dims=dims,
+                    row_formats=sorted(formats) if budgets.count(None) == len(budgets) else ROW_FORMATS)
     profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample,
                                     held_back=options.held_back), folder, say=say, progress=progress)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
@@ -135,19 +152,50 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
     return model, profile, costs, notes
 
 
+def _given(options: Options, model: Recommender) -> tuple[FileWeights | None, tuple[Chunk, ...]]:
+    """Parameters, and samples of the log of which errors are measured: those that are held back, if any, else its
+    first ones; none of a log that holds counts alone.
+
+    Raises      ValueError: parameters without an error budget that they are of use for
+    """
+    if options.weights is None:
+        return None, ()
+    if all(spec.error_budget is None for spec in model.tables.values()):
+        raise ValueError(f"--weights {options.weights}: parameters are for the errors of formats, and no table has an "
+                         "error budget (--error-budget)")
+    weights = FileWeights(options.weights)
+    if len(options.logs) == 1 and statistics_of(options.logs[0]) is not None:
+        return weights, ()
+    log: Log = open_log(options.logs, options.format, model.columns)
+    return weights, head(parted(log, options.held_back)[1] if options.held_back else log)
+
+
 def _planned(options: Options, model: Recommender, profile: Profile, costs: Costs, cards: int,
-             say: Callable[[str], None]) -> Plan:
+             say: Callable[[str], None], errors: Mapping[str, Errors] | None) -> Plan:
     return make(model, profile, costs, cards=cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, tt_share=options.tt_share, tt_gain=options.tt_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
-                say=lambda line: say(f"search     {line}"))
+                errors=errors, say=lambda line: say(f"search     {line}"))
 
 
 def _as_given(model: Recommender, options: Options) -> Recommender:
-    """With the formats that the options name for all tables. Raises ValueError: a table that cannot have one"""
-    given = {key: value for key in ("results", "row_format", "tt_format")
-             if (value := getattr(options, key)) is not None}
-    tables = {name: replace(spec, **given) for name, spec in model.tables.items()}
+    """With the formats that the options name for all tables, or the error budget for those whose formats the model does
+    not name. Raises ValueError: a table that cannot have one; a format and a budget for it"""
+    given: dict[str, Any] = {key: value for key in ("results", *CHOSEN)
+                             if (value := getattr(options, key)) is not None}
+    if options.error_budget is not None and (named := [key for key in CHOSEN if key in given]):
+        raise ValueError(f"--error-budget {options.error_budget:g} lets the planner choose {named[0]}; leave out "
+                         f"--{named[0].replace('_', '-')} {given[named[0]]}")
+
+    def formed(spec: TableSpec) -> TableSpec:
+        own = dict(given)
+        if own.keys() & set(CHOSEN):
+            own["error_budget"] = None
+        elif options.error_budget is not None and all(getattr(spec, key) == WORDS[key][0] for key in CHOSEN):
+            own["error_budget"] = options.error_budget
+        return replace(spec, **own)
+
+    tables = {name: formed(spec) for name, spec in model.tables.items()}
     for name, spec in tables.items():
         try:
             spec.check()

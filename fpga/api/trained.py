@@ -20,13 +20,14 @@ from gen.data.logs.opening import LogLike, opened
 from gen.data.profile import Profile
 from gen.data.profiling import stream
 from gen.data.trained import Ids, Placed, TrainedTable, TrainedWeights, placed
-from gen.model.recommender import Recommender
+from gen.model.recommender import CHOSEN, ROW_FORMATS, Recommender
 from gen.planner.planning import make
+from gen.planner.widths import head, measured
 
 __all__ = ["BATCH", "bundle", "laid_out"]
 
 BATCH = 2048
-OPTIONS = ("results", "row_format", "tt_format")    # of a TableSpec, for all tables
+OPTIONS = ("results", *CHOSEN, "error_budget")      # of a TableSpec, for all tables
 
 
 def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: Mapping[str, str] | None = None,
@@ -46,7 +47,8 @@ def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: M
                 them, by table [the last one]; say: gets lines of progress; options: device ["smartssd"], preset
                 ["smartssd"], cards [8], batch [2048] and mode [the model's, else "sum"] of all tables, levels of
                 memories [2: DRAM and SSD; 3 adds tensor trains, which approximate rows], row_format, tt_format and
-                results [float32], format of the log and sample, the share of it that is counted [1]
+                results [float32], or error_budget, within which the first two are chosen by the errors of pooled
+                vectors of the log, format of the log and sample, the share of it that is counted [1]
     Raises      ValueError: one sentence with the table, column or file that does not fit
     """
     held = read(model, tables, quantised)
@@ -59,7 +61,7 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
              unknown: Mapping[str, int] | None = None, say: Callable[[str], None] | None = None,
              device: str = "smartssd", preset: str = "smartssd", cards: int = 8, batch: int = BATCH,
              mode: str | None = None, levels: int = 2, format: str | None = None, sample: float = 1.0,
-             **options: str | None) -> tuple[Bundle, dict[str, Placed]]:
+             **options: Any) -> tuple[Bundle, dict[str, Placed]]:
     """As `bundle`, of tables that are known, and how each table's rows lie in the bundle. source: whose tables they
     are."""
     say = say or (lambda text: None)
@@ -76,7 +78,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
                 raise ValueError(f"there is no table {name!r}; there are {', '.join(table.name for table in held)}")
     by_name = {table.name: table.columns or (table.name,) for table in held}
     wanted = tuple(dict.fromkeys(column for each in by_name.values() for column in each))
-    found = by_table(opened(log, format, wanted), by_name)
+    source_log = opened(log, format, wanted)
+    found = by_table(source_log, by_name)
     profile = stream.profile(found, sample=sample)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables")
     given = {name: value for name, value in options.items() if value is not None}
@@ -85,11 +88,13 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
             for table in held}
     model = Recommender(Path(source).stem, source, {name: each.spec for name, each in laid.items()}, None, batch)
     profile = stream.with_rows(profile, {name: spec.rows for name, spec in model.tables.items()})
-    costs = measure(device, preset, dims={spec.dim for spec in model.tables.values()},
-                    row_formats=sorted({spec.row_format for spec in model.tables.values()}))
-    plan = make(model, profile, costs, cards=cards, levels=levels, explain=False,
-                say=lambda line: say(f"search     {line}"))
     weights = TrainedWeights(list(laid.values()), source)
+    budgets = any(spec.error_budget is not None for spec in model.tables.values())
+    costs = measure(device, preset, dims={spec.dim for spec in model.tables.values()}, row_formats=ROW_FORMATS
+                    if budgets else sorted({spec.row_format for spec in model.tables.values()}))
+    plan = make(model, profile, costs, cards=cards, levels=levels, explain=False,
+                errors=measured(model, weights, profile, head(source_log)) if budgets else None,
+                say=lambda line: say(f"search     {line}"))
     made = bundles.write(out or build_folder() / "bundle", plan, profile, weights, say=say)
     return made, laid
 
@@ -109,6 +114,6 @@ def _counted(profile: Profile, table: str) -> Any:
     return found
 
 
-def _without_format(given: Mapping[str, str]) -> dict[str, str]:
+def _without_format(given: Mapping[str, Any]) -> dict[str, Any]:
     """Rows that are quantised already stay so."""
-    return {name: value for name, value in given.items() if name != "row_format"}
+    return {name: value for name, value in given.items() if name not in ("row_format", "error_budget")}

@@ -14,11 +14,13 @@ A TOML file of it:
     results = "float16"             # format in which pooled vectors leave a card, see RESULTS; left out: float32
     row_format = "int8"             # in which rows are stored, see ROW_FORMATS; left out: float32
     tt_format = "block16"           # in which the cores of its tensor train are, see TT_FORMATS; left out: float32
+    error_budget = 0.01             # in the place of both formats: what its pooled vectors may lose by them
     columns = ["C03", "C04"]        # of the log that look it up, one bag each; left out: that of its name
 
 Source: SCRec Fig. 9a, table I.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from gen.rtl import config
 from gen.rtl.config import ConfigError
 from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "Feature", "Recommender", "TableSpec"]
+__all__ = ["CHOSEN", "IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "WORDS", "Feature", "Recommender", "TableSpec"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -44,9 +46,11 @@ RESULTS = tuple(form.name.lower() for form in FORMAT)
 ROW_FORMATS = tuple(form.name.lower() for form in ROW_FORMAT)
 #: Formats of the cores of a tensor train: golden.tt.block16 takes half the memory.
 TT_FORMATS = ("float32", "block16")
-# Keys and what is allowed, the default first.
+#: Keys and what is allowed, the default first.
 WORDS = {"ids": IDS, "mode": MODES, "results": RESULTS, "row_format": ROW_FORMATS, "tt_format": TT_FORMATS}
 SHARES = ("hot_share", "tt_share")
+#: Formats that the planner chooses within an error budget.
+CHOSEN = ("row_format", "tt_format")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
 
 
@@ -56,8 +60,9 @@ class TableSpec:
     tensor train together (hot_thr of SCRec eq. 22). tt_share: how many may read
     rows of the TT, which are approximations: at a tenth, models trained so keep their accuracy (docs/compress.md);
     1 is the program as SCRec has it. results: the format of its pooled vectors on the link. row_format: of its rows in
-    DRAM and on the SSD. tt_format: of its tensor train's cores. columns: of the log that look it up, () for the one of
-    its name; a sample has a bag of each."""
+    DRAM and on the SSD. tt_format: of its tensor train's cores. error_budget: None, or the largest error of its pooled
+    vectors, root mean square over their size, with which the planner may choose both formats (gen.planner.widths).
+    columns: of the log that look it up, () for the one of its name; a sample has a bag of each."""
 
     name: str
     rows: int
@@ -69,6 +74,7 @@ class TableSpec:
     results: str = RESULTS[0]
     row_format: str = ROW_FORMATS[0]
     tt_format: str = TT_FORMATS[0]
+    error_budget: float | None = None
     columns: tuple[str, ...] = ()
 
     @property
@@ -91,6 +97,13 @@ class TableSpec:
         for key in SHARES:
             if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{key} = {getattr(self, key)!r}: must be a number from 0 to 1")
+        if self.error_budget is not None:
+            if not 0 <= self.error_budget < math.inf:
+                raise ValueError(f"error_budget = {self.error_budget!r}: must be a number of 0 or more, 0.01 for 1 %")
+            for key in CHOSEN:
+                if (form := getattr(self, key)) != WORDS[key][0]:
+                    raise ValueError(f"error_budget = {self.error_budget!r} lets the planner choose {key}; leave out "
+                                     f"{key} = {form!r}")
         if self.row_format == "int4" and self.dim % 2:
             raise ValueError(f"row_format = 'int4': two values share a byte, so dim = {self.dim} must be even")
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
@@ -188,7 +201,7 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
     where = f"{where} [tables.{name}]"
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must be a table of keys, not {content!r}")
-    allowed = ("rows", "dim", *WORDS, *SHARES, "columns")
+    allowed = ("rows", "dim", *WORDS, *SHARES, "error_budget", "columns")
     for key in content:
         if key not in allowed:
             raise ConfigError(f"{where} {key}: unknown key; allowed are {', '.join(allowed)}")
@@ -205,6 +218,14 @@ def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:
             if type(share) not in (int, float) or not 0 <= share <= 1:
                 raise ConfigError(f"{where} {key} = {share!r}: must be a number from 0 to 1")
             spec[key] = float(share)
+    if "error_budget" in spec:
+        if type(spec["error_budget"]) not in (int, float):
+            raise ConfigError(f"{where} error_budget = {spec['error_budget']!r}: must be a number of 0 or more")
+        spec["error_budget"] = float(spec["error_budget"])
+        for key in CHOSEN:
+            if key in spec:
+                raise ConfigError(f"{where} {key} = {spec[key]!r}: error_budget lets the planner choose it; leave out "
+                                  "one of them")
     columns = spec.get("columns", [])
     if not isinstance(columns, list) or not all(type(each) is str for each in columns):
         raise ConfigError(f"{where} columns = {columns!r}: must be a list of names")

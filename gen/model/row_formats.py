@@ -14,10 +14,11 @@ from golden.emb import row_decoder
 from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
 
-__all__ = ["RowError", "fused_bytes", "quantise", "store", "values"]
+__all__ = ["RowError", "fused_bytes", "quantise", "rounded", "store", "values"]
 
 #: dtype of scale and bias, and largest code.
 CODES = {"int8": (np.float32, 255), "int4": (np.float16, 15)}
+WORDS = 16      # of a beat: how long it is does not change a value
 
 
 class RowError(ValueError):
@@ -95,6 +96,11 @@ def store(rows: NDArray, form: str, words: int) -> NDArray[np.uint32]:
             row, at = (int(k) for k in np.argwhere(over)[0])
             raise RowError(row, f"its value {rows[row, at]} is past the largest {form}")
     return held
+
+
+def rounded(rows: NDArray[np.float32], form: str) -> NDArray[np.float32]:
+    """(n, dim) as a card reads rows that were stored in a format. Raises RowError: as `store` does"""
+    return row_decoder.decode(store(rows, form, WORDS), ROW_FORMATS.index(form), rows.shape[1], WORDS)
 
 
 def _taken(fused: NDArray[np.uint8], form: str) -> tuple[NDArray[np.uint8], NDArray, NDArray]:

@@ -32,7 +32,7 @@ def branch_and_bound(choices: Choices, cards: int, limit: float,
 
     def alone(members: frozenset[int]) -> float:
         if members not in known:
-            part = choices.part(np.array(sorted(members)))
+            part = choices.part(choices.of_tables(np.array(sorted(members))))
             known[members] = Master(part).seconds(1, until=until, enough=best).bound
         return known[members]
 

@@ -18,6 +18,7 @@ from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs, drive_reads, network_seconds, tt_seconds
 from gen.planner.problem import Item, Problem, Sharding
+from gen.planner.widths import Errors, allowed, assumed
 from hw.isa import LONGEST_BAG
 
 __all__ = ["STEPS", "Built", "bags_of", "build", "check_cards"]
@@ -33,19 +34,23 @@ ANY = 8
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """problem: its items in the order of the model's tables. expected: of each table, by name. notes: sentences of
-    what was assumed or left out."""
+    """problem: its items in the order of the model's tables. ways: of each table, all that its error budget allows:
+    those of the problem, and others that are bettered in everything but what they lose. errors: of tables with a
+    budget. expected: of each table, by name. notes: sentences of what was assumed or left out."""
 
     problem: Problem
+    ways: tuple[tuple[Sharding, ...], ...]
+    errors: Mapping[str, Errors]
     expected: Mapping[str, Expected]
     notes: tuple[str, ...]
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
           hot_share: float | None = None, tt_share: float | None = None, unseen: bool = True,
-          table_wise: bool = False) -> Built:
+          table_wise: bool = False, errors: Mapping[str, Errors] | None = None) -> Built:
     """rank: of all tensor trains. hot_share, tt_share: of all tables, in the place of what they say. unseen: False,
-    as if no access were to rows that the log does not have. table_wise: no table may lie on several cards.
+    as if no access were to rows that the log does not have. table_wise: no table may lie on several cards. errors: of
+    tables with an error budget, by name; those of normal rows where there are none.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
                 for the core
@@ -72,15 +77,19 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
                      "those that the log does not have")
     if left := [name for name in profile.tables if name not in model.tables]:
         notes.append(f"tables of the log that the model does not name are left out: {_list(left)}")
-    items: list[Item] = []
+    lost = {name: (errors or {}).get(name) or assumed(spec) for name, spec in model.tables.items()
+            if spec.error_budget is not None}
+    every: list[list[tuple[TableSpec, Item]]] = []
     refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
-        item, refusal = _item(spec, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
-                              spec.hot_share if hot_share is None else hot_share,
-                              spec.tt_share if tt_share is None else tt_share)
-        items.append(item)
-        if refusal:
-            refused.setdefault(refusal, []).append(name)
+        forms = allowed(spec, lost[name], costs) if name in lost else (spec,)
+        made = [_item(each, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
+                      spec.hot_share if hot_share is None else hot_share,
+                      spec.tt_share if tt_share is None else tt_share) for each in forms]
+        every.append([(each, item) for each, (item, _) in zip(forms, made, strict=True)])
+        if made[0][1]:
+            refused.setdefault(made[0][1], []).append(name)
+    items = [forms[0][1] for forms in every]
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
     network = (0.0,) * 4
     if model.network:
@@ -90,11 +99,41 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         network = (*network_seconds(costs, of, model.batch), (of.bottom[0] + of.features * of.dim) * value_s,
                    (of.top or of.bottom)[-1] * value_s)
     emb_cards = cards - bool(model.network)
-    shardings = () if table_wise or emb_cards < 2 else tuple(
-        tuple(_shardings(item, model, found[item.name], costs, emb_cards) if heavy else ())
-        for item, heavy in zip(items, _heavy(items, emb_cards, costs.dram_bytes), strict=True))
-    return Built(Problem(tuple(items), cards, costs.dram_bytes, int(costs.tt_bytes), costs.ssd_bytes, *network,
-                         shardings=shardings), found, tuple(notes))
+    heavy = _heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)
+    ways = tuple(
+        tuple(Sharding("whole", 1, item, (spec.row_format, spec.tt_format)) for spec, item in forms)
+        + (tuple(_shardings(forms, model.batch, found[forms[0][1].name], costs, emb_cards)) if shared else ())
+        for forms, shared in zip(every, heavy, strict=True))
+    kept = [_undominated(each) for each in ways]
+    return Built(Problem(tuple(each[0].item for each in kept), cards, costs.dram_bytes, int(costs.tt_bytes),
+                         costs.ssd_bytes, *network, shardings=tuple(each[1:] for each in kept),
+                         formats=tuple(each[0].formats for each in kept)), ways, lost, found, tuple(notes))
+
+
+def _undominated(ways: Sequence[Sharding]) -> tuple[Sharding, ...]:
+    """Of ways on as many cards that differ in their formats those that no other one betters in everything, of equals
+    the first."""
+    kept: list[Sharding] = []
+    for way in ways:
+        if not any(_betters(other, way) for other in kept):
+            kept = [other for other in kept if not _betters(way, other)] + [way]
+    return tuple(kept)
+
+
+def _betters(better: Sharding, way: Sharding) -> bool:
+    """Whether a table takes no more of anything in one format than in another, on as many cards and however it is
+    split. Then the other is in no need of a bound or a search: a placement with it stays feasible, and takes no longer,
+    with the better one in its place."""
+    if (better.by, better.count) != (way.by, way.count):
+        return False
+    one, other = better.item, way.item
+    numbers = ("row_bytes", "dram_s", "tt_s", "ssd_s", "bags_s", "bags_bytes", "in_s", "out_s", "page_in_s")
+    knots = other.tt_rows
+    return (all(getattr(one, name) <= getattr(other, name) for name in numbers)
+            and all((getattr(one, name) <= getattr(other, name)).all() for name in ("reads", "landing", "cold_bytes"))
+            and one.tt_rows[-1] >= knots[-1]
+            and all((np.interp(at, one.tt_rows, one.tt_bytes) <= np.interp(at, knots, other.tt_bytes)).all()
+                    for at in (knots, one.tt_rows[one.tt_rows <= knots[-1]])))
 
 
 def _heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
@@ -106,24 +145,27 @@ def _heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.boo
     return ((time > LEAST) | (room > 1)) & (np.argsort(order) < SHARDED)
 
 
-def _shardings(item: Item, model: Recommender, expected: Expected, costs: Costs, cards: int) -> Iterator[Sharding]:
-    """The table on several cards. Where each serves its part of the samples, fewer accesses share a page. Where each
-    holds a slice of the columns, each reads all indices, and there are no tensor trains."""
-    spec = model.tables[item.name]
+def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expected: Expected, costs: Costs,
+               cards: int) -> Iterator[Sharding]:
+    """The table on several cards, in the formats that it may have. Where each card serves its part of the samples,
+    fewer accesses share a page. Where each holds a slice of the columns, each reads all indices, and there are no
+    tensor trains."""
     for count in range(2, cards + 1):
         if count > ANY and count < cards and count not in (count & -count, 3 * (count & -count)):
             continue
-        batch = -(-model.batch // count)
-        lookups = item.lookups * batch / model.batch
-        bags = bags_of(spec, lookups, batch, costs)
-        reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, item.dram_s, costs)
-        yield Sharding("samples", count, replace(
-            item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
-            in_s=bags.in_s, out_s=bags.out_s))
-        if costs.sliced(spec.dim, count, spec.row_format):
-            narrow = replace(spec, dim=spec.dim // count)
-            yield Sharding("columns", count, _item(narrow, expected, item.lookups, model.batch, costs, 0,
-                                                   item.hot_share, 0.0)[0])
+        batch = -(-whole_batch // count)
+        for spec, item in forms:
+            formats = spec.row_format, spec.tt_format
+            lookups = item.lookups * batch / whole_batch
+            bags = bags_of(spec, lookups, batch, costs)
+            reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, item.dram_s, costs)
+            yield Sharding("samples", count, replace(
+                item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
+                in_s=bags.in_s, out_s=bags.out_s), formats)
+            if costs.sliced(spec.dim, count, spec.row_format):
+                narrow = replace(spec, dim=spec.dim // count)
+                slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
+                yield Sharding("columns", count, slice, formats)
 
 
 def check_cards(model: Recommender, cards: int) -> None:

@@ -1,6 +1,7 @@
 """Every way to split each table over the three memories, packed for the solver's loops.    Source: SCRec eq. 9 to 33
 
-A table may lie on several cards: each way to do so (gen.planner.problem) is an option, whose load is that of a shard.
+A table may lie on several cards, and in several formats: each way to do so (gen.planner.problem) is an option, whose
+load is that of a shard.
 A split is a pair of steps (a, h), a <= h: the first share[a] of the accesses go to DRAM, those up to share[h] to the
 tensor train, the others to the SSD. A cut lies between two rows: of steps that end in the same row the last counts, so
 that no row is in two memories.
@@ -133,9 +134,18 @@ class Choices:
         return bool((self.copies > 1).any())
 
     @property
+    def varied(self) -> bool:
+        """Whether any table has more than one option."""
+        return len(self.table) > self.tables
+
+    @property
     def pairs(self) -> int:
         """Of cuts, over all options."""
         return int((self.cuts * (self.cuts + 1) // 2).sum())
+
+    def of_tables(self, tables: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All options of these tables."""
+        return np.flatnonzero(np.isin(self.table, tables))
 
     def part(self, options: NDArray[np.int64]) -> "Choices":
         """Of these options alone."""

@@ -16,7 +16,7 @@ from gen.planner.choices import cuts
 from gen.planner.costs import Costs, drive_reads
 from gen.planner.problem import CardChoice, Item, Placement, Problem, TableChoice
 
-__all__ = ["Part", "fill", "loads_of", "parts_of"]
+__all__ = ["Part", "cold_bytes", "dram_seconds", "fill", "loads_of", "part_of", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -67,20 +67,24 @@ def _cold(item: Item, choice: TableChoice, expected: Expected) -> list[tuple[flo
 def parts_of(problem: Problem, found: Placement, spare: Sequence[int], expected: Mapping[str, Expected],
              costs: Costs) -> tuple[Part, ...]:
     """Rows, accesses and pages of a shard of every table, the spare rows in DRAM."""
-    parts = []
-    for j, (choice, more) in enumerate(zip(found.tables, spare, strict=True)):
-        item, a, h = problem.ways(j)[choice.way].item, choice.i_dram, choice.i_hot
-        heat, hot, end = expected[item.name].heat, int(item.rows[a]), int(item.rows[h]) + more
-        left, reads = float(1 - item.share[h]), float(item.reads[h])
-        if more:
-            left = min(left, float(1 - heat.cdf(end))) if end < heat.touched else 0.0
-            reads = min(reads, float(drive_reads(
-                heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
-                costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
-        to_tt = item.lookups * float(item.share[h] - item.share[a])
-        parts.append(Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
-                          item.lookups * (1 - left) - to_tt, to_tt, item.lookups * left, reads))
-    return tuple(parts)
+    shards = (problem.ways(j)[choice.way].item for j, choice in enumerate(found.tables))
+    return tuple(part_of(item, choice, more, expected[item.name], costs)
+                 for item, choice, more in zip(shards, found.tables, spare, strict=True))
+
+
+def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, costs: Costs) -> Part:
+    """Of a shard, `more` rows behind its last cut in DRAM."""
+    a, h, heat = choice.i_dram, choice.i_hot, expected.heat
+    hot, end = int(item.rows[a]), int(item.rows[h]) + more
+    left, reads = float(1 - item.share[h]), float(item.reads[h])
+    if more:
+        left = min(left, float(1 - heat.cdf(end))) if end < heat.touched else 0.0
+        reads = min(reads, float(drive_reads(
+            heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
+            costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
+    to_tt = item.lookups * float(item.share[h] - item.share[a])
+    return Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
+                item.lookups * (1 - left) - to_tt, to_tt, item.lookups * left, reads)
 
 
 def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:

@@ -18,9 +18,10 @@ from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender
 from gen.model.row_formats import fused_bytes
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Held", "Plan", "PlanCard", "PlanTable", "Tier", "duration"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable", "Tier",
+           "Width", "duration"]
 
-KIND, VERSION = "plan", 5
+KIND, VERSION = "plan", 6
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -161,6 +162,33 @@ class Held:
     shares: Mapping[str, tuple[float, float, float]]
 
 
+@dataclass(frozen=True)
+class Width:
+    """What the formats of a table bring that were chosen within its error budget. budget, row_error, tt_error: root
+    mean square over the size; of: what row_error was measured of. bytes: of DRAM and SSD that rows of float32 would
+    take more in the same places; seconds: of DRAM, of a batch, that they would."""
+
+    budget: float
+    row_error: float
+    tt_error: float
+    of: str
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Of samples with labels: the network's logarithmic loss and AUC from rows of float32, and in the chosen formats
+    (narrow_*). tables: by name, what the loss grows by that table's format alone."""
+
+    samples: int
+    log_loss: float
+    narrow_log_loss: float
+    auc: float
+    narrow_auc: float
+    tables: Mapping[str, float]
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A placement with all that explains it. Seconds are of a batch of `model.batch` samples.
@@ -171,7 +199,8 @@ class Plan:
     gap. levels: memories that were used (3: all). ablation: seconds and bound on fewer memories, by their number.
     what_if: change of the cards -> seconds and bound with it. assumed: sentences, what was not given. source: what
     was profiled; held: the log's end against the plan, where it was counted apart; profile_sha256: of the profile's
-    file beside the plan, empty where there is none.
+    file beside the plan, empty where there is none. widths: of the tables whose formats were chosen within an error
+    budget; accuracy: with them, where labels and parameters of the network were given.
     """
 
     model: Recommender
@@ -193,6 +222,8 @@ class Plan:
     source: str = ""
     profile_sha256: str = ""
     held: Held | None = None
+    widths: Mapping[str, Width] = field(default_factory=dict)
+    accuracy: Accuracy | None = None
 
     @property
     def batch(self) -> int:

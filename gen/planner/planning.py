@@ -8,7 +8,8 @@ others take at least as long as the first's bound, and as the drive. What DRAM i
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,20 +17,24 @@ import numpy as np
 
 from gen.compress import search
 from gen.data.profile import Profile
-from gen.model.recommender import RESULTS, Recommender, TableSpec
+from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
 from gen.planner.build import Built, build
 from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
-from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, duration
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration
 from gen.planner.problem import CardChoice, Item, Placement, Problem
 from gen.planner.solve import Infeasible, NotFound, solve
+from gen.planner.widen import widened
+from gen.planner.widths import ASSUMED, Errors
 
-__all__ = ["ALONE", "HALF", "LATE", "WHOLE", "least_reading", "make", "must_read"]
+__all__ = ["ALONE", "ANY", "FLOATS", "HALF", "LATE", "WHOLE", "least_reading", "make", "must_read"]
 
 HALF = "pooled vectors in half precision"
 WHOLE = "every table whole on one card (--table-wise)"
 ALONE = "no access to rows that the log does not have"
+FLOATS = "rows and TT cores as float32 (--error-budget 0)"
+ANY = "every format, whatever it loses (--error-budget 1)"
 
 LATE = "the search was ended by real time: on another machine, or a busier one, it may end elsewhere"
 
@@ -43,19 +48,20 @@ Say = Callable[[str], None]
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
          hot_share: float | None = None, tt_share: float | None = None, tt_gain: float = 0.1, gap: float = 0.01,
          seconds: float = 60.0, unseen: bool = True, table_wise: bool = False, explain: bool = True,
-         say: Say | None = None) -> Plan:
+         errors: Mapping[str, Errors] | None = None, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
     rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
     tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor trains must save, else
     the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
     lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
-    binds are tried, too. say: gets lines of progress.
+    binds are tried, too. errors: of tables with an error budget; those of normal rows where there are none. say: gets
+    lines of progress.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
     make_of = partial(build, profile=profile, costs=costs, rank=rank, hot_share=hot_share, tt_share=tt_share,
-                      table_wise=table_wise)
+                      table_wise=table_wise, errors=errors)
     built = make_of(model, cards=cards, unseen=unseen)
 
     def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
@@ -98,7 +104,8 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             others[ALONE] = make_of(model, cards=cards, unseen=False)
         mores = {what: (with_levels(each.problem, levels), each) for what, each in others.items()}
         if any(len(part.cards) > 1 for part in parts):
-            mores[WHOLE] = replace(problem, shardings=()), built
+            mores[WHOLE] = problem.whole, built
+        mores |= _budgets(model, make_of, cards, unseen, levels)
         mores |= _looser(problem, built, levels)
         if best.work <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
@@ -109,19 +116,26 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         for what, (changed, of) in mores.items():
             if found := tried(changed, what, of):
                 # Whatever else is found, the plan itself fits there too, but for one with less freedom.
-                most = np.inf if what == WHOLE else best.seconds
+                most = np.inf if what in (WHOLE, FLOATS) else best.seconds
                 what_if[what] = min(found[0], most), min(found[1], most)
     if best.late:
         notes += (LATE,)
-    tables = [_table(problem.ways(j)[choice.way].by, part, costs, model.tables[item.name], rank,
-                     built.expected[item.name].unseen * item.lookups)
-              for j, (item, choice, part) in enumerate(zip(problem.items, best.tables, parts, strict=True))]
+    emb, parts, ways = widened(problem, best, parts, built.ways, built.errors, built.expected, costs,
+                               max(max(card.seconds for card in best.emb), problem.before_s / max(best.mlp_cards, 1)))
+    best = replace(best, emb=emb)
+    chosen = {name: replace(spec, row_format=way.formats[0], tt_format=way.formats[1], error_budget=None)
+              for (name, spec), way in zip(model.tables.items(), ways, strict=True)}
+    tables = [_table(way.by, part, costs, spec, rank, built.expected[name].unseen * item.lookups)
+              for (name, spec), way, item, part in zip(chosen.items(), ways, problem.items, parts, strict=True)]
+    widths = {name: _width(spec, way.by, part, costs, budget, built.errors[name])
+              for (name, spec), way, part in zip(chosen.items(), ways, parts, strict=True)
+              if (budget := model.tables[name].error_budget) is not None}
     used = _cards(problem, tables, parts, best, costs.drive_s)
     return Plan(
-        model, costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
+        replace(model, tables=chosen), costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
-        levels, ablation, what_if, notes, profile.source)
+        levels, ablation, what_if, (*notes, *_within_budgets(chosen, widths)), profile.source, widths=widths)
 
 
 def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
@@ -156,6 +170,45 @@ def _bounds(problem: Problem, best: Placement) -> tuple[str, ...]:
                  f"({option}), which holds {len(items)} of {len(problem.items)} tables back"
                  for items, share, what, option in ((warm, "tt_share", "read TT rows", "--tt-share"),
                                                     (hot, "hot_share", "leave the SSD", "--hot-share")) if items)
+
+
+def _budgets(model: Recommender, make_of: Callable[..., Built], cards: int, unseen: bool,
+             levels: int) -> dict[str, tuple[Problem, Built]]:
+    """Without what error budgets bring, and without them."""
+    if all(spec.error_budget is None for spec in model.tables.values()):
+        return {}
+    found = {}
+    for what, budget in ((FLOATS, 0.0), (ANY, 1.0)):
+        tables = {name: spec if spec.error_budget is None else replace(spec, error_budget=budget)
+                  for name, spec in model.tables.items()}
+        built = make_of(replace(model, tables=tables), cards=cards, unseen=unseen)
+        found[what] = with_levels(built.problem, levels), built
+    return found
+
+
+def _width(spec: TableSpec, by: str, part: Part, costs: Costs, budget: float, known: Errors) -> Width:
+    """spec: with the formats that were chosen."""
+    item, count = part.item, len(part.cards)
+    dim = spec.dim // (count if by == "columns" else 1)
+    rows = part.hot + part.spare + part.cold
+    return Width(budget, known.rows[spec.row_format], known.cores[spec.tt_format], known.of,
+                 count * rows * (costs.row_bytes(dim) - item.row_bytes),
+                 count * (part.to_dram + part.to_ssd) * (costs.dram_s(dim) - item.dram_s))
+
+
+def _within_budgets(tables: Mapping[str, TableSpec], widths: Mapping[str, Width]) -> Iterator[str]:
+    """What was chosen, and by which errors."""
+    if not widths:
+        return
+    forms = Counter(tables[name].row_format for name in widths)
+    low, high = min(each.budget for each in widths.values()), max(each.budget for each in widths.values())
+    budget = f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    yield (f"formats are within an error budget of {budget} (--error-budget): rows of "
+           + ", ".join(f"{forms[form]} tables in {form}" for form in ROW_FORMATS if forms[form])
+           + f"; {sum(each.bytes for each in widths.values()):,} bytes less than in float32")
+    if any(each.of == ASSUMED for each in widths.values()):
+        yield (f"errors are those of {ASSUMED} and of cores as docs/numerics.md has them, as no parameters were given "
+               "(--weights)")
 
 
 def _percent(shares: Sequence[float]) -> str:

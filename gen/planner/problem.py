@@ -91,11 +91,12 @@ class Item:
 class Sharding:
     """A table on `count` different cards. by: what its shards are parts of: "samples" (each card holds the table and
     serves its part of every batch), "columns" (each holds a slice of every row), or "whole" on one card. item: one
-    shard; the others are alike and split alike."""
+    shard; the others are alike and split alike. formats: of its rows and of its tensor train's cores; (): not said."""
 
     by: str
     count: int
     item: Item
+    formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,8 @@ class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
     one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
     features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
-    the host. shardings: of each item, how it may lie on several cards; (): every table lies whole on a card."""
+    the host. shardings: of each item, how it may lie on several cards, and whole in other formats; (): every table lies
+    whole on a card. formats: of the items, as of shardings."""
 
     items: tuple[Item, ...]
     cards: int
@@ -115,10 +117,17 @@ class Problem:
     features_s: float = 0.0
     predictions_s: float = 0.0
     shardings: tuple[tuple[Sharding, ...], ...] = ()
+    formats: tuple[tuple[str, ...], ...] = ()
 
     def ways(self, table: int) -> tuple[Sharding, ...]:
         """How an item may lie on cards: whole, then its shardings."""
-        return Sharding("whole", 1, self.items[table]), *(self.shardings[table] if self.shardings else ())
+        whole = Sharding("whole", 1, self.items[table], self.formats[table] if self.formats else ())
+        return whole, *(self.shardings[table] if self.shardings else ())
+
+    @property
+    def whole(self) -> "Problem":
+        """The same with every table whole on a card."""
+        return replace(self, shardings=tuple(tuple(way for way in ways if way.count == 1) for ways in self.shardings))
 
     def mapped(self, change: Callable[[Item], Item]) -> "Problem":
         """The same with other items, shards among them."""

@@ -213,7 +213,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         option, *heaviest = _heaviest(choices, solution)
-        own = choices.part(option) if choices.sharded else choices
+        own = choices.part(option) if choices.varied else choices
         for seed, lean in enumerate(LEANINGS):
             a, h = (each.copy() for each in heaviest)
             card = spread(own.load(np.arange(tables), a, h), own.copies, limit, count.cards)
@@ -302,7 +302,7 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
 def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds: float, wide: float,
                until: Deadline) -> None:
     """Looks for splits near `seconds`, the tables whole on these cards."""
-    a, h = np.zeros(len(card), np.int64), np.zeros(len(card), np.int64)
+    option, a, h = (np.zeros(len(card), np.int64) for _ in range(3))
     for step in (0.1, 0.3, 0.9):
         limit = choices.cap.copy()
         limit[:TIMES] = seconds * (1 + step * wide)
@@ -311,17 +311,18 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
             of = np.nonzero(card == m)[0]
             if not len(of):
                 continue
-            part = choices.part(of)
+            among = choices.of_tables(of)
+            part = choices.part(among)
             solution = Master(part).fill(1, float(limit[0]), until)
             if not len(solution.options):
                 return
-            _, own_a, own_h = _heaviest(part, solution)
-            done &= search(part, np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
+            own, own_a, own_h = _heaviest(part, solution)
+            done &= search(part.part(own), np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
                            solution.prices / max(float(solution.prices @ limit), 1e-300),
                            moves=min(MOVES, MOVES_TABLE * len(of)), until=until)
-            a[of], h[of] = own_a, own_h
+            option[of], a[of], h[of] = among[own], own_a, own_h
         if done:
-            return _keep(count, choices, np.arange(len(card)), a, h, card)
+            return _keep(count, choices, option, a, h, card)
 
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: Deadline) -> float:

@@ -24,6 +24,8 @@ CARD_HEAD = ("card", "core", "tables", *(f"{NAMES[name]}: {what}" for name in ME
 HELD_HEAD = ("table", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what in ("planned", "served")))
 TABLE_HEAD = ("table", "cards", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
                                                 for what in ("rows", "accesses")), "TT shape")
+FORMAT_HEAD = ("table", "rows in", "their error", "error budget", "TT cores in", "fewer bytes", "less DRAM time",
+               "log loss")
 OTHERWISE_HEAD = ("change", "batch", "gap", "against this plan")
 
 
@@ -32,12 +34,15 @@ def show(plan: Plan) -> None:
     shown = console(170)
     for note in plan.assumed:
         shown.print(f"assumed    {note}")
+    if plan.widths:
+        shown.print(f"formats    {_lost(plan)}")
     shown.print(f"plan       {_sentence(plan)}")
     held = [(_held_title(plan.held), HELD_HEAD, _held(plan, plan.held)[:SHOWN + 1])] if plan.held else []
     for title, head, rows in (
             ("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards]),
             (f"Tables, those with the most rows per batch ({min(SHOWN, len(plan.tables))} of {len(plan.tables)})",
              TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
+            *([("Formats within error budgets", FORMAT_HEAD, _formats(plan)[:SHOWN])] if plan.widths else []),
             *held,
             ("What it would be otherwise", OTHERWISE_HEAD, _otherwise(plan))):
         print_table(shown, head, rows, title=title)
@@ -61,6 +66,9 @@ def page(plan: Plan, profile: Profile) -> Page:
     made.add("Tables", _cuts(plan, profile),
              Table("Tables, the most accessed first", TABLE_HEAD, [_table(each) for each in _busiest(plan)],
                    left=2, key="table"))
+    if plan.widths:
+        made.add("Formats", Table("Formats within error budgets", FORMAT_HEAD, _formats(plan), left=2,
+                                  note=_lost(plan), key="table"))
     if plan.held is not None:
         made.add("The end of the log", Table("Planned and served", HELD_HEAD, _held(plan, plan.held),
                                              note=_held_title(plan.held), key="table"))
@@ -178,6 +186,29 @@ def _table(table: PlanTable) -> list[str]:
         cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]
     shape = f"{' x '.join(map(str, table.row_modes))}, rank {max(table.ranks)}" if table.ranks else ""
     return [*cells, shape]
+
+
+def _lost(plan: Plan) -> str:
+    """What formats within error budgets save, what was measured, and what the network's predictions lose."""
+    widths = plan.widths.values()
+    saved = f"{_bytes(sum(each.bytes for each in widths))} and {duration(sum(each.seconds for each in widths))}"
+    text = (f"those within error budgets save {saved} of DRAM time per batch beside float32; errors are of "
+            + ", ".join(sorted({each.of for each in widths})))
+    if (found := plan.accuracy) is None:
+        return text
+    return (f"{text}. {found.samples:,} samples of the log: log loss {found.log_loss:.5f} in float32, "
+            f"{found.narrow_log_loss - found.log_loss:+.2g} in these formats; AUC {found.auc:.4f}, "
+            f"{found.narrow_auc - found.auc:+.2g}")
+
+
+def _formats(plan: Plan) -> list[list[str]]:
+    """Of tables with an error budget, the busiest first. log loss: by that table's format alone."""
+    alone = plan.accuracy.tables if plan.accuracy else {}
+    return [[table.name, spec.row_format, f"{width.row_error:.3%}", f"{width.budget:.3%}",
+             spec.tt_format if table.tt.rows else "", _bytes(width.bytes), duration(width.seconds),
+             f"{alone[table.name]:+.2g}" if table.name in alone else ""]
+            for table in _busiest(plan) if (width := plan.widths.get(table.name))
+            for spec in [plan.model.tables[table.name]]]
 
 
 def _held_title(held: Held) -> str:

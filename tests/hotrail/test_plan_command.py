@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from gen.data.profile import Profile
 from gen.model.device import Device
+from gen.model.network import Model
 from gen.planner.plan import Plan
 from hotrail.__main__ import main
 
@@ -77,6 +78,47 @@ def test_rows_in_another_format(log, tmp_path):
     assert max(narrow) < 0.95 * plain
     done = run(log, "--dim", 15, "--row-format", "int4", "--out", tmp_path / "odd")
     assert done.exit_code == 1 and "two values share a byte, so dim = 15 must be even" in done.output
+
+
+def test_formats_within_an_error_budget(log, tmp_path):
+    """Measured on the samples that are held back, with the network's log loss; on page, terminal and in JSON."""
+    (tmp_path / "n.toml").write_text('about = ""\nbottom = [2, 64]\ninteraction = "dot"\nfeatures = 2\ndim = 64\n'
+                                     'top = [4, 1]\nhidden = "relu"\nlast = "sigmoid"\n')
+    (tmp_path / "m.toml").write_text('network = "n.toml"\ndim = 64\nbatch = 64\n[tables.user]\nrows = 300\n'
+                                     'error_budget = 0.01\n[tables.genre]\nrows = 64\nrow_format = "float16"\n')
+    random = np.random.default_rng(1)
+    arrays = {"table_user": random.standard_normal((300, 64)), "table_genre": random.standard_normal((64, 64))}
+    for name, layer in Model.load(tmp_path / "n.toml").network().layers():
+        arrays |= {f"{name.replace(' ', '')}_weights": layer.weights, f"{name.replace(' ', '')}_bias": layer.bias}
+    np.savez(tmp_path / "w.npz", **arrays)
+    clicks = dict(np.load(log)) | {"label": random.integers(0, 2, 2000)}
+    np.savez(tmp_path / "clicks.npz", **clicks)
+    given = "--model", tmp_path / "m.toml", "--weights", tmp_path / "w.npz", "--cards", 2, "--quick", "--levels", 1
+    done = run(tmp_path / "clicks.npz", *given, "--held-back", 0.25, "--out", tmp_path / "o", "--json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    width = document["error_budgets"]["user"]
+    assert document["formats"]["genre"] == {"row_format": "float16", "tt_format": "float32"}
+    assert list(document["error_budgets"]) == ["user"] and 0 < width["row_error"] <= width["budget"] == 0.01
+    assert width["of"] == "pooled vectors of the log" and width["bytes"] == 300 * 128
+    assert document["accuracy"]["samples"] == 500 and set(document["accuracy"]["tables"]) == {"user", "genre"}
+    page = (tmp_path / "o" / "index.html").read_text()
+    for said in ("500 samples of the log: log loss 1.", "float16", "1.000%"):
+        assert said in page and said in " ".join(done.stderr.split()), said
+    again = run(tmp_path / "o" / "profile.npz", *given, "--error-budget", 0.1, "--out", tmp_path / "p", "--json")
+    document = json.loads(again.stdout)
+    assert document["error_budgets"]["user"]["of"] == "rows" and document["accuracy"] is None
+
+
+@pytest.mark.parametrize("options, sentence", [
+    (["--error-budget", 0.1, "--tt-format", "block16"],
+     "--error-budget 0.1 lets the planner choose tt_format; leave out --tt-format block16"),
+    (["--weights", "w.npz"], "--weights w.npz: parameters are for the errors of formats, and no table has an error"),
+    (["--weights", "nowhere.npz", "--error-budget", 0.1], "nowhere.npz cannot be read"),
+])
+def test_budgets_that_cannot_be(log, tmp_path, options, sentence):
+    done = run(log, "--quick", *options, "--out", tmp_path / "out")
+    assert done.exit_code == 1 and sentence in done.output and "Traceback" not in done.output, done.output
 
 
 def test_a_model_is_written_and_planned_with(log, tmp_path):

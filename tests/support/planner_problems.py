@@ -77,6 +77,22 @@ def sharded(problem, seed=0):
               for by, of in (("samples", part), ("columns", narrow))) for item in problem.items))
 
 
+def narrowed(problem, seed=0):
+    """The same with every table in one or two more formats: fewer bytes, most of them faster, some with more around."""
+    g = np.random.default_rng([seed, 4])
+
+    def narrow(item):
+        part = g.uniform(0.3, 0.9)
+        return replace(item, row_bytes=max(1, int(item.row_bytes * part)), dram_s=item.dram_s * g.uniform(0.5, 1.1),
+                       ssd_reads=item.reads * g.uniform(0.5, 1), bags_bytes=item.bags_bytes + int(g.choice([0, 4])),
+                       ssd_bytes=None if item.ssd_bytes is None else (item.ssd_bytes * part).astype(np.int64))
+
+    others = problem.shardings or ((),) * len(problem.items)
+    return replace(problem, shardings=tuple(
+        tuple(Sharding("whole", 1, narrow(item), (f"f{k}",)) for k in range(int(g.integers(1, 3)))) + ways
+        for item, ways in zip(problem.items, others, strict=True)))
+
+
 def split(item, a, h):
     """(seconds of DRAM, TTs, SSD, link in and out, bytes of the three) of a split, or None where it is not one."""
     steps = len(item.rows) - 1

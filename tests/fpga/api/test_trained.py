@@ -79,7 +79,24 @@ def test_a_csv_and_a_file(tmp_path, monkeypatch):
         bundle.parameters(tmp_path / "m.npz")
 
 
+def test_formats_within_an_error_budget(tmp_path, monkeypatch):
+    """Of the user table a value is past binary16; quantised rows stay so. Bundle and cards carry the choice out."""
+    opened_by(monkeypatch)
+    wide = {"user.weight": np.tile(USER, 8), "item.weight": np.tile(ITEM, 8)}       # four beats in float32
+    wide["user.weight"][7, 2] = 1e5
+    bundle = hotrail.bundle(wide, log(), out=tmp_path / "bundle", tables={"user": "user", "item": "item"},
+                            columns={"item": ("item", "seen")}, results="float16", error_budget=1e-3, cards=1, batch=64)
+    forms = {name: spec.row_format for name, spec in bundle.plan.model.tables.items()}
+    assert forms["user"] != "float16" and forms["item"] == "float16"
+    assert all(0 <= each.row_error <= 1e-3 and each.of == "pooled vectors of the log"
+               for each in bundle.plan.widths.values())
+    checked = hotrail.verify(bundle, log(), SAMPLES)
+    assert checked.different == "" and {name: each["row_format"] for name, each in bundle.tables.items()} == forms
+
+
 @pytest.mark.parametrize("options, sentence", [
+    ({"error_budget": 0.1, "row_format": "int8"},
+     "table user: error_budget = 0.1 lets the planner choose row_format; leave out row_format = 'int8'"),
     ({"columns": {"users": "user"}}, "there is no table 'users'; there are user"),
     ({"columns": {"user": "person"}}, "table user: arrays has no column 'person'; it has user, item, seen"),
     ({"ids": {"item": "modulo"}}, "there is no table 'item'; there are user"),
@@ -92,7 +109,7 @@ def test_mistakes_are_a_sentence(tmp_path, options, sentence):
         hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, out=tmp_path / "bundle",
                        **{**LAYOUT, **options})
     assert str(error.value) == sentence and not (tmp_path / "bundle").exists()
-    with pytest.raises(TypeError, match="there is no option 'rank'; there are results, row_format, tt_format, device"):
+    with pytest.raises(TypeError, match="there is no option 'rank'; there are results, row_format, tt_format, error"):
         hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, rank=4)
 
 

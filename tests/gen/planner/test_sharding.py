@@ -24,6 +24,7 @@ from tests.support.planner_problems import (
     brute_sharded,
     check_optimum,
     drawn,
+    narrowed,
     sharded,
 )
 
@@ -40,6 +41,15 @@ def test_the_optimum_is_that_of_all_placements_and_the_bound_meets_it(seed):
     best = brute_sharded(problem)
     if check_optimum(problem, best):
         assert best <= brute(problem) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::2])
+def test_formats_are_chosen_as_by_all_placements(seed):
+    """Of tables that lie whole on cards, and of others."""
+    problem = narrowed(sharded(small(seed), seed) if seed % 4 else drawn(seed, tables=3, cards=3, steps=2), seed)
+    best = brute_sharded(problem)
+    if check_optimum(problem, best):
+        assert best <= brute(replace(problem, shardings=())) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,195 @@
+"""Formats within an error budget: what is measured, what is chosen, and that no other choice within it is faster."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from gen.data.logs import of_arrays
+from gen.data.profiling import profile
+from gen.model.network import Model
+from gen.model.recommender import ROW_FORMATS, Recommender, TableSpec
+from gen.model.row_formats import quantise, rounded, values
+from gen.model.scores import auc, log_loss
+from gen.model.weights import FileWeights
+from gen.planner.plan import Plan
+from gen.planner.planning import ANY, FLOATS, make
+from gen.planner.widths import ASSUMED, BLOCK16, Errors, accuracy, assumed, head, measured
+from tests.support.planner_problems import BATCH, COSTS
+
+#: A row of three lines takes longer than one of four, which lies in pieces, as on the SmartSSD.
+UNEVEN = replace(COSTS, row_s={1: 24e-9, 2: 27e-9, 3: 60e-9, 4: 43e-9, 8: 72e-9})
+DIM = 128
+
+
+def lossless(name):
+    return Errors(dict.fromkeys(ROW_FORMATS, 0.0), {"float32": 0.0, "block16": 0.0}, name)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """A log with labels, its profile, and the parameters of a model of it, whose last table has a large value."""
+    random = np.random.default_rng(8)
+    offsets = np.concatenate([[0], np.cumsum(random.integers(0, 6, 900))])
+    ids = {"one": random.integers(0, 300, 900), "bags": random.integers(0, 200, int(offsets[-1])),
+           "high": random.integers(0, 20, 900)}
+    values_of = {"label": random.integers(0, 2, 900), "dense": random.standard_normal((900, 3))}
+    log = of_arrays(ids, {"bags": offsets}, values_of)
+    network = Model("n", "", (3, 8), "dot", 3, 8, (5, 1), "relu", "none")
+    model = Recommender("m", "", {
+        "one": TableSpec("one", 300, 8, error_budget=0.01), "bags": TableSpec("bags", 200, 8, mode="mean",
+                                                                              error_budget=1e-3),
+        "high": TableSpec("high", 25, 8, error_budget=0.5)}, network, BATCH)
+    arrays = {f"table_{name}": random.standard_normal((spec.rows, 8)).astype(np.float32)
+              for name, spec in model.tables.items()}
+    arrays["table_high"][24, 3] = 1e6
+    for name, layer in network.network(seed=1).layers():
+        key = name.replace(" ", "")
+        arrays |= {f"{key}_weights": layer.weights, f"{key}_bias": layer.bias}
+    path = tmp_path_factory.mktemp("widths") / "w.npz"
+    np.savez(path, **arrays)
+    return log, profile(log), model, FileWeights(path), arrays
+
+
+def test_normal_rows_lose_what_numerics_says():
+    errors = assumed(TableSpec("t", 9, 64))
+    assert errors.of == ASSUMED and errors.cores == {"float32": 0.0, "block16": BLOCK16}
+    assert errors.rows == pytest.approx(
+        {"float32": 0, "float16": 2.07e-4, "bfloat16": 1.66e-3, "int8": 5.27e-3, "int4": 8.95e-2}, rel=0.02)
+    assert np.isinf(assumed(TableSpec("t", 9, 7)).rows["int4"])
+
+
+def test_errors_are_those_of_pooled_vectors(given):
+    """By hand: of single rows, of means of bags by way of FBGEMM's rows, and of rows where there is no log."""
+    log, known, model, weights, arrays = given
+    found = measured(model, weights, known, head(log))
+    chunk = next(log.chunks())
+    rows = arrays["table_bags"]
+    far = size = 0.0
+    for start, stop in zip(chunk.offsets["bags"], chunk.offsets["bags"][1:]):
+        if stop > start:
+            at = chunk.ids["bags"][start:stop].astype(int)
+            far += ((values(quantise(rows[at], "int8"), "int8").mean(0) - rows[at].mean(0)) ** 2).sum()
+            size += (rows[at].mean(0) ** 2).sum()
+    assert found["bags"].rows["int8"] == pytest.approx((far / size) ** 0.5, rel=1e-4)
+    one = arrays["table_one"][chunk.ids["one"].astype(int)]
+    for form in ROW_FORMATS:
+        error = ((rounded(one, form) - one.astype(float)) ** 2).sum() / (one.astype(float) ** 2).sum()
+        assert found["one"].rows[form] == pytest.approx(error**0.5, rel=1e-6)
+    assert {each.of for each in found.values()} == {"pooled vectors of the log"}
+    alone = measured(model, weights, known)["one"]
+    table = arrays["table_one"]
+    far = ((rounded(table, "int4") - table.astype(float)) ** 2).sum() / (table.astype(float) ** 2).sum()
+    assert alone.of == "rows" and alone.rows["int4"] == pytest.approx(far**0.5, rel=1e-6)
+
+
+def test_a_row_that_a_format_cannot_hold_rules_it_out(given):
+    """Though no sample of the log looks it up."""
+    log, known, model, weights, _ = given
+    found = measured(model, weights, known, head(log))["high"].rows
+    assert np.isinf(found["float16"]) and np.isinf(found["int4"])
+    assert max(found["float32"], found["bfloat16"], found["int8"]) < 0.02
+
+
+def test_trained_cores(given, tmp_path):
+    """Their own error; one that block16 does not hold is infinite."""
+    _, known, model, _, arrays = given
+    random = np.random.default_rng(3)
+    cores = [random.standard_normal(shape).astype(np.float32) for shape in ((1, 7, 2, 4), (4, 7, 2, 4), (4, 7, 2, 1))]
+    spec = replace(model, tables={"one": model.tables["one"]})
+    for peak, most in ((1.0, 1e-3), (np.finfo(np.float32).max, np.inf)):
+        cores[0][0, 0, 0, 0] = peak
+        np.savez(tmp_path / "w.npz", **arrays, **{f"core{k}_one": core for k, core in enumerate(cores, 1)})
+        error = measured(spec, FileWeights(tmp_path / "w.npz"), known)["one"].cores["block16"]
+        assert 1e-5 < error <= most and np.isinf(error) == np.isinf(most)
+
+
+def tables(random, count):
+    known = profile(of_arrays({f"t{j}": random.zipf(1.3, 3000) % (300 + 200 * j) for j in range(count)}))
+    return known, Recommender.of("m", {f"t{j}": 1000 for j in range(count)}, DIM, batch=BATCH)
+
+
+@pytest.mark.parametrize("seed, cards, dram", [(1, 1, 1 << 30), (2, 2, 1 << 30), (3, 1, 900_000), (4, 2, 400_000)])
+def test_no_choice_of_formats_is_faster(seed, cards, dram):
+    """Of all that the budgets allow: each is planned by itself. Narrow rows may be slower ones."""
+    known, model = tables(np.random.default_rng(seed), 2)
+    costs = replace(UNEVEN, dram_bytes=dram, link_s=0.0)
+    errors = {name: lossless(name) for name in model.tables}
+    options = {"cards": cards, "levels": 2, "table_wise": True, "explain": False, "gap": 1e-4, "seconds": 0.2}
+    free = replace(model, tables={name: replace(spec, error_budget=0.0) for name, spec in model.tables.items()})
+    plan = make(free, known, costs, errors=errors, **options)
+    best = min(make(replace(model, tables={name: replace(spec, row_format=form) for (name, spec), form in
+                                           zip(model.tables.items(), forms)}), known, costs, **options).seconds
+               for forms in product(("float16", "int8", "int4"), repeat=2))
+    assert plan.bound <= best * (1 + 1e-9) and plan.seconds <= best * (1 + 2e-4)
+
+
+def test_rows_of_three_lines_or_of_four():
+    """Where DRAM holds all, four lines are faster; where it does not, three fit."""
+    known, model = tables(np.random.default_rng(5), 1)
+    spec = replace(model.tables["t0"], error_budget=0.01)
+    chosen = [make(replace(model, tables={"t0": spec}), known, replace(UNEVEN, dram_bytes=dram, link_s=0.0), cards=1,
+                   levels=2, explain=False).model.tables["t0"].row_format for dram in (1 << 30, 300_000)]
+    assert chosen == ["float16", "int8"]
+
+
+@pytest.mark.parametrize("budget, form", [(0.0, "float32"), (1e-3, "float16"), (0.5, "int4")])
+def test_what_is_chosen_and_what_it_brings(budget, form):
+    """The plan has formats in the place of budgets; its what-if says what they cost and save."""
+    known, model = tables(np.random.default_rng(6), 2)
+    model = replace(model, tables={name: replace(spec, error_budget=budget) for name, spec in model.tables.items()})
+    costs = replace(UNEVEN, link_s=0.0, dram_bytes=600_000)
+    plan = make(model, known, costs, cards=1, levels=2, seconds=0.2)
+    assert {spec.row_format for spec in plan.model.tables.values()} == {form}
+    assert {spec.error_budget for spec in plan.model.tables.values()} == {None}
+    assert all(each.row_error <= budget == each.budget for each in plan.widths.values())
+    rows = 1000 * (costs.row_bytes(DIM) - costs.row_bytes(DIM, form))
+    assert [each.bytes for each in plan.widths.values()] == [rows, rows]
+    assert plan.what_if[FLOATS][0] >= plan.seconds >= plan.what_if[ANY][0]
+    assert (plan.what_if[FLOATS][0] > 1.05 * plan.seconds) == bool(budget)
+    assert any(f"rows of 2 tables in {form};" in note for note in plan.assumed)
+    assert any("(--weights)" in note for note in plan.assumed)
+
+
+def test_no_accuracy_is_lost_for_nothing(tmp_path):
+    """Where the link binds, rows stay as they are; the plan that is read again says so, too."""
+    known, model = tables(np.random.default_rng(6), 2)
+    model = replace(model, tables={name: replace(spec, error_budget=0.5) for name, spec in model.tables.items()})
+    plan = make(model, known, replace(UNEVEN, link_s=1e-7), cards=1, levels=2, explain=False)
+    assert {spec.row_format for spec in plan.model.tables.values()} == {"float32"}
+    assert plan.cards[0].binds == "out" and {each.row_error for each in plan.widths.values()} == {0.0}
+    plan.save(tmp_path)
+    assert Plan.load(tmp_path).widths == plan.widths
+
+
+def test_predictions_of_the_network(given):
+    """Log loss and AUC by hand, of all formats together and of each table's alone; none without labels."""
+    log, known, model, weights, arrays = given
+    forms = {"one": "int4", "bags": "float32", "high": "bfloat16"}
+    model = replace(model, tables={name: replace(spec, error_budget=None, row_format=forms[name])
+                                   for name, spec in model.tables.items()})
+    found = accuracy(model, weights, known, head(log))
+    chunk = next(log.chunks())
+    network = weights.network(model.network)
+
+    def predicted(narrow):
+        vectors = np.zeros((900, 3, 8))
+        for k, name in enumerate(model.tables):
+            rows = arrays[f"table_{name}"]
+            rows = rounded(rows, forms[name]) if name in narrow else rows
+            for m, (start, stop) in enumerate(zip(chunk.edges(name), chunk.edges(name)[1:])):
+                if stop > start:
+                    vectors[m, k] = rows[chunk.ids[name][start:stop].astype(int)].astype(float).mean(0)
+        return 1 / (1 + np.exp(-network(chunk.values["dense"].astype(np.float32), vectors.astype(np.float32))[:, 0]))
+
+    label = chunk.values["label"]
+    losses = {names: log_loss(predicted(names), label) for names in ((), ("one",), ("high",), tuple(forms))}
+    assert found.samples == 900
+    assert [found.log_loss, found.narrow_log_loss] == pytest.approx([losses[()], losses[tuple(forms)]], rel=1e-9)
+    assert [found.auc, found.narrow_auc] == pytest.approx([auc(predicted(each), label) for each in ((), forms)])
+    assert found.tables == pytest.approx({name: losses[name,] - losses[()] for name in ("one", "high")}, abs=1e-12)
+    assert abs(found.tables["one"]) > 1e-4
+    bare = tuple(replace(each, values={"dense": each.values["dense"]}) for each in head(log))
+    assert accuracy(model, weights, known, bare) is None
+    assert accuracy(replace(model, network=None), weights, known, head(log)) is None
