@@ -120,10 +120,12 @@ def test_random_networks(benches, memory):
     {"units": 4, "rows": 4, "words": 16, "width": 4},       # as shipped, with less memory
 ], ids=["narrow", "groups_per_beat", "shipped"])
 def test_random_programs_of_other_shapes(shape):
-    bench = Bench(config=replace(TINY, **shape))
-    with bench.card:
+    """Bit for bit with the oracle, and as long as on the twin."""
+    bench, twin = (Bench(config=replace(TINY, **shape), kind=kind) for kind in ("sim", "twin"))
+    with bench.card, twin.card:
         for _ in range(150):
-            bench.same(any_program(bench.config, bench.draw))
+            program = any_program(bench.config, bench.draw)
+            assert bench.same(program) == twin.same(program)
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented")
