@@ -67,18 +67,19 @@ class Core : public Model {
     virtual void end() {}
 
     uint64_t beat(uint64_t address) const { return address / bytes; }
-    // Asked of the write port and offered to it by the reporter; `asked` and `offered` have its clients' in front.
+    // The reporter at the write port: its request is taken, its beat is offered and which, its write is done.
     struct Status {
         bool taken, offered, done;
         Beat word;
     };
+    // Adds what the reporter asks for and offers to that of the other clients.
     Status status(const Request** asked, bool* offered) {
         constexpr int last = WRITERS - 1;
         asked[last] = reporter.wants ? &reporter.request : nullptr;
         offered[last] = reporter.push && writes->room(last);
         return {asked[last] && writes->ready(last), offered[last], writes->done[last], reporter.beat};
     }
-    // tell: progress in the next cycle.
+    // The reporter's edge. tell: there is progress to tell in the next cycle.
     void report(const Status& now, const uint32_t* progress, bool tell) {
         reporter.step(tells, false, progress, 0, beat(result + uint64_t(4 * frame.progress)), 0, totals, now.taken,
                       now.offered, now.done);

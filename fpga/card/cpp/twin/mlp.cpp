@@ -83,7 +83,7 @@ class MlpCore : public Core<2, COUNTS> {
                                   p.rows.requests.has ? &rows_request : nullptr};
         const Request* read_weights[1] = {p.parameters.requests.has ? &weights_request : nullptr};
         const int accepted = reads->accepting(), weights_accepted = weights->accepting();
-        const bool beat[2] = {reads->queue[0].has, reads->queue[1].has}, weights_beat = weights->queue[0].has;
+        const bool come[2] = {reads->queue[0].has, reads->queue[1].has}, weights_come = weights->queue[0].has;
         // What goes from part to part.
         const auto& queues = p.program.queues;
         const MlpJob* job[MlpProgram::ENGINES];
@@ -91,8 +91,8 @@ class MlpCore : public Core<2, COUNTS> {
         const bool jobs_taken[] = {job[0] && p.rows.ready(), job[1] && p.parameters.ready(),
                                    job[2] && p.sequencer.ready()};
         const bool load_taken = p.rows.load() && !p.results.on_chip, addends_taken = !p.results.partial;
-        const bool taken[2] = {p.program.takes(beat[0]), p.rows.takes(beat[1])};
-        const bool weights_taken[1] = {p.parameters.takes(weights_beat, addends_taken)};
+        const bool taken[2] = {p.program.takes(come[0]), p.rows.takes(come[1])};
+        const bool weights_taken[1] = {p.parameters.takes(weights_come, addends_taken)};
         const bool idle = p.idle(), tile_written = p.results.written, room = p.writer.room;
         const uint32_t finished = uint32_t(p.rows.done) + p.parameters.done + p.sequencer.done;
         const Done done = p.done;
@@ -106,12 +106,12 @@ class MlpCore : public Core<2, COUNTS> {
         p.writer.step(p.results, p.sequencer.reserve, output_taken, offered[0]);
         p.results.step(p.sequencer.ends ? &p.sequencer.tile : nullptr);
         p.sequencer.step(job[2], done, tile_written, room);
-        p.rows.step(job[0], beat[1], accepted == 1, load_taken, done);
-        p.parameters.step(job[1], weights_beat, weights_accepted == 0, addends_taken, done);
+        p.rows.step(job[0], come[1], accepted == 1, load_taken, done);
+        p.parameters.step(job[1], weights_come, weights_accepted == 0, addends_taken, done);
         if (starts)
-            p.program.start(Core::beat(at.program));
+            p.program.start(beat(at.program));
         else
-            p.program.step(beat[0], accepted == 0, jobs_taken);
+            p.program.step(come[0], accepted == 0, jobs_taken);
         reads->step(read, taken);
         weights->step(read_weights, weights_taken);
         const uint32_t progress[2] = {p.finished, 0};
