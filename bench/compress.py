@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bench.data import held
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from gen.base.tools import data_path
+from gen.data.logs.trace import picked
 from gen.data.profile import Heat
 from gen.model.scores import auc
 from golden.tt.block16 import rounded_cores
@@ -62,11 +63,8 @@ class Samples:
 
     def of(self, table: int, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Indices and offsets of some samples' bags."""
-        indices, offsets = self.bags[table]
-        lengths = offsets[samples + 1] - offsets[samples]
-        ends = np.cumsum(lengths)
-        at = np.repeat(offsets[samples] - (ends - lengths), lengths) + np.arange(lengths.sum())
-        return indices[at], ends - lengths
+        indices, edges = picked(*self.bags[table], samples)
+        return indices, edges[:-1]
 
 
 def logs() -> Iterator[tuple[str, Samples]]:

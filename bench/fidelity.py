@@ -54,7 +54,7 @@ def u280() -> Device:
     device = Device.load("smartssd").replace(kernel_mhz=300)
     real = device.controller
     wide = Device(**{**vars(device), "name": "u280",
-                     "memory": type(device.memory)("Alveo U280", 0, 1 << 34),
+                     "memory": type(device.memory)("Alveo U280", 0, 1 << 34, 0, 1 << 34),
                      "port": type(device.port)("none", 100, 0, 0, 256),
                      "ddr4": type(device.ddr4)(**{**vars(device.ddr4), "groups": 4, "row_bits": 17,
                                                   "trrd_s": Span(3.3, 4), "trrd_l": Span(4.9, 4),

@@ -16,7 +16,6 @@ from gen.compress.post_hoc import tt_rows
 from gen.compress.search import capacity
 from gen.data import learn, reorder, shapes
 from gen.data.profiling.mels import mels
-from gen.demo import SEED, SWEEPS
 from gen.model.recommender import ROW_FORMATS, TT_FORMATS
 from gen.planner.assume import model_of
 from gen.planner.planning import make
@@ -26,6 +25,7 @@ from golden.tt.block16 import rounded_cores
 from golden.tt.decompose import dense
 
 ROOM = 3.7e6
+SEED, SWEEPS = 20, 10
 WIDTH, POOLING, SAMPLE = 64, 20, 2000
 DIM, BATCH = 256, 1024
 NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_format": "block16"}

@@ -12,7 +12,7 @@ from gen.rtl import config as presets
 from hotrail import closing, completion, inventory, packaging, planning, serving, sharing, sizing
 from hotrail.as_json import JSON, result
 from hotrail.boundary import Bounded
-from hotrail.completion import preset_names
+from hotrail.completion import device_names, preset_names
 from hotrail.planning import FORMAT
 
 ENVIRONMENT = """HOTRAIL_BUILD names the folder for all that is built and written [build/]. HOTRAIL_DATA names a folder
@@ -152,45 +152,42 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @main.command()
 @click.option("--log", multiple=True, help="Your click log, of any format; files or a folder [MovieLens-100K].")
 @FORMAT
-@click.option("--user", default="user_id", show_default=True, help="Field of the log with the user.")
-@click.option("--item", default="item_id", show_default=True, help="Field whose embeddings are learned.")
-@click.option("--value", default="rating", show_default=True, help="Field with the rating.")
-@click.option("--lookups", default=10_000, show_default=True, help="Number of samples that the RTL looks up.")
-@click.option("--columns", default=64, show_default=True, help="Embedding dimension.")
-@click.option("--rank", default=4, show_default=True, help="Rank of the tensor train.")
-@click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
-              help="The preset whose TT unit runs.")
+@click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
+@click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
+@click.option("--samples", default=100_000, show_default=True, help="Number of samples, the log's first.")
+@click.option("--dim", default=64, show_default=True, help="Values per row.")
+@click.option("--rank", default=8, show_default=True, help="Rank of the tensor trains.")
+@click.option("--batch", default=512, show_default=True, help="Samples per batch.")
+@click.option("--device", shell_complete=device_names, default="smartssd_small", show_default=True,
+              help="Name of a device, or a path that ends in .toml.")
+@click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
+              help="The preset whose EMB core the card has.")
 @JSON
-@click.pass_context
-def demo(ctx: click.Context, log: tuple[str, ...], kind: str | None, user: str, item: str, value: str, lookups: int,
-         columns: int, rank: int, preset: str) -> None:
-    """A real log through plan, cards and TT unit.
+def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, samples: int, dim: int,
+         rank: int, batch: int, device: str, preset: str) -> None:
+    """Trains a model and places it on one, two, three memories.
 
-    First through plan, bundle and simulated cards; then a table of it is learned, and looked up through the RTL of the
-    tensor-train unit. Every bit is compared; build/demo/index.html, and in build/demo/plan and build/demo/run.
+    A DLRM is trained on a real log. The card looks up held-out samples with its rows on the SSD, in DRAM too, and as
+    tensor trains too: accuracy beside speed, bit for bit in the RTL. build/demo/index.html, build/demo/plan/index.html.
     """
-    from gen import demo as flow
-    from gen.rtl import session
+    from fpga.api import demo as flow
     from hotrail.report import demo as report
+    from hotrail.report import plan as report_of_plan
     from hotrail.terminal import say
-    chosen = _presets((preset,))[0]
-    config = chosen.cores.get("tt")
-    if config is None:
-        raise click.ClickException(f"the preset {preset} has no [tt]; the demo needs one")
-    named = log or flow.Options.logs
-    options = flow.Options(named, kind, user, item, value, lookups, columns, rank)
+
+    options = flow.Options(log or flow.Options.logs, kind, table, label, samples, dim, rank, batch, device, preset)
     folder = build_folder() / "demo"
-    # All that can be refused, before plan, cards and learning take their time.
-    session.check(config, 2 * [flow.opened(options)[2]])
-    ctx.invoke(planning.plan, log=named, kind=kind, model=None if log else Path("movielens"), preset="tiny", cards=3,
-               dim=16, tt_gain=0.0, out=folder / "plan")   # all three memories, little as the tensor trains save here
-    ctx.invoke(serving.compile_plan, plan=folder / "plan", out=folder / "bundle")
-    ctx.invoke(serving.run, bundle=folder / "bundle", log=named, kind=kind, samples=8192, out=folder / "run")
-    done = flow.run(options, session.simulator(config, chosen.name), config=config, say=say)
+    done = flow.run(options, say=say)
     with together(folder) as half:
         page = report.write(done, half)
+        report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
+    report.show(done)
     say(f"report     {folder / page.name}")
-    result(page=folder / page.name, source=done.source, equal=done.passed, fits=done.fits, runs=done.runs)
+    result(page=folder / page.name, source=done.source, device=done.device.name, equal=done.passed,
+           fp32_auc=done.baseline, placements=[{
+               "memories": each.name, "batch_s": each.batch_s, "samples_per_s": each.rate, "auc": each.auc,
+               "planned_s": each.plan.seconds, "lookups": dict(zip(("dram", "tt", "ssd"), each.shares.tolist())),
+               "tt_errors": each.errors} for each in done.placements])
     sys.exit(0 if done.passed else 1)
 
 

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.api.dlrm import Dlrm
+from fpga.api.dlrm import Dlrm, payload_of
 from fpga.api.gpu import GATHERED, POPULAR, Floats, Times
 from fpga.api.hotline import Hotline, Layout, Table, Train, indices_of
 from gen.data.logs import Trace, open_log
 from gen.data.logs.bounds import few
-from gen.data.logs.features import dense_features, dense_names
 
 __all__ = ["Dealing", "Options", "Run", "lines", "run"]
 
-LABELS = ("label", "click", "clicked", "is_click", "target", "rating")
 BATCH = 64
 RATE = 0.05
 SLOTS = 4
@@ -119,7 +117,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
     log = open_log(options.logs, options.format, options.tables or None)
     trace, places, cut = _places(Trace.of(log, head=True), config.positions)
     indices, positions = indices_of(trace, places)
-    payload, unused = _payload(trace, options.label)
+    payload, unused = payload_of(trace, options.label)
     learned = max(1, round(options.learn * len(indices)))
     most = max(1, config.frame_beats // -(-(len(positions) + payload.shape[1]) // config.words))
     batch = min(BATCH, most) if options.batch is None else options.batch
@@ -199,26 +197,6 @@ def _places(trace: Trace, positions: int) -> tuple[Trace, dict[str, int], int]:
         indices[name] = indices[name][keep]
         offsets[name] = np.concatenate([[0], np.cumsum(np.minimum(lengths, places[name]))])
     return replace(trace, indices=indices, offsets=offsets), places, cut
-
-
-def _payload(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], list[str]]:
-    """Words that a sample carries: its dense features, or a 1 where it has none, and what is learned, 0 or 1; and the
-    values that are not among them."""
-    columns = {name: value for name, value in trace.values.items() if value.ndim == 1}
-    name = label or next((name for name in LABELS if name in columns), None)
-    if name is None or name not in columns:
-        what = f"no column {label!r}" if label else "none of " + ", ".join(LABELS)
-        raise ValueError(f"{trace.source} has {what}; its columns are {', '.join(columns) or 'none'}: --label says "
-                         f"which one is learned")
-    value = np.asarray(columns[name], np.float64)
-    if not np.isin(value, (0, 1)).all():
-        value = (value > np.nanmean(value)).astype(np.float64)  # liked more than usual
-    dense = dense_features(trace.values)
-    if dense is None:
-        dense = np.ones((len(value), 1), np.float32)
-    used = {name, *dense_names(trace.values)}
-    return (np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32),
-            [name for name in trace.values if name not in used])
 
 
 def lines(dealing: Dealing) -> list[str]:

@@ -13,7 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dlrm"]
+from gen.data.logs.features import dense_features, dense_names
+from gen.data.logs.trace import Trace
+
+__all__ = ["Dlrm", "payload_of"]
+
+LABELS = ("label", "click", "clicked", "is_click", "target", "rating")  # the first that a log has is learned
 
 Floats = NDArray[np.floating]
 
@@ -78,3 +83,23 @@ def _layers(random: np.random.Generator, widths: Sequence[int]) -> list[tuple[Fl
 
 def _sigmoid(x: Floats) -> Floats:
     return (1 / (1 + np.exp(-np.clip(x, -60, 60)))).astype(np.float32)
+
+
+def payload_of(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], list[str]]:
+    """Words that a sample carries: its dense features, or a 1 where it has none, and what is learned, 0 or 1; and the
+    values that are not among them."""
+    columns = {name: value for name, value in trace.values.items() if value.ndim == 1}
+    name = label or next((name for name in LABELS if name in columns), None)
+    if name is None or name not in columns:
+        what = f"no column {label!r}" if label else "none of " + ", ".join(LABELS)
+        raise ValueError(f"{trace.source} has {what}; its columns are {', '.join(columns) or 'none'}: --label says "
+                         f"which one is learned")
+    value = np.asarray(columns[name], np.float64)
+    if not np.isin(value, (0, 1)).all():
+        value = (value > np.nanmean(value)).astype(np.float64)  # liked more than usual
+    dense = dense_features(trace.values)
+    if dense is None:
+        dense = np.ones((len(value), 1), np.float32)
+    used = {name, *dense_names(trace.values)}
+    return (np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32),
+            [name for name in trace.values if name not in used])

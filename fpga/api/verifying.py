@@ -143,11 +143,12 @@ class _Unseen:
 
 
 def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = None, weights: Weights | None = None,
-           say: Callable[[str], None] | None = None, **options: Any) -> Verified:
+           say: Callable[[str], None] | None = None, watch: Callable[[Batch], None] | None = None,
+           **options: Any) -> Verified:
     """The first samples of a log through the cards of a bundle, every word held against the oracle.
 
     log: one that is open, or its paths. batch: samples at once, default the plan's. weights: the bundle's parameters,
-    for the distance from the dense rows. options: for Cards.
+    for the distance from the dense rows. watch: gets every batch. options: for Cards.
     Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
     """
     say = say or (lambda text: None)
@@ -174,6 +175,8 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
                     far[name] += _squares(plan.model.tables[name], served.chunk, column, strange.vocabularies[name],
                                           weights, served.done.vectors[key])
             found.count(served, plan, oracles.paged(served))
+            if watch is not None:
+                watch(served)
             say(f"{found.samples:,} of {samples:,} samples")
     if not found.samples:
         raise ValueError(f"{source.source} has no samples")

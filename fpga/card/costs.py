@@ -12,17 +12,13 @@ from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, Costs, requests, row_bytes
 from gen.rtl import config
 
-__all__ = ["RING_BYTES", "measure"]
+__all__ = ["measure"]
 
-RING_BYTES = 1 << 26
 ROWS, STREAM, PAGES = 6000, 500, 4000
-# Result block, program and what a batch leaves unused.
-RESERVE_BYTES = 1 << 24
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
-            row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = 4096,
-            ring_bytes: int = RING_BYTES) -> Costs:
+            row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = 4096) -> Costs:
     """The costs of a device with rows of `dims` words, and with slices of them, in each of the formats.
 
     Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take
@@ -34,14 +30,13 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     words = config.load(preset).cores["emb"].words
     widths = {dim // count for dim in dims for count in range(2, dim // words + 1) if dim % count == 0}
     lines |= {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES) for dim, form in product(widths, row_formats)}
-    read, write, page, first, landing = _streams(device, page_bytes, ring_bytes)
+    read, write, page, first, landing = _streams(device, page_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, preset, count) for count in sorted(lines)}
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
-                 device.link.byte_s, page_bytes, ring_bytes, device.memory.bytes - ring_bytes - RESERVE_BYTES,
-                 device.ssd.bytes)
+                 device.link.byte_s, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes)
 
 
 def _name(given: "Device | str") -> str:
@@ -58,13 +53,13 @@ def _row(device: Device, preset: str, lines: int) -> float:
     return len(places) / ROWS / memory.rows(device, places, piece_bytes).rows_per_s
 
 
-def _streams(device: Device, page_bytes: int, ring_bytes: int) -> tuple[float, ...]:
+def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
     """Seconds a byte read and written one behind the other; a random page from the drive, the first one, and
     a page's landing."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
              for written in (False, True)]
     seconds = memory.pages(device, np.random.default_rng(1).integers(0, 1 << 16, PAGES), page_bytes,
-                           ring_pages=max(ring_bytes // page_bytes, 1))
+                           ring_pages=max(device.memory.ring_bytes // page_bytes, 1))
     first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
     return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first, 1 / rates[1]

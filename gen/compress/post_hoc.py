@@ -21,7 +21,7 @@ from gen.model.weights import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 
-__all__ = ["TensorTrain", "decompose", "tt_rows", "within"]
+__all__ = ["TensorTrain", "decompose", "even", "tt_rows", "within"]
 
 # Words of the table that are worked on at once, as float64.
 BLOCK_WORDS = 1 << 22
@@ -87,6 +87,15 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
     found.append(left[..., None])
     cores = tuple(np.ascontiguousarray(core, dtype=np.float32) for core in found)
     return TensorTrain(rows, cores, _distance(values, cores) / norm if norm else 0.0)
+
+
+def even(cores: Sequence[NDArray]) -> list[NDArray]:
+    """The same tensor train, every core with words of one size: steps of one rate then move each alike."""
+    sizes = [float(np.sqrt(np.mean(np.square(core, dtype=np.float64)))) for core in cores]
+    if not all(sizes):
+        return list(cores)
+    mean = prod(sizes) ** (1 / len(sizes))
+    return [(core * (mean / size)).astype(np.float32) for core, size in zip(cores, sizes, strict=True)]
 
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,

@@ -164,7 +164,7 @@ class TieredBag(torch.nn.Module):
         order, options: as at construction; rates and rules are the options' own. Dense rows keep their moments.
         Its `error` is the decomposition's.
         """
-        from gen.compress.post_hoc import decompose
+        from gen.compress.post_hoc import decompose, even
 
         made = TieredBag(tier, self.dim, order=order, mode=self.mode, dtype=self.dense.dtype, **options)
         values, warm = torch.from_numpy(self.values()), made.warm.cpu().numpy()
@@ -173,7 +173,7 @@ class TieredBag(torch.nn.Module):
             rows[made.number.cpu().numpy()[warm]] = np.flatnonzero(warm)
             ranks = [core.shape[3] for core in made.cores[:-1]]
             factors = decompose(values[rows].numpy(), made.modes, made.columns, ranks)
-            made.load_cores(_even(factors.cores))
+            made.load_cores(even(factors.cores))
             made.error = factors.error
         stays = torch.from_numpy(np.flatnonzero(~warm))
         made.dense.copy_(values[stays])
@@ -204,15 +204,6 @@ class TieredBag(torch.nn.Module):
             parameter.add_(slope, alpha=-rate)
         else:
             parameter.index_add_(0, rows, slope, alpha=-rate)
-
-
-def _even(cores: Sequence[NDArray]) -> list[NDArray]:
-    """The same train, every core with words of one size: steps of one rate then move each alike."""
-    sizes = [float(np.sqrt(np.mean(np.square(core, dtype=np.float64)))) for core in cores]
-    if not all(sizes):
-        return list(cores)
-    mean = prod(sizes) ** (1 / len(sizes))
-    return [(core * (mean / size)).astype(np.float32) for core, size in zip(cores, sizes, strict=True)]
 
 
 def _spread(shapes: Sequence[tuple[int, int, int, int]], std: float) -> float:

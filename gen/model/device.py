@@ -43,9 +43,14 @@ def _numbers(table: Any) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class MemoryPlace:
+    """DRAM. ring_bytes: of it, where pages of the drive land; rows_bytes: that embedding rows and a batch's indices and
+    pooled vectors may take together."""
+
     source: str
     base: int
     bytes: int
+    ring_bytes: int
+    rows_bytes: int
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,10 @@ class Device:
             raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
                               f"must be a multiple of 4096")
         self.fields()
+        memory = self.memory
+        if memory.ring_bytes + memory.rows_bytes > memory.bytes or memory.ring_bytes & (memory.ring_bytes - 1):
+            raise ConfigError(f"{where} [memory] ring_bytes = {memory.ring_bytes}: must be a power of two, and with "
+                              f"rows_bytes = {memory.rows_bytes} at most bytes = {memory.bytes}")
         try:
             longest, cycles = max(self.options().items(), key=lambda item: item[1])
         except ArithmeticError:

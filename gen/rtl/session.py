@@ -1,8 +1,7 @@
-"""Runs a stream of bags through the RTL of the TT unit: what benches and the demo measure on."""
+"""Runs a stream of bags through the RTL of the TT unit: what benches measure on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -12,7 +11,7 @@ from gen.rtl.play import Phase, build
 from golden.tt.load import Limits, Loader
 from hw.tt.unit import TTUnit
 
-__all__ = ["Session", "check", "run", "simulator"]
+__all__ = ["Session", "run"]
 
 
 @dataclass
@@ -28,18 +27,6 @@ class Session:
     counters: dict[str, int]
     build_seconds: float
     run_seconds: float
-
-
-def simulator(config: Any, preset: str) -> Callable[..., Session]:
-    """`run` with the unit given: what gen.demo calls."""
-    return partial(run, config, name=f"tt_{preset}")
-
-
-def check(config: Any, tables: Sequence[Sequence[np.ndarray]], rows: Sequence[int] | None = None) -> None:
-    """Raises ValueError where tables, each a list of cores, do not fit the unit together."""
-    loader = Loader(Limits.of(config))
-    for cores, count in zip(tables, rows or [prod(core.shape[1] for core in cores) for cores in tables], strict=True):
-        loader.add(cores, rows=count)
 
 
 def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray,

@@ -1,18 +1,27 @@
-"""The page of `hotrail demo`: a learned table, its vectors out of the RTL, and when they came."""
+"""What `hotrail demo` prints, and its page: what each memory of a card is worth to a model that was trained."""
 
 from pathlib import Path
 
-import numpy as np
+from fpga.api.demo import Demo, Placement
+from gen.planner.plan import MEMORIES, NAMES, duration
+from hotrail.report.page import Axis, Bars, Lines, Page, Series, Table, Text
+from hotrail.report.plan import PARTS
+from hotrail.terminal import console, print_table
 
-from gen.demo import MEGAHERTZ, Demo
-from hotrail.report.page import Axis, Bars, Heat, Lines, Page, Series, Table, Text
+__all__ = ["page", "show", "write"]
 
-__all__ = ["page", "write"]
+HEAD = ("memories", "per batch", "samples per second", "AUC", "against FP32 rows", *(
+    f"lookups: {NAMES[name]}" for name in MEMORIES), "planned per batch", "waits for, planned")
+RTL_HEAD = ("memories", "batches", "pooled vectors", "cycles", "as the twin", "as the oracle")
+ERROR_HEAD = ("memories", "table", "TT rows", "their values", "values of the cores", "error before their training")
 
-POINTS = 400            # of a line
-RUN_HEAD = ("stream", "lookups", "against golden", "cycles", "as modelled", "rows per cycle", "MAC slots", "port",
-            "first products", f"us at {MEGAHERTZ} MHz")
-FIT_HEAD = ("item table", "values", "RMSE, held out", "error against dense")
+
+def show(demo: Demo) -> None:
+    """The comparison on the terminal."""
+    shown = console(130)
+    print_table(shown, HEAD, _rows(demo))
+    for sentence in _sentences(demo):
+        shown.print(sentence)
 
 
 def write(demo: Demo, folder: Path) -> Path:
@@ -21,83 +30,93 @@ def write(demo: Demo, folder: Path) -> Path:
 
 
 def page(demo: Demo) -> Page:
-    rows, columns = (" x ".join(map(str, modes)) for modes in (demo.row_modes, demo.column_modes))
-    best = max(demo.runs, key=lambda run: run.rows_per_cycle)
-    made = Page("hotrail demo", "An embedding table as tensor trains, out of the RTL",
-                lead=f"{demo.source}: {demo.ratings:,} ratings of {demo.items:,} items by {demo.users:,} users. The "
-                     f"item table ({demo.items:,} x {demo.fits[1].parameters // demo.items}) stands as three cores, "
-                     f"rows split {rows}, columns {columns}, rank {demo.rank}.",
-                facts=[("lookups", f"{sum(run.lookups for run in demo.runs):,}"),
-                       ("rows per cycle", f"{best.rows_per_cycle:.3f}"), ("MAC slots used", f"{best.utilisation:.1%}")])
-    made.add("Lookups through the RTL",
-             Text(f"The Verilated unit {'matches' if demo.passed else 'DIFFERS from'} the golden model on "
-                  f"{sum(run.lookups for run in demo.runs):,} lookups, bit for bit.", demo.passed),
-             _arrivals(demo), _utilisation(demo), _vectors(demo),
-             Table("Streams of lookups", RUN_HEAD, _runs(demo), key="stream", note=(
-                 "A bag's vector is the sum of its rows; a single row is a bag of one. Rows per cycle, MAC slots and "
-                 "port are of the steady state, between the first vector and the last; cycles count from the first "
-                 "lookup handed over, pipeline latency included. MAC slots counts the multiplications that the chain "
-                 "needs without reuse, port the cycles in which a beat leaves. A first product is computed only where "
-                 "the lane does not hold it.")))
-    if demo.serial_cycles_a_row:
-        made.add("Beside SCRec's own array", Text(
-            f"SCRec's own array of as many multipliers, tile after tile, takes {demo.serial_cycles_a_row} cycles per "
-            f"row of this shape: {demo.serial_cycles_a_row * demo.runs[0].rows_per_cycle:.0f} times as many."))
-    made.add("What the table is worth", _popularity(demo), _accuracy(demo), Table("Forms of the item table", FIT_HEAD, [
-        [fit.name, f"{fit.parameters:,}" if fit.parameters else "-", f"{fit.rmse:.4f}",
-         "-" if fit.error is None else f"{fit.error:.3f}"] for fit in demo.fits], key="fit", note=(
-             "Decomposing a finished table loses most of it: its rows have little tensor structure. Numbering rows so "
-             "that neighbours resemble each other helps, training the cores themselves helps more.")))
+    first, last = demo.placements[0], demo.placements[-1]
+    made = Page("hotrail demo", "A trained model on one, two and three memories",
+                lead=f"{demo.source}: a DLRM trained on {demo.learned:,} samples, {demo.held:,} held out. Tables: "
+                     f"{', '.join(f'{name}, {rows:,} rows' for name, rows in demo.rows.items())}. Card "
+                     f"{demo.device.name}: {demo.device.about}",
+                facts=[(f"samples per second, {first.name}", f"{first.rate:,.0f}"),
+                       (last.name, f"{last.rate:,.0f}"), ("AUC of FP32 rows", f"{demo.baseline:.4f}"),
+                       (f"AUC, {last.name}", f"{last.auc:.4f}")])
+    made.add("Accuracy beside speed", _tradeoff(demo), _speed(demo),
+             Table("Memories of the card", HEAD, _rows(demo), key="memories", note=(
+                 "Measured on the twin of the card with the held-out samples, batch after batch. AUC: of the vectors "
+                 "that the card gave; the networks are the host's. Planned: by the cost model of `hotrail plan`.")),
+             *map(Text, _sentences(demo)))
+    made.add("What binds", _loads(demo))
+    made.add("Bit for bit", Text("The first batches on the Verilated core: " + (
+        "every bit and every cycle as on the twin." if demo.passed else "DIFFERENT."), demo.passed),
+        Table("Batches in the RTL", RTL_HEAD, [_slice(each) for each in demo.placements], key="memories"))
+    made.add("Training", _curves(demo), Table("Rows as tensor trains", ERROR_HEAD, _errors(demo), left=2, note=(
+        "Rows are dense for half of the epochs. Then TT rows are decomposed, those that resemble each other side by "
+        "side, and their cores are trained with the rest. The error is that of the decomposition, relative.")))
     return made
 
 
-def _runs(demo: Demo) -> list[list[str]]:
-    return [[run.name, f"{run.lookups:,}", "every bit equal" if run.differing == 0 else f"{run.differing:,} differ",
-             f"{run.cycles:,}", "every one" if run.off_the_model == 0 else f"{run.off_the_model:,} not",
-             f"{run.rows_per_cycle:.3f}", f"{run.utilisation:.1%}", f"{run.port:.1%}", f"{run.first_products:,}",
-             f"{run.microseconds:,.1f}"] for run in demo.runs]
+def _rows(demo: Demo) -> list[list[str]]:
+    return [[each.name, duration(each.batch_s), f"{each.rate:,.0f}", f"{each.auc:.4f}",
+             f"{each.auc - demo.baseline:+.4f}", *(f"{share:.0%}" for share in each.shares),
+             duration(each.plan.seconds), PARTS[each.plan.cards[0].binds]] for each in demo.placements]
 
 
-def _popularity(demo: Demo) -> Lines:
-    counts = demo.popularity[demo.popularity > 0]
-    tenth = max(1, counts.size // 10)
-    at = np.unique(np.geomspace(1, counts.size, POINTS).astype(int))
-    return Lines("Skew of the log", f"Lookups of each item, most asked for first; the top 10 % take "
-                 f"{counts[:tenth].sum() / counts.sum():.0%} of them.", Axis("item", log=True),
-                 Axis("lookups", log=True), [Series("items", list(zip(at.tolist(), counts[at - 1].tolist())))])
+def _sentences(demo: Demo) -> list[str]:
+    """What each memory brings, beside one memory and beside two."""
+    one, two, *_ = demo.placements
+    found = []
+    for each in demo.placements[1:]:
+        times = [f"{each.rate / other.rate:.2f} times as fast as {other.name}" for other in (one, two)
+                 if other is not each]
+        in_tt = f"; {each.shares[1]:.0%} read TT rows, AUC {each.auc - demo.baseline:+.4f}" if each.errors else ""
+        found.append(f"{each.name}: {', '.join(times)}. {each.shares[2]:.0%} of the lookups read the SSD{in_tt}.")
+    return found
 
 
-def _accuracy(demo: Demo) -> Bars:
-    floor = min(fit.rmse for fit in demo.fits) - 0.006
-    return Bars("What the item table is worth", "RMSE on held-out ratings of each form of the table; shorter is "
-                f"better. The axis begins at {floor:.3f}.", Axis("RMSE", least=floor), Axis("table"),
-                [Series("RMSE", [(fit.name, fit.rmse) for fit in demo.fits], "tt")], key="fit",
-                labels=[fit.name for fit in demo.fits], across=True)
+def _tradeoff(demo: Demo) -> Lines:
+    most = 1.05 * max(each.rate for each in demo.placements)
+    return Lines("Accuracy beside speed", "AUC on the held-out samples over samples per second; further right is "
+                 "faster, further up more accurate.", Axis("samples per second", least=0, most=most), Axis("AUC"),
+                 [Series("FP32 rows on the host", [(0, demo.baseline), (most, demo.baseline)], "out", "dashed"),
+                  *(Series(each.name, [(each.rate, each.auc)], form="dots") for each in demo.placements)], wide=True)
 
 
-def _utilisation(demo: Demo) -> Bars:
-    return Bars("Multipliers and port at work", "Share of the cycles of the steady state in which multipliers and "
-                "output port work; reuse of first products may pass 100 %.", Axis("stream"), Axis("%", least=0),
-                [Series(name, [(run.name, 100 * getattr(run, what)) for run in demo.runs], colour)
-                 for name, what, colour in (("MAC slots", "utilisation", "tt"), ("port", "port", "out"))],
-                key="stream", labels=[run.name for run in demo.runs])
+def _speed(demo: Demo) -> Bars:
+    return Bars("Samples per second", "Of the card, batch after batch.", Axis("samples per second"), Axis("memories"), [
+        Series("samples per second", [(each.name, each.rate) for each in demo.placements])], key="memories",
+        labels=[each.name for each in demo.placements], across=True)
 
 
-def _arrivals(demo: Demo) -> Lines:
-    series = []
-    for run in demo.runs:
-        at = np.unique(np.linspace(0, len(run.arrivals) - 1, POINTS).astype(int))
-        series.append(Series(f"{run.name}: {run.rows_per_cycle:.3f} rows per cycle",
-                             list(zip(run.arrivals[at].tolist(), run.offsets[1:][at].tolist()))))
-    if demo.serial_cycles_a_row:
-        reach = min(max(run.cycles for run in demo.runs), demo.serial_cycles_a_row * demo.runs[0].lookups)
-        series.append(Series(f"SCRec's own array: {demo.serial_cycles_a_row} cycles per row",
-                             [(0, 0), (reach, reach / demo.serial_cycles_a_row)], "top", "dashed"))
-    return Lines("Rows delivered, cycle by cycle", f"Rows in the vectors that have left the unit; 1,000 cycles are "
-                 f"{1000 / MEGAHERTZ:.1f} us at {MEGAHERTZ} MHz.", Axis("clock cycle"), Axis("rows"), series)
+def _loads(demo: Demo) -> Bars:
+    cards = {each.name: each.plan.cards[0] for each in demo.placements}
+    parts = {name: [getattr(card, name).seconds for card in cards.values()] for name in MEMORIES}
+    parts |= {"in": [card.in_s for card in cards.values()], "out": [card.out_s for card in cards.values()]}
+    return Bars("What each part takes for a batch", "By the plan. Memories and both directions of the link work at the "
+                "same time, so the longest bar of a group binds.", Axis("us"), Axis("memories"),
+                [Series(PARTS[part], [(name, 1e6 * each) for name, each in zip(cards, seconds)], part)
+                 for part, seconds in parts.items()], key="memories", labels=list(cards), across=True, wide=True)
 
 
-def _vectors(demo: Demo) -> Heat:
-    return Heat(f"The first {len(demo.sample)} rows out of the RTL, trained in TT form", "Values of each row, column "
-                "by column: one colour for positive ones, another for negative.", demo.sample_items,
-                [str(k) for k in range(demo.sample.shape[1])], np.nan_to_num(demo.sample).tolist())
+def _slice(each: Placement) -> list[str]:
+    done = each.slice
+    assert done is not None
+    return [each.name, f"{done.batches}", f"{done.vectors:,}", f"{sum(done.cycles.values()):,}",
+            "every bit, every cycle" if each.equal else "DIFFERENT", done.different or "every bit"]
+
+
+def _curves(demo: Demo) -> Lines:
+    # Placements without TT rows share one model.
+    curves = {tuple(each.curve): each.name if each.errors else "FP32 rows" for each in demo.placements}
+    return Lines("Training", "AUC on the held-out samples after each epoch.", Axis("epoch"), Axis("AUC"),
+                 [Series(name, list(enumerate(curve, 1))) for curve, name in curves.items()])
+
+
+def _errors(demo: Demo) -> list[list[str]]:
+    found = []
+    for each in demo.placements:
+        for name, error in each.errors.items():
+            table, dim = each.plan.tables[name], each.plan.model.tables[name].dim
+            ranks = (1, *table.ranks, 1)
+            cores = sum(ranks[k] * i * j * ranks[k + 1] for k, (i, j) in enumerate(
+                zip(table.row_modes, table.column_modes)))
+            found.append([each.name, name, f"{table.tt_rows:,}", f"{table.tt_rows * dim:,}", f"{cores:,}",
+                          f"{error:.2f}"])
+    return found

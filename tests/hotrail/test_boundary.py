@@ -257,14 +257,14 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 @pytest.mark.parametrize("arguments, text", [
     (("hotline", "--batch", 100_000), "Error: batch must be 1 to 32 samples of 1 beats, not 100000\n"),
-    (("demo", "--log", "{log}", "--value", "nope"), "Error: {log} has no value 'nope' to learn from; it has rating\n"),
-    (("demo", "--log", "{log}", "--rank", 1000), "must be 1 to "),
-    (("demo", "--log", "{log}", "--columns", 0), "columns is 0"),
+    (("demo", "--log", "{log}", "--label", "nope"), "Error: {log} has no column 'nope'; its columns are rating"),
+    (("demo", "--log", "{log}", "--rank", 0), "rank must be at least 1, not 0"),
+    (("demo", "--log", "{log}", "--preset", "screc"), "the preset screc has no [emb]"),
 ])
 def test_what_cannot_be_is_refused_first(tmp_path, monkeypatch, arguments, text):
     log = tmp_path / "log.csv"
     log.write_text("user_id,item_id,rating:float\n" + "".join(f"{k % 7},{k % 11},{k % 5}\n" for k in range(80)))
-    for late in ("fpga.api.dealing.Hotline", "fpga.api.planning.run", "gen.data.learn.dense"):
+    for late in ("fpga.api.dealing.Hotline", "fpga.api.planning.run", "fpga.api.demo._Learning"):
         monkeypatch.setattr(late, lambda *given, **named: pytest.fail("the work has begun"))
     done = call(*(str(each).replace("{log}", str(log)) for each in arguments))
     assert done.exit_code == 1 and text.replace("{log}", str(log)) in done.output

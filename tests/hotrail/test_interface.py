@@ -129,6 +129,5 @@ def test_every_optional_package_is_of_an_extra():
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = {name: {re.split("[=\\[]", one)[0].replace("-", "_") for one in each}
              for name, each in told["optional-dependencies"].items()}
-    distribution = {"sknetwork": "scikit_network"}
     for module, extra in EXTRAS.items():
-        assert distribution.get(module, module) in asked[extra], f"{module} is none of the extra {extra}"
+        assert module in asked[extra], f"{module} is none of the extra {extra}"

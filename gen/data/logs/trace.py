@@ -9,7 +9,7 @@ from gen.data.logs import bounds
 from gen.data.logs.bounds import few
 from gen.data.logs.log import Chunk, Log
 
-__all__ = ["Trace", "are_rows"]
+__all__ = ["Trace", "are_rows", "picked"]
 
 #: Ids up to so many times those that a log has are rows themselves.
 SPARSE = 4
@@ -84,6 +84,15 @@ class Trace:
         indices = self.table(name)
         offsets = self.offsets.get(name)
         return indices, np.arange(len(indices) + 1) if offsets is None else offsets
+
+
+def picked(indices: NDArray[np.int64], offsets: NDArray[np.int64], samples: NDArray[np.integer]) \
+        -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(indices, offsets) of the bags of some samples, given those of all."""
+    lengths = offsets[samples + 1] - offsets[samples]
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    at = np.repeat(offsets[samples] - edges[:-1], lengths) + np.arange(edges[-1])
+    return indices[at], edges
 
 
 def _rows_of(ids: NDArray[np.uint64], numbered: bool) -> tuple[NDArray[np.int64], int, NDArray[np.uint64] | None]:

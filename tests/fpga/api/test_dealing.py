@@ -7,6 +7,7 @@ import pytest
 
 from fpga.api import dealing
 from fpga.api.dealing import Options
+from fpga.api.dlrm import payload_of
 from fpga.api.gpu import GATHERED, POPULAR
 from gen.data.logs import Trace, open_log, text
 from hotrail.report import hotline as report
@@ -121,7 +122,7 @@ def test_some_tables_of_a_log(tmp_path):
 
 
 def test_dense_features_of_criteo(tmp_path):
-    payload, unused = dealing._payload(Trace.of(open_log(log_files.written(tmp_path, "train.txt"))), None)
+    payload, unused = payload_of(Trace.of(open_log(log_files.written(tmp_path, "train.txt"))), None)
     wanted = np.concatenate([np.repeat(np.log1p(np.arange(log_files.COUNT))[:, None], 13, 1),
                              log_files.LABEL[:, None]], axis=1)
     assert not unused and np.array_equal(payload.view(np.float32), wanted.astype(np.float32))
@@ -133,7 +134,7 @@ def test_cuts_a_rating_at_its_mean(tmp_path):
     path = a_log(tmp_path, rating=rating, score=1 - rating / 5, **columns)
     trace = Trace.of(open_log(path))
     for label, wanted in ((None, rating > 3), ("score", rating < 3)):
-        payload, unused = dealing._payload(trace, label)
+        payload, unused = payload_of(trace, label)
         assert unused == ["score" if label is None else "rating"]
         payload = payload.view(np.float32)
         assert (payload == np.stack([np.ones(COUNT), wanted], axis=1)).all()

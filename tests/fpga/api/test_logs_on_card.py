@@ -1,4 +1,4 @@
-"""Real logs and the demo's table through the EMB core on the simulated card, every word against the oracle.
+"""Real logs and a trained tensor train through the EMB core on the simulated card, every word against the oracle.
 
 Preset `tiny`. Rows are placed by how often the log looks them up: the hottest in DRAM, the next in a tensor
 train, the rest on the SSD, with a row cache.
@@ -41,8 +41,8 @@ def test_a_real_log(file, real_log):
     assert total["bags"] == SAMPLES * len(tables) and min(total.values()) > 0
 
 
-def test_the_demos_table():
-    """The item table of the demo, trained as a tensor train on MovieLens; bags are the users' histories."""
+def test_a_trained_tensor_train():
+    """An item table, trained as a tensor train on MovieLens; bags are the users' histories."""
     try:
         log = Trace.of(open_log("movielens"))
     except ValueError as error:

@@ -204,6 +204,8 @@ def test_a_small_ring_holds_the_drive_back():
     (("fr_fcfs", {"write_high": 40}), "write_low < write_high <= write_queue must hold"),
     (("ssd", {"queue_depth": 0}), "[ssd] queue_depth = 0: must be above 0"),
     (("memory", {"bytes": 1 << 30}), "addresses 4294967296 bytes, [memory] has 1073741824"),
+    (("memory", {"ring_bytes": 3 << 20}), "[memory] ring_bytes = 3145728: must be a power of two, and with rows_bytes"),
+    (("memory", {"rows_bytes": 1 << 32}), "rows_bytes = 4294967296 at most bytes = 4294967296"),
 ])
 def test_devices_that_cannot_be(change, sentence):
     with pytest.raises(ConfigError) as error:

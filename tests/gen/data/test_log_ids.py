@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gen.data.logs import Trace, lines, open_log, text
+from gen.data.logs import Trace, open_log, text
 from gen.data.remap import Remap
 from gen.model.recommender import TableSpec
 from tests.fuzz.logs import torch_file
@@ -102,8 +102,3 @@ def test_arrays_of_a_log_number_ids_that_are_no_rows(tmp_path):
     found = Trace.of(open_log(tmp_path / "a.tsv"))
     assert found.indices["x_id"].tolist() == [2, 0, 0, 1] and found.rows == {"x_id": 3}
     assert found.ids["x_id"].tolist() == [7, 1 << 63, (1 << 64) - 1]
-    (tmp_path / "a.tsv").write_text("x_id\nb\n7\n007\na\n18446744073709551615\n-1\n")
-    log = open_log(tmp_path / "a.tsv")
-    found, called = Trace.of(log), lines.texts(log, "x_id")
-    assert [called[int(found.ids["x_id"][index])] for index in found.indices["x_id"]] == [
-        "b", "007", "007", "a", "-1", "-1"]     # the last text that names an id

@@ -36,7 +36,7 @@ def test_two_tables_of_different_width():
 def test_vectors_of_one_width_are_a_matrix():
     table = cores(3, (3, 2, 2), (2, 2, 2), 2)
     indices = np.array([11, 0, 5])
-    done = session.simulator(CONFIG, "tiny")([table], np.zeros(3, int), indices, np.arange(4))
+    done = session.run(CONFIG, [table], np.zeros(3, int), indices, np.arange(4), name="tt_tiny")
     assert done.vectors.shape == (3, 8) and done.vectors.dtype == np.float32
     assert np.array_equal(done.vectors.view(np.uint32),
                           tt.rows(table, indices, grid_log2=CONFIG.grid_log2).view(np.uint32))

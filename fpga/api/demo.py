@@ -1,0 +1,306 @@
+"""What each memory of a card is worth to a model that is trained here: accuracy beside speed, bit for bit.
+
+A DLRM is trained on a log of which samples are held out, and placed on a card with one memory, with two and with
+three. Where rows become a tensor train (TT) its cores are trained with the rest of the model. Each placement looks up
+the held-out samples on the twin of the card, whose vectors give the AUC and whose cycles the speed, then the first
+batches again in the RTL. The simulator of the RTL is built beside all this.
+"""
+
+import copy
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from fpga.api.dlrm import payload_of
+from fpga.api.training import Training
+from fpga.api.verifying import Verified, verify
+from fpga.card import twin
+from fpga.card.costs import measure
+from gen import bundle as bundles
+from gen.base.tools import call, versions
+from gen.bundle import Bundle
+from gen.data.expected import expected_counts
+from gen.data.logs import Pieces, Trace, open_log
+from gen.data.logs.arrays import of_arrays
+from gen.data.logs.bounds import few
+from gen.data.logs.trace import picked
+from gen.data.profile import Profile
+from gen.data.profiling import stream
+from gen.data.remap import TT, by_heat, row_counts
+from gen.data.reorder import by_similarity
+from gen.model.device import Device
+from gen.model.recommender import Recommender, TableSpec
+from gen.model.scores import auc
+from gen.model.weights import FileWeights
+from gen.planner.plan import LEVELS, Plan, duration
+from gen.planner.planning import make
+
+__all__ = ["Demo", "Options", "Placement", "run"]
+
+SEED = 20
+HELD_OUT = 0.1
+EPOCHS = 4          # rows become tensor trains after half of them
+SLICE = 2           # batches in the RTL
+#: Name, memories, and the share of the accesses that may read TT rows.
+PLACEMENTS = ((LEVELS[1], 1, 0.0), (LEVELS[2], 2, 0.0), ("DRAM, TT (10 %) and SSD", 3, 0.1), (LEVELS[3], 3, 1.0))
+#: The simulator of the tiny core takes about as many times as long to build as its twin.
+BUILDS = 4
+PATIENCE_S = 15.0   # between two lines of a wait
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What may be asked: another log, its format, tables [all] and column that is learned, how much of it; values per
+    row, rank of the tensor trains, samples per batch; the card."""
+
+    logs: Sequence[str | Path] = ("movielens",)
+    format: str | None = None
+    tables: Sequence[str] = ()
+    label: str | None = None
+    samples: int = 100_000
+    dim: int = 64
+    rank: int = 8
+    batch: int = 512
+    device: str = "smartssd_small"
+    preset: str = "tiny"
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """One way to place the model. auc: of the held-out samples, by the card's vectors; curve: the same on the host
+    after each epoch. errors: relative, of each table's TT rows as their training began. whole: all held-out samples on
+    the twin; slice: the first batches of them in the RTL, equal: with the vectors and cycles of the twin."""
+
+    name: str
+    plan: Plan
+    auc: float
+    curve: list[float]
+    errors: dict[str, float]
+    whole: Verified = field(repr=False)
+    slice: Verified | None = field(default=None, repr=False)
+    equal: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Samples per second, batch after batch."""
+        return self.whole.samples * self.whole.clock_mhz * 1e6 / sum(self.whole.busy.values())
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds of a full batch."""
+        return self.plan.batch / self.rate
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Of the lookups: DRAM, TT, SSD."""
+        rows = np.sum(list(self.whole.rows.values()), axis=0)
+        return np.asarray(rows / rows.sum())
+
+    @property
+    def passed(self) -> bool:
+        return self.equal and self.slice is not None and not self.whole.different and not self.slice.different
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """All that the report shows. rows: of each table; row_bytes: of all together; baseline: AUC of the FP32 rows on the
+    host; device: of the card; profile: of the samples that were learned from."""
+
+    source: str
+    rows: dict[str, int]
+    row_bytes: int
+    learned: int
+    held: int
+    baseline: float
+    device: Device
+    profile: Profile = field(repr=False)
+    placements: list[Placement]
+
+    @property
+    def passed(self) -> bool:
+        return all(each.passed for each in self.placements)
+
+
+def run(options: Options, *, rtl: str = "sim", say: Say = print) -> Demo:
+    """Runs the whole demo, telling its steps to `say`. rtl: the kind of card that the first batches run on again.
+
+    Raises      ValueError: a log or options that do not fit, in one sentence; CardError, RunError: of a card
+    """
+    with threadpool_limits(1):      # matrices are small, and the other core builds the simulator
+        return _run(options, rtl, say)
+
+
+def _run(options: Options, rtl: str, say: Say) -> Demo:
+    device = Device.load(options.device)
+    samples = _Samples(options, say)
+    costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
+    simulator = _Simulator(options.preset) if rtl == "sim" else None
+    model = Recommender("demo", trace.source, {
+        name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
+    row_bytes = sum(spec.rows * costs.row_bytes(spec.dim) for spec in model.tables.values())
+    say(f"card       {device.name}: its DRAM has {device.memory.rows_bytes:,} bytes for rows and a batch of "
+        f"{model.batch:,} samples; the rows take {row_bytes:,}")
+    profile = stream.with_rows(stream.profile(samples.log(samples.learned)), trace.rows)
+    plans = [make(model, profile, costs, cards=1, rank=options.rank, levels=levels, tt_share=tt_share, tt_gain=0.0,
+                  explain=False) for _, levels, tt_share in PLACEMENTS]
+    for note in plans[-1].assumed:
+        say(f"note: {note}")
+    learning = _Learning(samples, options.dim, say)
+    log, looked = samples.log(samples.held), []
+    with tempfile.TemporaryDirectory() as folder:
+        for (name, *_), plan in zip(PLACEMENTS, plans):
+            training, curve = learning.placed(plan, profile)
+            bundle = _bundle(Path(folder), name, plan, profile, training)
+            whole, vectors = _looked_up(bundle, log, len(samples.held), "twin")
+            score = training.model.predict(vectors, samples.payload[samples.held])
+            found = Placement(name, plan, auc(score, samples.label), curve, {
+                table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, whole)
+            say(f"twin       {name}: {duration(found.batch_s)} per batch, {found.rate:,.0f} samples/s, AUC "
+                f"{found.auc:.4f}")
+            looked.append((found, bundle, vectors))
+        if simulator:
+            simulator.wait(say)
+        placements = [_again(*each, log, rtl, say) for each in looked]
+    return Demo(trace.source, dict(trace.rows), row_bytes, len(samples.learned), len(samples.held), learning.curve[-1],
+                device, profile, placements)
+
+
+class _Samples:
+    """A log in memory, split at random: numbers of samples that are learned from and, in the log's order, held out."""
+
+    def __init__(self, options: Options, say: Say):
+        for name in ("samples", "dim", "rank", "batch"):
+            if getattr(options, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
+        log = open_log(options.logs, options.format, options.tables or None)
+        trace = Trace.of(log, numbered=True, head=True)
+        self.trace, count = trace, min(trace.samples, options.samples)
+        self.payload, unused = payload_of(trace, options.label)
+        shuffled = np.random.default_rng(SEED).permutation(count)
+        self.learned, self.held = shuffled[round(HELD_OUT * count):], np.sort(shuffled[:round(HELD_OUT * count)])
+        self.label = self.payload[self.held, -1].view(np.float32)
+        if len(set(self.label.tolist())) < 2:
+            raise ValueError(f"{trace.source} has {count:,} samples: those held out need labels 0 and 1 both")
+        say(f"log        {trace.source}: {count:,} samples{trace.note}, tables "
+            + ", ".join(f"{name} of {rows:,} rows" for name, rows in trace.rows.items())
+            + f"; {len(self.held):,} samples held out")
+        for line in (*log.report(), *([f"not used   {few(unused)}"] if unused else [])):
+            say(line)
+
+    def log(self, samples: NDArray[np.int64]) -> Pieces:
+        """Some of the samples as a log, whose ids are the tables' rows."""
+        bags = {name: picked(*self.trace.bags(name), samples) for name in self.trace.indices}
+        return of_arrays({name: indices for name, (indices, _) in bags.items()},
+                         {name: bags[name][1] for name in self.trace.offsets}, source=self.trace.source)
+
+
+class _Learning:
+    """The model after half of its training, from where every placement goes on by itself."""
+
+    def __init__(self, samples: _Samples, dim: int, say: Say):
+        self.samples, self._say, self._begun = samples, say, time.monotonic()
+        random = np.random.default_rng(SEED)
+        self._orders = [random.permutation(samples.learned) for _ in range(EPOCHS)]
+        self._half = Training(samples.trace, samples.payload, dim, seed=SEED)
+        self._curve: list[float] = []
+        self._seconds = 0.0         # of an epoch of dense rows
+        for number in range(EPOCHS // 2):
+            self._epoch(self._half, self._curve, number, "dense rows")
+        self.dense, self.curve = self._rest(self._half, "dense rows")
+
+    def placed(self, plan: Plan, profile: Profile) -> tuple[Training, list[float]]:
+        """The trained model, and the AUC after each epoch; rows that the plan has as TT rows are learned as such."""
+        if not any(table.tt_rows for table in plan.tables.values()):
+            return self.dense, self.curve
+        training = copy.deepcopy(self._half)
+        for name, table in plan.tables.items():
+            if table.tt_rows:
+                spec, counted, rows = plan.model.tables[name], profile.tables[name], training.tables[name]
+                order = by_heat(expected_counts(spec, row_counts(spec, counted), counted))
+                warm = np.flatnonzero(table.devices(order) == TT)
+                alike = np.empty_like(warm)         # rows that resemble each other are neighbours
+                alike[by_similarity(rows[warm])] = warm
+                rows.decompose(alike, table.row_modes, table.column_modes, table.ranks)
+        return self._rest(training, f"{sum(table.tt_rows for table in plan.tables.values()):,} TT rows")
+
+    def _rest(self, training: Training, what: str) -> tuple[Training, list[float]]:
+        training, curve = copy.deepcopy(training), list(self._curve)
+        for number in range(EPOCHS // 2, EPOCHS):
+            self._epoch(training, curve, number, what)
+        return training, curve
+
+    def _epoch(self, training: Training, curve: list[float], number: int, what: str) -> None:
+        """All rates fall to nothing in the second half, so that the last batches do not decide."""
+        scales = [min(1.0, 2 * (1 - at / EPOCHS)) for at in (number, number + 1)]
+        begun = time.monotonic()
+        training.epoch(self._orders[number], (scales[0], scales[1]))
+        taken = time.monotonic() - begun
+        curve.append(auc(training.scores(self.samples.held), self.samples.label))
+        self._say(f"training   {what}, epoch {number + 1} of {EPOCHS}: AUC {curve[-1]:.4f} on held-out samples, "
+                  + (f"about {taken * (EPOCHS - 1 - number):.0f} s left" if number + 1 < EPOCHS else "done"))
+
+
+class _Simulator:
+    """Builds the simulator of a preset's EMB core in a process that ends with this one.
+
+    Raises      RuntimeError: there is no Verilator, or no g++
+    """
+
+    def __init__(self, preset: str):
+        versions()
+        self._begun, self._twin_s = time.monotonic(), 0.0
+        program = "import sys, fpga.card; fpga.card.open('sim', preset=sys.argv[1]).close()"
+        self._thread = threading.Thread(target=call, args=([sys.executable, "-c", program, preset],), kwargs={
+            "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL,
+            "env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}}, daemon=True)
+        self._thread.start()
+
+    def wait(self, say: Say) -> None:
+        """Until it is built; an error is that of whoever opens the card then."""
+        while self._thread.is_alive():
+            taken = time.monotonic() - self._begun
+            left = max(BUILDS * twin.build("emb")[1] - taken, PATIENCE_S / 2)
+            say(f"simulator  of the RTL: being built for {taken:.0f} s, about {left:.0f} s left")
+            self._thread.join(PATIENCE_S)
+
+
+def _bundle(folder: Path, name: str, plan: Plan, profile: Profile, training: Training) -> Bundle:
+    arrays: dict[str, Any] = {key: value for name, table in training.tables.items()
+                              for key, value in table.arrays(name).items()}
+    np.savez(folder / "trained.npz", **arrays)
+    return bundles.write(folder / name, plan, profile, FileWeights(folder / "trained.npz"))
+
+
+def _looked_up(bundle: Bundle, log: Pieces, samples: int, card: str) -> tuple[Verified, NDArray[np.float32]]:
+    """The first samples on a card of a kind, and their vectors (samples, tables, dim)."""
+    vectors: list[NDArray[np.float32]] = []
+    done = verify(bundle, log, samples, card=card, watch=lambda batch: vectors.append(
+        np.stack(list(batch.done.vectors.values()), axis=1)))
+    return done, np.concatenate(vectors)
+
+
+def _again(found: Placement, bundle: Bundle, vectors: NDArray[np.float32], log: Pieces, card: str,
+           say: Say) -> Placement:
+    """With its first batches on another kind of card, word for word and cycle for cycle."""
+    begun = time.monotonic()
+    done, other = _looked_up(bundle, log, min(SLICE * found.plan.batch, found.whole.samples), card)
+    equal = (np.array_equal(other.view(np.uint32), vectors[:len(other)].view(np.uint32))
+             and done.each == found.whole.each[:done.batches])
+    say(f"RTL        {found.name}: {done.batches} batches, {sum(done.cycles.values()):,} cycles in "
+        f"{time.monotonic() - begun:.0f} s: " + (
+            "every bit and every cycle as on the twin, every bit equal to the oracle's" if equal and not done.different
+            else f"DIFFERENT from the {'oracle: ' + done.different if done.different else 'twin'}"))
+    return replace(found, slice=done, equal=equal)

@@ -1,0 +1,106 @@
+"""The demo on a small log with the twin in the RTL's place: what it finds, tells and draws."""
+
+import random
+
+import pytest
+
+from fpga.api import demo as flow
+from hotrail.report import demo as report
+
+# Of 8 KB of rows: 2 KB and a batch in DRAM.
+CARD = 'about = "small"\nlike = "smartssd"\n[memory]\nsource = "none"\nring_bytes = 0x8000\nrows_bytes = 0x5800\n'
+SMALL = {"dim": 16, "rank": 2, "batch": 128}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder, drawn = tmp_path_factory.mktemp("demo"), random.Random(3)
+    (folder / "card.toml").write_text(CARD)
+    (folder / "log.csv").write_text("user_id,item_id,rating,tags\n" + "".join(
+        f"{user},{min(int(drawn.paretovariate(0.7)), 90)},{(user % 5 + drawn.random()) // 1},{drawn.randrange(5)}\n"
+        for user in (drawn.randrange(60) for _ in range(3000))))
+    return folder
+
+
+def options(place, **changes):
+    return flow.Options([str(place / "log.csv")], **({"device": str(place / "card.toml")} | SMALL | changes))
+
+
+@pytest.fixture(scope="module")
+def small(place):
+    said = []
+    return flow.run(options(place), rtl="twin", say=said.append), said
+
+
+def test_three_memories_beside_two_and_one(small):
+    found, _ = small
+    one, two, limited, three = found.placements
+    assert [each.plan.levels for each in found.placements] == [1, 2, 3, 3] and found.passed
+    assert one.shares.tolist() == [0, 0, 1] and two.shares[1] == 0 < two.shares[0]
+    assert 0 < limited.shares[1] < 0.2 < three.shares[1] and three.shares[2] < two.shares[2]
+    assert one.rate < two.rate < three.rate and one.batch_s == 128 / one.rate
+    assert found.held == 300 == one.whole.samples and one.slice.samples == 256
+
+
+def test_the_cards_vectors_give_the_hosts_accuracy(small):
+    found, _ = small
+    for each in found.placements:
+        assert each.auc == pytest.approx(each.curve[-1], abs=1e-3) and each.auc > 0.7
+    one, two, *others = found.placements
+    assert one.auc == two.auc == found.baseline and not one.errors
+    assert all(set(each.errors) <= set(found.rows) and min(each.errors.values()) > 0 for each in others)
+
+
+def test_it_tells_each_step(small):
+    found, said = small
+    assert "tables user_id of 60 rows" in said[0] and "300 samples held out" in said[0]
+    assert sum(line.startswith("training") for line in said) == 2 * flow.EPOCHS
+    for each in found.placements:
+        assert any(line.startswith(f"twin       {each.name}:") and f"AUC {each.auc:.4f}" in line for line in said)
+        assert any(line.startswith(f"RTL        {each.name}: 2 batches") and "every bit and every cycle" in line
+                   for line in said)
+
+
+def test_report_says_all_of_it(small, tmp_path, capsys):
+    found, _ = small
+    text = report.write(found, tmp_path).read_text()
+    report.show(found)
+    shown = capsys.readouterr().out
+    for each in found.placements:
+        assert each.name in text and f"{each.auc:.4f}" in text and f"{each.rate:,.0f}" in text
+        assert f"{each.rate:,.0f}" in shown
+    assert f"{found.placements[-1].errors['user_id']:.2f}" in text and "every bit and every cycle" in text
+
+
+def test_a_difference_is_told(place, monkeypatch):
+    """A word of the first placement that is not the twin's, a cycle of the second."""
+    again, looked_up = [], flow._looked_up
+
+    def wrong(bundle, log, samples, card):
+        done, vectors = looked_up(bundle, log, samples, "twin")
+        if card != "twin":
+            again.append(card)
+            vectors[1, 1].view("u4")[3] ^= len(again) == 1
+            done.each[0] = {0: done.each[0][0] + (len(again) == 2)}
+        return done, vectors
+
+    monkeypatch.setattr(flow, "_looked_up", wrong)
+    said = []
+    done = flow.run(options(place, samples=1000), rtl="other", say=said.append)
+    assert [each.equal for each in done.placements] == [False, False, True, True] and not done.passed
+    assert ["DIFFERENT from the twin" in line for line in said[-4:]] == [True, True, False, False]
+    assert "DIFFERENT" in report.page(done).html()
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"label": "nope"}, "has no column 'nope'"),
+    ({"dim": 0}, "dim must be at least 1, not 0"),
+    ({"rank": -1}, "rank must be at least 1, not -1"),
+    ({"samples": 3}, "those held out need labels 0 and 1 both"),
+    ({"tables": ["film"]}, "has no field 'film'"),
+    ({"batch": 100_000}, "DRAM"),
+])
+def test_wrong(place, changes, message):
+    with pytest.raises(ValueError) as caught:
+        flow.run(options(place, **changes), rtl="twin", say=lambda line: None)
+    assert message in str(caught.value)
