@@ -22,7 +22,7 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 .NOTPARALLEL:
 .PHONY: help setup lock verilog test regress demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
-	@echo "make demo       rows of a real table through the RTL, bit for bit; build/demo/index.html"
+	@echo "make demo       a model trained on a real log, on one, two and three memories; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"

@@ -146,19 +146,19 @@ def run(options: Options, *, rtl: str = "sim", say: Say = print) -> Demo:
 def _run(options: Options, rtl: str, say: Say) -> Demo:
     device = Device.load(options.device)
     samples = _Samples(options, say)
-    costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
     simulator = _Simulator(options.preset) if rtl == "sim" else None
+    costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
     model = Recommender("demo", trace.source, {
         name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
     row_bytes = sum(spec.rows * costs.row_bytes(spec.dim) for spec in model.tables.values())
     say(f"card       {device.name}: its DRAM has {device.memory.rows_bytes:,} bytes for rows and a batch of "
         f"{model.batch:,} samples; the rows take {row_bytes:,}")
+    learning = _Learning(samples, options.dim, say)
     profile = stream.with_rows(stream.profile(samples.log(samples.learned)), trace.rows)
     plans = [make(model, profile, costs, cards=1, rank=options.rank, levels=levels, tt_share=tt_share, tt_gain=0.0,
                   explain=False) for _, levels, tt_share in PLACEMENTS]
     for note in plans[-1].assumed:
         say(f"note: {note}")
-    learning = _Learning(samples, options.dim, say)
     log, looked = samples.log(samples.held), []
     with tempfile.TemporaryDirectory() as folder:
         for (name, *_), plan in zip(PLACEMENTS, plans):
@@ -254,15 +254,16 @@ class _Learning:
 
 
 class _Simulator:
-    """Builds the simulator of a preset's EMB core in a process that ends with this one.
+    """Builds the twin and the simulator of a preset's EMB core in a process that ends with this one.
 
     Raises      RuntimeError: there is no Verilator, or no g++
     """
 
     def __init__(self, preset: str):
         versions()
-        self._begun, self._twin_s = time.monotonic(), 0.0
-        program = "import sys, fpga.card; fpga.card.open('sim', preset=sys.argv[1]).close()"
+        self._begun = time.monotonic()
+        program = ("import sys, fpga.card, fpga.card.twin; fpga.card.twin.build('emb'); "
+                   "fpga.card.open('sim', preset=sys.argv[1]).close()")
         self._thread = threading.Thread(target=call, args=([sys.executable, "-c", program, preset],), kwargs={
             "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL,
             "env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}}, daemon=True)
@@ -272,8 +273,9 @@ class _Simulator:
         """Until it is built; an error is that of whoever opens the card then."""
         while self._thread.is_alive():
             taken = time.monotonic() - self._begun
-            left = max(BUILDS * twin.build("emb")[1] - taken, PATIENCE_S / 2)
-            say(f"simulator  of the RTL: being built for {taken:.0f} s, about {left:.0f} s left")
+            left = (1 + BUILDS) * twin.build("emb")[1] - taken
+            say(f"simulator  of the RTL: being built for {taken:.0f} s, "
+                + (f"about {left:.0f} s left" if left > 0 else "which is longer than it mostly takes"))
             self._thread.join(PATIENCE_S)
 
 
@@ -301,6 +303,6 @@ def _again(found: Placement, bundle: Bundle, vectors: NDArray[np.float32], log: 
              and done.each == found.whole.each[:done.batches])
     say(f"RTL        {found.name}: {done.batches} batches, {sum(done.cycles.values()):,} cycles in "
         f"{time.monotonic() - begun:.0f} s: " + (
-            "every bit and every cycle as on the twin, every bit equal to the oracle's" if equal and not done.different
+            "every bit and cycle the twin's, every bit the oracle's" if equal and not done.different
             else f"DIFFERENT from the {'oracle: ' + done.different if done.different else 'twin'}"))
     return replace(found, slice=done, equal=equal)

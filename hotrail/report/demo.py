@@ -41,7 +41,8 @@ def page(demo: Demo) -> Page:
     made.add("Accuracy beside speed", _tradeoff(demo), _speed(demo),
              Table("Memories of the card", HEAD, _rows(demo), key="memories", note=(
                  "Measured on the twin of the card with the held-out samples, batch after batch. AUC: of the vectors "
-                 "that the card gave; the networks are the host's. Planned: by the cost model of `hotrail plan`.")),
+                 "that the card gave; the networks are the host's. Planned: by the cost model of hotrail plan. How far "
+                 "another split of MovieLens-100K moves the differences is in docs/demo.md.")),
              *map(Text, _sentences(demo)))
     made.add("What binds", _loads(demo))
     made.add("Bit for bit", Text("The first batches on the Verilated core: " + (

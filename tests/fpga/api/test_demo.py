@@ -57,7 +57,7 @@ def test_it_tells_each_step(small):
     assert sum(line.startswith("training") for line in said) == 2 * flow.EPOCHS
     for each in found.placements:
         assert any(line.startswith(f"twin       {each.name}:") and f"AUC {each.auc:.4f}" in line for line in said)
-        assert any(line.startswith(f"RTL        {each.name}: 2 batches") and "every bit and every cycle" in line
+        assert any(line.startswith(f"RTL        {each.name}: 2 batches") and "every bit and cycle the twin's" in line
                    for line in said)
 
 
