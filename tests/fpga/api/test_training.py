@@ -13,7 +13,7 @@ from gen.model.scores import auc
 
 
 def a_trace(samples=1500):
-    """Some users like more than others, some items are liked more; some bags of tags are empty, and tags say nothing."""
+    """Some users like more, some items are liked more; tags say nothing, and some of their bags are empty."""
     random = np.random.default_rng(5)
     users, items = random.integers(40, size=samples), random.integers(30, size=samples)
     lengths = random.integers(0, 4, samples)

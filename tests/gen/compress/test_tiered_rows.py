@@ -1,4 +1,4 @@
-"""Tables that are trained in NumPy: gradients beside differences, steps beside Adagrad's formula, the form of a bundle."""
+"""Tables trained in NumPy: gradients beside differences, steps beside Adagrad's formula, the form of a bundle."""
 
 import numpy as np
 import pytest
