@@ -1,6 +1,6 @@
 """A command's result as one JSON document on stdout, with all that is for people on stderr: the option --json.
 
-    {"kind": "hotrail plan", "version": 1, "hotrail": "0.1.0", "plan": "build/plan/plan.json", "batch_s": 0.0012, ...}
+    {"kind": "hotrail plan", "version": 1, "hotrail": "0.2.0", "plan": "build/plan/plan.json", "batch_s": 0.0012, ...}
 
 `kind` is the command. `version` counts changes that break readers; a new key does not. Keys end in their unit (_s,
 _bytes, _mhz); shares are from 0 to 1; what there is not is null. docs/command.md lists the keys.

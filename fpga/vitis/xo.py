@@ -29,7 +29,7 @@ MOST_BYTES = 1 << 30                        # of all files together: a .xo of so
 
 
 def ip_folder(kernel: RtlKernel) -> str:
-    """The IP's folder in a .xo: hotrail_RTLKernel_hotrail_emb_0_1."""
+    """The IP's folder in a .xo: hotrail_RTLKernel_hotrail_emb_0_2."""
     return kernel.vlnv.replace(":", "_").replace(".", "_")
 
 

@@ -79,9 +79,9 @@ def test_what_is_no_fault(copy):
 
 def test_a_tool_in_another_version_is_told(monkeypatch):
     assert untested() == ()
-    here = {"amaranth": "0.5.10", "pyosys": "0.71", "lxml": "6.1.3", "hotrail": "0.1.0"}
+    here = {"amaranth": "0.5.10", "pyosys": "0.71", "lxml": "6.1.3", "hotrail": "0.2.0"}
     monkeypatch.setattr(checks, "version", here.__getitem__)
     asked = ["amaranth==0.5.10", 'pyosys==0.70; extra == "rtl"', "lxml>=6", 'hotrail[rtl]; extra == "all"']
     monkeypatch.setattr(checks, "requires", lambda name: asked)
-    assert untested() == ("pyosys 0.71 is installed; hotrail 0.1.0 is tested with 0.70, so the bytes of this package "
+    assert untested() == ("pyosys 0.71 is installed; hotrail 0.2.0 is tested with 0.70, so the bytes of this package "
                           "may differ",)

@@ -15,6 +15,7 @@ from fpga.synth.shells import shell_of
 from fpga.vitis import flow
 from fpga.vitis import gate as gates
 from fpga.vitis.check import check
+from fpga.vitis.xgui import xgui_path
 from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, command, files, make, shown
 from tests.support.vitis_kernels import prepared
 
@@ -30,7 +31,7 @@ def test_package_is_complete(tmp_path):
     assert made.folder == tmp_path / "tiny" / "vitis" / CORE
     found = files(made.folder)
     assert set(found) == {*(f"src/{name}" for name in texts), "kernel.xml", "component.xml", "package.tcl", "link.cfg",
-                          "xgui/hotrail_mlp_v0_1.tcl", "hotrail_mlp.h", "hotrail_mlp.py", "mlp.md", "package.json"}
+                          xgui_path(kernel), "hotrail_mlp.h", "hotrail_mlp.py", "mlp.md", "package.json"}
     assert all(found[f"src/{name}"].decode() == text for name, text in texts.items())
     told = json.loads(found.pop("package.json"))
     assert told["files"] == {name: sha256(data).hexdigest() for name, data in found.items()}

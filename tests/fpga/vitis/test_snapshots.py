@@ -2,9 +2,9 @@
 
     HOTRAIL_SNAPSHOTS=write .venv/bin/pytest tests/fpga/vitis/test_snapshots.py
 
-writes the snapshots anew after an intended change; what changed is then read in the difference. Texts for people and
-the names of the Verilog's parts are left out, so that only a change of the package's form or of the core's interface
-shows.
+writes the snapshots anew after an intended change; what changed is then read in the difference. Texts for people, the
+names of the Verilog's parts and hotrail's version are left out, so that only a change of the package's form or of the
+core's interface shows.
 """
 
 import os
@@ -30,7 +30,7 @@ def plain(kernel):
         return tuple(replace(item, about=item.name) for item in items)
 
     registers = (replace(register, fields=quiet(register.fields)) for register in kernel.registers)
-    return replace(kernel, about=kernel.name, files=FILES, arguments=quiet(kernel.arguments),
+    return replace(kernel, version="0.0", about=kernel.name, files=FILES, arguments=quiet(kernel.arguments),
                    registers=quiet(registers))
 
 

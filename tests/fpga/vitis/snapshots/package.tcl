@@ -1,4 +1,4 @@
-# Packages the kernel hotrail_emb (hotrail:RTLKernel:hotrail_emb:0.1, preset tiny) as hotrail_emb.xo. Generated: do not edit.
+# Packages the kernel hotrail_emb (hotrail:RTLKernel:hotrail_emb:0.0, preset tiny) as hotrail_emb.xo. Generated: do not edit.
 #
 #     vivado -mode batch -source package.tcl
 #
@@ -82,7 +82,7 @@ ipx::unload_core [file join $packaged component.xml]
 ipx::edit_ip_in_project -upgrade true -name edit_$name -directory $packaged [file join $packaged component.xml]
 set core [ipx::current_core]
 set_property name $name $core
-set_property version 0.1 $core
+set_property version 0.0 $core
 set_property display_name $name $core
 set_property description hotrail_emb $core
 
