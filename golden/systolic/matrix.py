@@ -24,30 +24,56 @@ def products(x: ArrayLike, y: ArrayLike, beat: int, *, grouped: bool = False) ->
         raise ValueError(f"beat is {beat}, must be at least 1")
     if grouped and beat % fp32.GROUP:
         raise ValueError(f"beat is {beat}, must be a multiple of {fp32.GROUP} for groups that share an exponent")
-    (mx, ex, kind_x), (my, ey, kind_y) = _operands(x), _operands(y)
     if grouped:
-        total, peak = _group_sums(*fp32.group(x), *fp32.group(y), beat // fp32.GROUP)
+        (mx, ex), (my, ey) = _groups(x), _groups(y)
+        total, peak = _group_sums(mx, ex, my.transpose(1, 2, 0).copy(), ey.T.copy(), beat // fp32.GROUP)
     else:
-        total, peak = _sums(mx, ex, my, ey, beat)
+        total, peak = _sums(*_operands(x), *_operands(y), beat)
     negative_total = (total < 0).astype(np.int64)
     word = fp32._round(negative_total, np.abs(total), peak - 2 * fp32.BIAS - 46 + fp32.dropped_bits(grouped))
     word = np.where(total == 0, np.uint32(0), word)
-    if kind_x.any() or kind_y.any():
-        word = _specials(mx, kind_x, my, kind_y, word)
+    if _kind(x).any() or _kind(y).any():
+        word = _specials(_operands(x)[0], _kind(x), _operands(y)[0], _kind(y), word)
     return fp32.value(word)
 
 
-def _operands(words: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    """Signed mantissas, exponents, and what is no number: 1 infinite, 2 NaN."""
-    sign, exponent, mantissa, nan = fp32._unpack(words)
-    kind = np.where(nan, 2, np.where(exponent == 255, 1, 0)).astype(np.uint8)
-    return np.where(sign == 1, -mantissa, mantissa), np.where(mantissa == 0, ZERO, exponent), kind
+def _operands(words: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Signed mantissas and exponents."""
+    sign, exponent, mantissa, _ = fp32._unpack(words)
+    return np.where(sign == 1, -mantissa, mantissa), np.where(mantissa == 0, ZERO, exponent)
+
+
+def _kind(words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """What is no number: 1 infinite, 2 NaN."""
+    magnitude = words & np.uint32(fp32.SIGN - 1)
+    return (magnitude >= fp32.INFINITY).astype(np.uint8) + (magnitude > fp32.INFINITY)
 
 
 @njit(cache=True)
 def _most(shift):
     """A 64-bit word is shifted by 63 at most."""
     return shift if shift < 63 else 63
+
+
+@njit(cache=True)
+def _groups(words):
+    """As golden.fp.fp32.group: signed mantissas (M, groups, 4), exponents (M, groups), ZERO of a group of zeros."""
+    count, terms = words.shape
+    groups = -(-terms // fp32.GROUP)
+    mantissas = np.zeros((count, groups, fp32.GROUP), np.int32)
+    exponents = np.full((count, groups), ZERO, np.int64)
+    for m in range(count):
+        for k in range(terms):
+            exponent = np.int64(words[m, k] >> 23 & 255)
+            if 0 < exponent < 255 and exponent > exponents[m, k // fp32.GROUP]:
+                exponents[m, k // fp32.GROUP] = exponent
+        for k in range(terms):
+            exponent = np.int64(words[m, k] >> 23 & 255)
+            if 0 < exponent < 255:
+                mantissa = np.int64(words[m, k] & 0x7FFFFF | 0x800000) << fp32.GUARD_BITS
+                mantissa >>= _most(exponents[m, k // fp32.GROUP] - exponent)
+                mantissas[m, k // fp32.GROUP, k % fp32.GROUP] = -mantissa if words[m, k] >> 31 else mantissa
+    return mantissas, exponents
 
 
 @njit(cache=True)
@@ -82,29 +108,31 @@ def _sums(mx, ex, my, ey, beat):
 
 @njit(cache=True)
 def _group_sums(mx, ex, my, ey, beat):
-    """The same of groups, `beat` of them at a time: mantissas (M, groups, 4), exponents (M, groups)."""
-    totals = np.empty((mx.shape[0], my.shape[0]), np.int64)
-    peaks = np.empty((mx.shape[0], my.shape[0]), np.int64)
-    for m in range(mx.shape[0]):
-        for n in range(my.shape[0]):
-            total, peak = np.int64(0), np.int64(0)
-            for start in range(0, mx.shape[1], beat):
-                end = min(start + beat, mx.shape[1])
-                new = peak
-                for k in range(start, end):
-                    if ex[m, k] and ey[n, k] and ex[m, k] + ey[n, k] > new:
-                        new = ex[m, k] + ey[n, k]
-                total >>= _most(new - peak)
-                for k in range(start, end):
-                    shift = new - ex[m, k] - ey[n, k]
-                    if ex[m, k] and ey[n, k] and shift < fp32.GROUP_REACH:
-                        exact = np.int64(0)
-                        for w in range(fp32.GROUP):
-                            exact += mx[m, k, w] * my[n, k, w]
-                        total += (exact >> fp32.GROUP_DROPPED_BITS) >> shift
-                peak = new
-            totals[m, n] = total
-            peaks[m, n] = peak
+    """The same of groups, `beat` of them at a time: mantissas (M, groups, 4) and (groups, 4, N), exponents (M, groups)
+    and (groups, N). The innermost loops go over N without a branch: a processor takes several in an instruction."""
+    count, groups, wide = mx.shape[0], mx.shape[1], ey.shape[1]
+    totals, peaks = np.zeros((count, wide), np.int64), np.zeros((count, wide), np.int64)
+    new = np.empty(wide, np.int64)
+    for m in range(count):
+        total, peak = totals[m], peaks[m]
+        for start in range(0, groups, beat):
+            end = min(start + beat, groups)
+            new[:] = peak
+            for k in range(start, end):
+                exponents = ey[k]
+                for n in range(wide):
+                    new[n] = max(new[n], ex[m, k] + exponents[n])
+            for n in range(wide):
+                total[n] >>= _most(new[n] - peak[n])
+                peak[n] = new[n]
+            for k in range(start, end):
+                exponents, x, y = ey[k], mx[m, k].astype(np.int64), my[k]
+                x_0, x_1, x_2, x_3 = x[0], x[1], x[2], x[3]
+                y_0, y_1, y_2, y_3 = y[0], y[1], y[2], y[3]
+                for n in range(wide):
+                    shift = new[n] - ex[m, k] - exponents[n]
+                    exact = x_0 * y_0[n] + x_1 * y_1[n] + x_2 * y_2[n] + x_3 * y_3[n]
+                    total[n] += (exact >> fp32.GROUP_DROPPED_BITS) >> shift if shift < fp32.GROUP_REACH else 0
     return totals, peaks
 
 
