@@ -11,7 +11,7 @@ of curves are not recorded.
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,20 +143,28 @@ def elsewhere(rows: Iterable[Row], layout: Sequence[Section], other: Sequence[Se
     return [row for row in rows if row.id in here or row.id not in there]
 
 
+def beside(rows: Iterable[Row], section: Section) -> Iterator[tuple[Line, str]]:
+    """The lines of a section of the papers' figures whose rows are all there, each with the values of these."""
+    known = {row.id: row for row in rows}
+    for line in section.lines:
+        if all(id in known for id in line.ids):
+            yield line, _cells([known[id] for id in line.ids])[0] if line.ids else "-"
+
+
 def papers(rows: Iterable[Row], layout: Sequence[Section], head: str) -> str:
     """The text of docs/paper-figures.md; a row may stand here and in docs/figures.md.
 
     Raises      LookupError: a line names an id that is not among the rows
     """
-    known = {row.id: row for row in rows}
+    rows = list(rows)
+    known = {row.id for row in rows}
     out = [f"# The papers' figures\n\n{head}\n"]
     for section in layout:
         out += [f"## {section.title}\n", section.about + "\n", "| what | paper | hotrail | why |", "|---|---|---|---|"]
-        for line in section.lines:
-            missing = [id for id in line.ids if id not in known]
-            if missing:
-                raise LookupError(f"{PAPER_LINES.name} names {', '.join(missing)}, not recorded")
-            ours = f"{_cells([known[id] for id in line.ids])[0]} ({_ids(line.ids)})" if line.ids else "-"
+        if missing := [id for line in section.lines for id in line.ids if id not in known]:
+            raise LookupError(f"{PAPER_LINES.name} names {', '.join(missing)}, not recorded")
+        for line, value in beside(rows, section):
+            ours = f"{value} ({_ids(line.ids)})" if line.ids else value
             out.append(f"| {line.what} | {line.beside} | {ours} | {line.why} |")
         out.append("")
     return "\n".join(out)

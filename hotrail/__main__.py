@@ -16,7 +16,7 @@ from hotrail.completion import device_names, preset_names
 from hotrail.planning import FORMAT
 
 ENVIRONMENT = """HOTRAIL_BUILD names the folder for all that is built and written [build/]. HOTRAIL_DATA names a folder
-of statistics and logs that some commands read. More on both, exit codes, JSON and completion: docs/command.md"""
+of statistics and logs that some commands read. Guide to all pages: docs/index.md. Each COMMAND --help names its own."""
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -29,9 +29,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware: verilog, lint,
-    synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools. PRESET names
-    the sizes of the cores: tiny for simulation, smartssd for the card.
+    To begin: demo. Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware:
+    verilog, lint, synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools.
+    PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 
 

@@ -215,6 +215,22 @@ def test_the_site_has_every_page():
     assert not set(named) - pages and len(named) == len(pages)
 
 
+def test_any_answer_is_two_steps_from_the_help():
+    """`hotrail --help` names the guide, and the guide every page."""
+    assert "docs/index.md" in CliRunner().invoke(main, ["--help"]).output
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text()))
+    assert linked == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+
+
+def test_a_trained_model_is_on_cards_in_ten_lines():
+    """From TorchRec's model and a log to a bundle that runs, and from a file."""
+    text = (ROOT / "docs" / "trained-models.md").read_text()
+    found = [[line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+             for _, kind, _, content in blocks(text) if kind == "python"]
+    torchrec, *_, file = found
+    assert len(torchrec) <= 10 and len(file) <= 10 and "hotrail.compile" in "".join(torchrec) and "verify" in file[-2]
+
+
 def test_who_cites_names_this_version():
     told = dict(re.findall(r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.M))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
