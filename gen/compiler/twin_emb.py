@@ -18,7 +18,7 @@ from hw.isa.emb import DEVICE
 
 __all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 
-# The numbers of an instruction, in the order of Job in fpga/card/cpp/twin/front.h.
+# The numbers of an instruction, in the order of Job in fpga/card/cpp/twin/emb_front.h.
 JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "weighted", "mode", "format", "row_format",
        "row_beats", "stored", "piece", "block_rows", "dram_base", "chunk_rows", "out", "out_stride", "release",
        "tt_table")

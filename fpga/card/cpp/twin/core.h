@@ -1,5 +1,5 @@
-// What is around the parts of every core's twin: hw.kernel.shell on the pins of the ports, from start to the result block.
-// What is computed lies in the card's memory before a run begins; see fpga.card.twin.
+// What is around the parts of every core's twin, from start to the result block: hw.kernel.shell on the ports' pins. What
+// is computed lies in the card's memory before a run begins; see fpga.card.twin.
 #pragma once
 
 #include "../harness.cpp"

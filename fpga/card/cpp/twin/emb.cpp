@@ -1,6 +1,6 @@
 // The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model.
 #include "core.h"
-#include "post_pool.h"
+#include "emb_post_pool.h"
 
 namespace {
 using namespace twin;

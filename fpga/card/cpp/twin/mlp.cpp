@@ -1,5 +1,5 @@
-// The MLP core's twin: how long everything takes, clock by clock, in the place of a Verilated model; golden.mlp.cycles on
-// the card's memory.
+// The MLP core's twin: how long everything takes, clock by clock, in the place of a Verilated model: golden.mlp.cycles
+// on the card's memory.
 #include "core.h"
 #include "mlp_writer.h"
 

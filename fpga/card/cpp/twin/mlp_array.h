@@ -6,8 +6,8 @@
 
 namespace twin {
 
-// Of golden.mlp.order.Tile what decides the time. writes: of a row to the rows' memory; count: samples; address: of sample
-// 0, in beats; wait: units that its rows come behind; each: beats of a sample; words: of a sample's last beat.
+// Of golden.mlp.order.Tile what decides the time. writes: of a row to the rows' memory; count: samples; address: of
+// sample 0, in beats; wait: units that its rows come behind; each: beats of a sample; words: of a sample's last beat.
 struct MlpTile {
     const MlpJob* job;
     int64_t slots, need, live, writes, group, block, count, address, wait, each, words;

@@ -1,7 +1,8 @@
 // What the twin's parts are made of: queues, the buffer of two registers, the splitter of bursts, the requester.
 //
 // A part shows in its members what its registers show in the present cycle; `step` is the clock edge that ends it. The
-// parts are those of golden.stream, golden.axi and golden.emb, which tell of each what it does; addresses are in beats.
+// parts are those of golden.stream, golden.axi, golden.emb and golden.mlp, which tell what each does; addresses are in
+// beats.
 #pragma once
 
 #include <cstdint>

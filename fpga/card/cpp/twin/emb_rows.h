@@ -2,7 +2,7 @@
 // golden.emb.row_requests and the arbiter of golden.emb.cycles.
 #pragma once
 
-#include "front.h"
+#include "emb_front.h"
 
 namespace twin {
 

@@ -1,7 +1,7 @@
 // A bag's vectors put together, and joined into writes: PostPool of golden.emb.cycles, golden.emb.write_joiner.
 #pragma once
 
-#include "rows.h"
+#include "emb_rows.h"
 
 namespace twin {
 

@@ -1,4 +1,4 @@
-// The front of the core: program, regions, feeder, tiers. golden.emb.front, with FILL and LOAD; no faults.
+// The front of the EMB core: program, regions, feeder, tiers. golden.emb.front, with FILL and LOAD; no faults.
 #pragma once
 
 #include <algorithm>
