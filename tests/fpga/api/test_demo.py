@@ -1,12 +1,15 @@
 """The demo on a small log with the twin in the RTL's place: what it finds, tells and draws."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
 from fpga.api import demo as flow
 from hotrail.report import demo as report
 
+ROOT = Path(__file__).parents[3]
 # Of 8 KB of rows: 2 KB and a batch in DRAM.
 CARD = 'about = "small"\nlike = "smartssd"\n[memory]\nsource = "none"\nring_bytes = 0x8000\nrows_bytes = 0x5800\n'
 SMALL = {"dim": 16, "rank": 2, "batch": 128}
@@ -104,3 +107,19 @@ def test_wrong(place, changes, message):
     with pytest.raises(ValueError) as caught:
         flow.run(options(place, **changes), rtl="twin", say=lambda line: None)
     assert message in str(caught.value)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize(("preset", "pages"), [
+    ("tiny", ("README.md", "docs/demo.md")), ("smartssd", ("docs/demo.md",))])
+def test_pages_show_what_is_measured(preset, pages):
+    """Samples per second to the last digit; AUCs hang on the order in which a machine's library adds."""
+    try:
+        found = flow.run(flow.Options(preset=preset), rtl="twin", say=print)
+    except ValueError as error:
+        pytest.skip(str(error))
+    for page in pages:
+        text = (ROOT / page).read_text()
+        for each in found.placements:
+            shown = re.search(rf"{re.escape(each.name)} .* {each.rate:,.0f} [ |]*(0\.\d+) ", text)
+            assert shown and float(shown[1]) == pytest.approx(each.auc, abs=5e-3), (page, each.name)
