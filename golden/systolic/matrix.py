@@ -24,11 +24,14 @@ def products(x: ArrayLike, y: ArrayLike, beat: int, *, grouped: bool = False) ->
         raise ValueError(f"beat is {beat}, must be at least 1")
     if grouped and beat % fp32.GROUP:
         raise ValueError(f"beat is {beat}, must be a multiple of {fp32.GROUP} for groups that share an exponent")
+    if len(x) > len(y):     # the longer side goes innermost
+        return np.ascontiguousarray(products(y, x, beat, grouped=grouped).T)
     if grouped:
         (mx, ex), (my, ey) = _groups(x), _groups(y)
         total, peak = _group_sums(mx, ex, my.transpose(1, 2, 0).copy(), ey.T.copy(), beat // fp32.GROUP)
     else:
-        total, peak = _sums(*_operands(x), *_operands(y), beat)
+        (mx, ex), (my, ey) = _operands(x), _operands(y)
+        total, peak = _sums(mx, ex, my.T.copy(), ey.T.copy(), beat)
     negative_total = (total < 0).astype(np.int64)
     word = fp32._round(negative_total, np.abs(total), peak - 2 * fp32.BIAS - 46 + fp32.dropped_bits(grouped))
     word = np.where(total == 0, np.uint32(0), word)
@@ -78,38 +81,43 @@ def _groups(words):
 
 @njit(cache=True)
 def _sums(mx, ex, my, ey, beat):
-    """The accumulators and their exponents behind the last beat."""
-    terms = mx.shape[1]
-    totals = np.empty((mx.shape[0], my.shape[0]), np.int64)
-    peaks = np.empty((mx.shape[0], my.shape[0]), np.int64)
-    for m in range(mx.shape[0]):
-        for n in range(my.shape[0]):
-            total, peak = np.int64(0), np.int64(0)
-            for start in range(0, terms, beat):
-                end = min(start + beat, terms)
-                new = peak
-                for k in range(start, end):
-                    exponent = ex[m, k] + ey[n, k]
-                    if exponent > new:
-                        new = exponent
-                total >>= _most(new - peak)
-                for k in range(start, end):
-                    product = mx[m, k] * my[n, k]
-                    shift = _most(new - ex[m, k] - ey[n, k])
-                    if product < 0:
-                        total -= ((-product) >> fp32.DROPPED_BITS) >> shift
-                    else:
-                        total += (product >> fp32.DROPPED_BITS) >> shift
-                peak = new
-            totals[m, n] = total
-            peaks[m, n] = peak
+    """The accumulators (M, N) and their exponents behind the last beat: mantissas and exponents (M, K) and (K, N). The
+    innermost loops go over N without a branch: a processor takes several in an instruction."""
+    count, terms, wide = mx.shape[0], mx.shape[1], ey.shape[1]
+    totals, peaks = np.zeros((count, wide), np.int64), np.zeros((count, wide), np.int64)
+    new = np.empty(wide, np.int64)
+    for m in range(count):
+        total, peak = totals[m], peaks[m]
+        for start in range(0, terms, beat):
+            end = min(start + beat, terms)
+            _move(total, peak, new, ex[m, start:end], ey[start:end])
+            for k in range(start, end):
+                exponents, x, y = ey[k], mx[m, k], my[k]
+                for n in range(wide):
+                    shift = _most(new[n] - ex[m, k] - exponents[n])
+                    product = x * y[n]
+                    moved = (abs(product) >> fp32.DROPPED_BITS) >> shift
+                    total[n] += -moved if product < 0 else moved
     return totals, peaks
+
+
+@njit(cache=True)
+def _move(total, peak, new, ex, ey):
+    """The accumulators (N,) with the largest exponent so far, that of this beat's terms (K,) and (K, N) included."""
+    new[:] = peak
+    for k in range(len(ex)):
+        exponents = ey[k]
+        for n in range(len(new)):
+            new[n] = max(new[n], ex[k] + exponents[n])
+    for n in range(len(new)):
+        total[n] >>= _most(new[n] - peak[n])
+        peak[n] = new[n]
 
 
 @njit(cache=True)
 def _group_sums(mx, ex, my, ey, beat):
     """The same of groups, `beat` of them at a time: mantissas (M, groups, 4) and (groups, 4, N), exponents (M, groups)
-    and (groups, N). The innermost loops go over N without a branch: a processor takes several in an instruction."""
+    and (groups, N)."""
     count, groups, wide = mx.shape[0], mx.shape[1], ey.shape[1]
     totals, peaks = np.zeros((count, wide), np.int64), np.zeros((count, wide), np.int64)
     new = np.empty(wide, np.int64)
@@ -117,21 +125,13 @@ def _group_sums(mx, ex, my, ey, beat):
         total, peak = totals[m], peaks[m]
         for start in range(0, groups, beat):
             end = min(start + beat, groups)
-            new[:] = peak
+            _move(total, peak, new, ex[m, start:end], ey[start:end])
             for k in range(start, end):
-                exponents = ey[k]
+                exponent, exponents, y = ex[m, k], ey[k], my[k]
+                x_0, x_1, x_2, x_3 = mx[m, k, 0], mx[m, k, 1], mx[m, k, 2], mx[m, k, 3]
                 for n in range(wide):
-                    new[n] = max(new[n], ex[m, k] + exponents[n])
-            for n in range(wide):
-                total[n] >>= _most(new[n] - peak[n])
-                peak[n] = new[n]
-            for k in range(start, end):
-                exponents, x, y = ey[k], mx[m, k].astype(np.int64), my[k]
-                x_0, x_1, x_2, x_3 = x[0], x[1], x[2], x[3]
-                y_0, y_1, y_2, y_3 = y[0], y[1], y[2], y[3]
-                for n in range(wide):
-                    shift = new[n] - ex[m, k] - exponents[n]
-                    exact = x_0 * y_0[n] + x_1 * y_1[n] + x_2 * y_2[n] + x_3 * y_3[n]
+                    shift = new[n] - exponent - exponents[n]
+                    exact = x_0 * y[0, n] + x_1 * y[1, n] + x_2 * y[2, n] + x_3 * y[3, n]
                     total[n] += (exact >> fp32.GROUP_DROPPED_BITS) >> shift if shift < fp32.GROUP_REACH else 0
     return totals, peaks
 
