@@ -177,9 +177,8 @@ def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: 
 
     options = flow.Options(log or flow.Options.logs, kind, table, label, samples, dim, rank, batch, device, preset)
     folder = build_folder() / "demo"
-    say("demo       takes about half a minute on two idle cores; a minute the first time, which builds a simulator")
-    done = flow.run(options, say=say)
     with together(folder) as half:
+        done = flow.run(options, half, say=say)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
     report.show(done)

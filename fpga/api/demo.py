@@ -134,19 +134,21 @@ class Demo:
         return all(each.passed for each in self.placements)
 
 
-def run(options: Options, *, rtl: str = "sim", say: Say = print) -> Demo:
-    """Runs the whole demo, telling its steps to `say`. rtl: the kind of card that the first batches run on again.
+def run(options: Options, folder: Path, *, rtl: str = "sim", say: Say = print) -> Demo:
+    """Runs the whole demo, telling its steps to `say`. folder: for bundles, which are removed in the end. rtl: the kind
+    of card that the first batches run on again.
 
     Raises      ValueError: a log or options that do not fit, in one sentence; CardError, RunError: of a card
     """
     with threadpool_limits(1):      # matrices are small, and the other core builds the simulator
-        return _run(options, rtl, say)
+        return _run(options, folder, rtl, say)
 
 
-def _run(options: Options, rtl: str, say: Say) -> Demo:
+def _run(options: Options, folder: Path, rtl: str, say: Say) -> Demo:
     device = Device.load(options.device)
     samples = _Samples(options, say)
     simulator = _Simulator(options.preset) if rtl == "sim" else None
+    say("time       about half a minute on two idle cores; a minute the first time, which builds a simulator")
     costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
     model = Recommender("demo", trace.source, {
         name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
@@ -160,10 +162,10 @@ def _run(options: Options, rtl: str, say: Say) -> Demo:
     for note in plans[-1].assumed:
         say(f"note: {note}")
     log, looked = samples.log(samples.held), []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         for (name, *_), plan in zip(PLACEMENTS, plans):
             training, curve = learning.placed(plan, profile)
-            bundle = _bundle(Path(folder), name, plan, profile, training)
+            bundle = _bundle(Path(scratch), name, plan, profile, training)
             whole, vectors = _looked_up(bundle, log, len(samples.held), "twin")
             score = training.model.predict(vectors, samples.payload[samples.held])
             found = Placement(name, plan, auc(score, samples.label), curve, {

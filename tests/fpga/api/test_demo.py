@@ -32,16 +32,17 @@ def options(place, **changes):
 @pytest.fixture(scope="module")
 def small(place):
     said = []
-    return flow.run(options(place), rtl="twin", say=said.append), said
+    return flow.run(options(place), place, rtl="twin", say=said.append), said
 
 
-def test_three_memories_beside_two_and_one(small):
+def test_three_memories_beside_two_and_one(small, place):
     found, _ = small
     one, two, limited, three = found.placements
     assert [each.plan.levels for each in found.placements] == [1, 2, 3, 3] and found.passed
     assert one.shares.tolist() == [0, 0, 1] and two.shares[1] == 0 < two.shares[0]
     assert 0 < limited.shares[1] < 0.2 < three.shares[1] and three.shares[2] < two.shares[2]
     assert one.rate < two.rate < three.rate and one.batch_s == 128 / one.rate
+    assert sorted(path.name for path in place.iterdir()) == ["card.toml", "log.csv"]
     assert found.held == 300 == one.whole.samples and one.slice.samples == 256
 
 
@@ -89,7 +90,7 @@ def test_a_difference_is_told(place, monkeypatch):
 
     monkeypatch.setattr(flow, "_looked_up", wrong)
     said = []
-    done = flow.run(options(place, samples=1000), rtl="other", say=said.append)
+    done = flow.run(options(place, samples=1000), place, rtl="other", say=said.append)
     assert [each.equal for each in done.placements] == [False, False, True, True] and not done.passed
     assert ["DIFFERENT from the twin" in line for line in said[-4:]] == [True, True, False, False]
     assert "DIFFERENT" in report.page(done).html()
@@ -105,17 +106,17 @@ def test_a_difference_is_told(place, monkeypatch):
 ])
 def test_wrong(place, changes, message):
     with pytest.raises(ValueError) as caught:
-        flow.run(options(place, **changes), rtl="twin", say=lambda line: None)
+        flow.run(options(place, **changes), place, rtl="twin", say=lambda line: None)
     assert message in str(caught.value)
 
 
 @pytest.mark.regress
 @pytest.mark.parametrize(("preset", "pages"), [
     ("tiny", ("README.md", "docs/demo.md")), ("smartssd", ("docs/demo.md",))])
-def test_pages_show_what_is_measured(preset, pages):
+def test_pages_show_what_is_measured(preset, pages, tmp_path):
     """Samples per second to the last digit; AUCs hang on the order in which a machine's library adds."""
     try:
-        found = flow.run(flow.Options(preset=preset), rtl="twin", say=print)
+        found = flow.run(flow.Options(preset=preset), tmp_path, rtl="twin", say=print)
     except ValueError as error:
         pytest.skip(str(error))
     for page in pages:
