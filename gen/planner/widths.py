@@ -27,10 +27,10 @@ from gen.planner.costs import Costs
 from gen.planner.plan import Accuracy
 from golden.tt.block16 import rounded_cores
 
-__all__ = ["ASSUMED", "SAMPLES", "Errors", "accuracy", "allowed", "assumed", "head", "measured"]
+__all__ = ["ASSUMED", "Errors", "accuracy", "allowed", "assumed", "head", "measured"]
 
 #: Samples of a log whose bags are pooled; rows where there are none, and of a tensor train.
-SAMPLES = 4096
+SAMPLES, ROWS = 1 << 14, 1 << 12
 CHUNK, BLOCK = 512, 1 << 16     # samples and rows at once
 #: Of rows of tensor trains that were trained, by their cores in block16: the largest of narrow.tt.error.*.row.
 BLOCK16 = 1.62e-4
@@ -72,7 +72,7 @@ def assumed(spec: TableSpec) -> Errors:
 
 @cache
 def _of_normal_rows(dim: int) -> dict[str, float]:
-    rows = np.random.default_rng(1).standard_normal((SAMPLES, dim), dtype=np.float32)
+    rows = np.random.default_rng(1).standard_normal((ROWS, dim), dtype=np.float32)
     return _errors(dim, [(rows.astype(np.float64), partial(_rounded, rows))])
 
 
@@ -148,7 +148,7 @@ def _vectors(spec: TableSpec, weights: Weights, profile: Profile,
         own = weights.vocabulary(spec)
         vocabulary = profile.tables[spec.name].ids if own is None else own
     if not chunks:
-        rows = weights.rows(spec, np.unique(np.linspace(0, spec.rows - 1, SAMPLES).astype(np.int64)))
+        rows = weights.rows(spec, np.unique(np.linspace(0, spec.rows - 1, ROWS).astype(np.int64)))
         yield rows.astype(np.float64), partial(_rounded, rows)
     for chunk in chunks:
         for column in spec.looked_up_by:
@@ -177,7 +177,7 @@ def _of_cores(spec: TableSpec, weights: Weights) -> dict[str, float]:
     """Of rows of the trained cores, as far as there are any."""
     cores, error = weights.cores(spec), BLOCK16
     if cores:
-        numbers = np.random.default_rng(1).integers(0, np.prod([core.shape[1] for core in cores]), SAMPLES)
+        numbers = np.random.default_rng(1).integers(0, np.prod([core.shape[1] for core in cores]), ROWS)
         exact = tt_rows(cores, numbers)
         try:
             far = tt_rows(rounded_cores(cores), numbers) - exact
