@@ -148,7 +148,7 @@ def _run(options: Options, folder: Path, rtl: str, say: Say) -> Demo:
     device = Device.load(options.device)
     samples = _Samples(options, say)
     simulator = _Simulator(options.preset) if rtl == "sim" else None
-    say("time       about half a minute on two idle cores; a minute the first time, which builds a simulator")
+    say("time       about half a minute for 100,000 samples; longer the first time, which builds a simulator")
     costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
     model = Recommender("demo", trace.source, {
         name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
