@@ -157,8 +157,12 @@ def _run(options: Options, folder: Path, rtl: str, say: Say) -> Demo:
         f"{model.batch:,} samples; the rows take {row_bytes:,}")
     learning = _Learning(samples, options.dim, say)
     profile = stream.with_rows(stream.profile(samples.log(samples.learned)), trace.rows)
-    plans = [make(model, profile, costs, cards=1, rank=options.rank, levels=levels, tt_share=tt_share, tt_gain=0.0,
-                  explain=False) for _, levels, tt_share in PLACEMENTS]
+    say("plan       of each placement; the first time numba compiles its loops, for some 15 s of an idle core")
+    plans = []
+    for name, levels, tt_share in PLACEMENTS:
+        plans.append(make(model, profile, costs, cards=1, rank=options.rank, levels=levels, tt_share=tt_share,
+                          tt_gain=0.0, explain=False))
+        say(f"plan       {name}: {duration(plans[-1].seconds)} per batch")
     for note in plans[-1].assumed:
         say(f"note: {note}")
     log, looked = samples.log(samples.held), []
