@@ -165,12 +165,13 @@ class Held:
 @dataclass(frozen=True)
 class Width:
     """What the formats of a table bring that were chosen within its error budget. budget, row_error, tt_error: root
-    mean square over the size; of: what row_error was measured of. bytes: of DRAM and SSD that rows of float32 would
-    take more in the same places; seconds: of DRAM, of a batch, that they would."""
+    mean square over the size; errors: of rows, by each format that holds them; of: what these are of. bytes: of DRAM
+    and SSD that rows of float32 would take more in the same places; seconds: of DRAM, of a batch, that they would."""
 
     budget: float
     row_error: float
     tt_error: float
+    errors: Mapping[str, float]
     of: str
     bytes: int
     seconds: float

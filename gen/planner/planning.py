@@ -191,7 +191,8 @@ def _width(spec: TableSpec, by: str, part: Part, costs: Costs, budget: float, kn
     item, count = part.item, len(part.cards)
     dim = spec.dim // (count if by == "columns" else 1)
     rows = part.hot + part.spare + part.cold
-    return Width(budget, known.rows[spec.row_format], known.cores[spec.tt_format], known.of,
+    errors = {form: error for form, error in known.rows.items() if np.isfinite(error)}
+    return Width(budget, errors[spec.row_format], known.cores[spec.tt_format], errors, known.of,
                  count * rows * (costs.row_bytes(dim) - item.row_bytes),
                  count * (part.to_dram + part.to_ssd) * (costs.dram_s(dim) - item.dram_s))
 

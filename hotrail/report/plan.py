@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from gen.data.profile import Profile
+from gen.model.recommender import ROW_FORMATS
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
 from hotrail.report import limits
 from hotrail.report.page import Axis, Bars, Lines, Page, Part, Series, Spans, Table
@@ -25,7 +26,7 @@ HELD_HEAD = ("table", *(f"{NAMES[name]}: {what}" for name in MEMORIES for what i
 TABLE_HEAD = ("table", "cards", "rows per batch", *(f"{NAMES[name]}: {what}" for name in MEMORIES
                                                 for what in ("rows", "accesses")), "TT shape")
 FORMAT_HEAD = ("table", "rows in", "their error", "error budget", "TT cores in", "fewer bytes", "less DRAM time",
-               "log loss")
+               "log loss", *(f"error in {form}" for form in ROW_FORMATS[1:]))
 OTHERWISE_HEAD = ("change", "batch", "gap", "against this plan")
 
 
@@ -202,11 +203,12 @@ def _lost(plan: Plan) -> str:
 
 
 def _formats(plan: Plan) -> list[list[str]]:
-    """Of tables with an error budget, the busiest first. log loss: by that table's format alone."""
+    """Of tables with an error budget, the busiest first. log loss: by that table's format alone. -: no such rows."""
     alone = plan.accuracy.tables if plan.accuracy else {}
     return [[table.name, spec.row_format, f"{width.row_error:.3%}", f"{width.budget:.3%}",
              spec.tt_format if table.tt.rows else "", _bytes(width.bytes), duration(width.seconds),
-             f"{alone[table.name]:+.2g}" if table.name in alone else ""]
+             f"{alone[table.name]:+.2g}" if table.name in alone else "",
+             *(f"{width.errors[form]:.3%}" if form in width.errors else "-" for form in ROW_FORMATS[1:])]
             for table in _busiest(plan) if (width := plan.widths.get(table.name))
             for spec in [plan.model.tables[table.name]]]
 

@@ -143,7 +143,7 @@ def test_what_is_chosen_and_what_it_brings(budget, form):
     plan = make(model, known, costs, cards=1, levels=2, seconds=0.2)
     assert {spec.row_format for spec in plan.model.tables.values()} == {form}
     assert {spec.error_budget for spec in plan.model.tables.values()} == {None}
-    assert all(each.row_error <= budget == each.budget for each in plan.widths.values())
+    assert all(each.errors[form] == each.row_error <= budget == each.budget for each in plan.widths.values())
     rows = 1000 * (costs.row_bytes(DIM) - costs.row_bytes(DIM, form))
     assert [each.bytes for each in plan.widths.values()] == [rows, rows]
     assert plan.what_if[FLOATS][0] >= plan.seconds >= plan.what_if[ANY][0]
