@@ -1,6 +1,7 @@
 """From a log to a plan on disk: profile, costs of the device, placement."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,8 +90,9 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
+    weights = _weights(options)
     model, profile, costs, notes = _prepared(options, folder, say, progress)
-    weights, chunks = _given(options, model)
+    chunks = () if weights is None else _samples(options, model)
     errors = None if weights is None else measured(model, weights, profile, chunks)
     made = _planned(options, model, profile, costs, options.cards, say, errors)
     if weights is not None:
@@ -112,9 +114,9 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
+    weights = _weights(options)
     model, profile, costs, notes = _prepared(options, folder, say, progress)
-    weights, chunks = _given(options, model)
-    errors = None if weights is None else measured(model, weights, profile, chunks)
+    errors = None if weights is None else measured(model, weights, profile, _samples(options, model))
     device, found, refusals = Device.load(options.device), [], []
     for cards in groups(options.cards, model.network is not None):
         try:
@@ -152,22 +154,32 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
     return model, profile, costs, notes
 
 
-def _given(options: Options, model: Recommender) -> tuple[FileWeights | None, tuple[Chunk, ...]]:
-    """Parameters, and samples of the log of which errors are measured: those that are held back, if any, else its
-    first ones; none of a log that holds counts alone.
+def _weights(options: Options) -> FileWeights | None:
+    """The parameters. Raises ValueError: they cannot be read; a budget that cannot be, or a format and a budget for
+    it"""
+    if options.error_budget is not None:
+        if not 0 <= options.error_budget < math.inf:
+            raise ValueError(f"--error-budget {options.error_budget}: must be a number of 0 or more, 0.01 for 1 %")
+        for key in CHOSEN:
+            if (form := getattr(options, key)) is not None:
+                raise ValueError(f"--error-budget {options.error_budget:g} lets the planner choose {key}; leave out "
+                                 f"--{key.replace('_', '-')} {form}")
+    return None if options.weights is None else FileWeights(options.weights)
 
-    Raises      ValueError: parameters without an error budget that they are of use for
+
+def _samples(options: Options, model: Recommender) -> tuple[Chunk, ...]:
+    """Of the log, those of which errors are measured: held back ones, if there are any, else its first; none of a log
+    that holds counts alone.
+
+    Raises      ValueError: no table has an error budget that they are of use for
     """
-    if options.weights is None:
-        return None, ()
     if all(spec.error_budget is None for spec in model.tables.values()):
         raise ValueError(f"--weights {options.weights}: parameters are for the errors of formats, and no table has an "
                          "error budget (--error-budget)")
-    weights = FileWeights(options.weights)
     if len(options.logs) == 1 and statistics_of(options.logs[0]) is not None:
-        return weights, ()
+        return ()
     log: Log = open_log(options.logs, options.format, model.columns)
-    return weights, head(parted(log, options.held_back)[1] if options.held_back else log)
+    return head(parted(log, options.held_back)[1] if options.held_back else log)
 
 
 def _planned(options: Options, model: Recommender, profile: Profile, costs: Costs, cards: int,
@@ -180,12 +192,9 @@ def _planned(options: Options, model: Recommender, profile: Profile, costs: Cost
 
 def _as_given(model: Recommender, options: Options) -> Recommender:
     """With the formats that the options name for all tables, or the error budget for those whose formats the model does
-    not name. Raises ValueError: a table that cannot have one; a format and a budget for it"""
+    not name. Raises ValueError: a table that cannot have one"""
     given: dict[str, Any] = {key: value for key in ("results", *CHOSEN)
                              if (value := getattr(options, key)) is not None}
-    if options.error_budget is not None and (named := [key for key in CHOSEN if key in given]):
-        raise ValueError(f"--error-budget {options.error_budget:g} lets the planner choose {named[0]}; leave out "
-                         f"--{named[0].replace('_', '-')} {given[named[0]]}")
 
     def formed(spec: TableSpec) -> TableSpec:
         own = dict(given)

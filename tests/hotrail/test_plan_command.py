@@ -110,15 +110,13 @@ def test_formats_within_an_error_budget(log, tmp_path):
     assert document["error_budgets"]["user"]["of"] == "rows" and document["accuracy"] is None
 
 
-@pytest.mark.parametrize("options, sentence", [
-    (["--error-budget", 0.1, "--tt-format", "block16"],
-     "--error-budget 0.1 lets the planner choose tt_format; leave out --tt-format block16"),
-    (["--weights", "w.npz"], "--weights w.npz: parameters are for the errors of formats, and no table has an error"),
-    (["--weights", "nowhere.npz", "--error-budget", 0.1], "nowhere.npz cannot be read"),
-])
-def test_budgets_that_cannot_be(log, tmp_path, options, sentence):
-    done = run(log, "--quick", *options, "--out", tmp_path / "out")
-    assert done.exit_code == 1 and sentence in done.output and "Traceback" not in done.output, done.output
+def test_parameters_without_a_budget_or_of_another_model(log, tmp_path):
+    np.savez(tmp_path / "w.npz", table_user=np.zeros((300, 8)))
+    for options, sentence in ((["--weights", tmp_path / "w.npz"], "parameters are for the errors of formats, and no"),
+                              (["--weights", tmp_path / "w.npz", "--error-budget", 0.1],
+                               "w.npz: table_user must be numbers of shape (300, 64), not float64 of shape (300, 8)")):
+        done = run(log, "--quick", *options, "--out", tmp_path / "out")
+        assert done.exit_code == 1 and sentence in done.output and "Traceback" not in done.output, done.output
 
 
 def test_a_model_is_written_and_planned_with(log, tmp_path):
@@ -190,7 +188,11 @@ def test_options_are_checked_before_the_log_is_counted(log, tmp_path, monkeypatc
     model.write_text('network = "screc_rm3"\ndim = 64\n' + "".join(f"[tables.t{n}]\nrows = 9\n" for n in range(26)))
     for given, sentence in ((["--device", "abacus"], "abacus"), (["--preset", "hotline"], "has no [emb]"),
                             (["--model", model, "--cards", 1], "cards = 1: a network needs an MLP card"),
-                            (["--dim", 4096], "rows of 4096 words")):
+                            (["--dim", 4096], "rows of 4096 words"),
+                            (["--error-budget", 0.1, "--weights", "nowhere.npz"], "nowhere.npz cannot be read"),
+                            (["--error-budget", "nan"], "--error-budget nan: must be a number of 0 or more"),
+                            (["--error-budget", 0.1, "--tt-format", "block16"], "lets the planner choose tt_format; "
+                                                                                "leave out --tt-format block16")):
         done = run(log, "--out", tmp_path / "out", *given)
         assert done.exit_code == 1 and sentence in done.output, done.output
     assert not (tmp_path / "out").exists()
