@@ -105,34 +105,36 @@ def head(log: Log) -> tuple[Chunk, ...]:
 
 
 def accuracy(model: Recommender, weights: Weights, profile: Profile, chunks: Sequence[Chunk]) -> Accuracy | None:
-    """What the network of the model predicts from rows in their formats, beside rows of float32; None where the model
-    has no network of one prediction, or a sample no label, or all have the same.
+    """What the network of the model predicts from rows in their formats, beside the parameters' own; None where the
+    model has no network of pooled vectors and one prediction, or a sample no label, or all have the same.
 
     Raises      ValueError: parameters that do not fit the model, dense features of another number than the network's
     """
     found = [labels_of(chunk.values) for chunk in chunks]
     labels = np.concatenate([each for each in found if each is not None] or [np.zeros(0, np.int64)])
     of = model.network
-    if of is None or (of.top or of.bottom)[-1] != 1 or any(each is None for each in found) or len(set(labels)) < 2:
+    if of is None or not of.features or of.top[-1] != 1 or any(each is None for each in found) or len(set(labels)) < 2:
         return None
     network = weights.network(of)
     dense = np.concatenate([dense_of(chunk, network.inputs)[0] for chunk in chunks])
     vectors, narrow = (np.empty((len(labels), len(model.features), of.dim), np.float32) for _ in range(2))
     tables = {name: [k for k, each in enumerate(model.features) if each.table == name] for name in model.tables}
+    forms = {name: ROW_FORMATS[0] if weights.fused(spec) is not None else spec.row_format
+             for name, spec in model.tables.items()}
     for name, spec in model.tables.items():
         pairs = list(_vectors(spec, weights, profile, chunks))      # one table after the other, column by column
         for k, at in enumerate(tables[name]):
             mine = pairs[k::len(tables[name])]
             vectors[:, at] = np.concatenate([exact for exact, _ in mine])
-            narrow[:, at] = np.concatenate([rounded_to(spec.row_format) for _, rounded_to in mine])
+            narrow[:, at] = np.concatenate([rounded_to(forms[name]) for _, rounded_to in mine])
 
     def predicted(features: Floats) -> Floats:
         found = network(dense, features)[:, 0]
         return found if of.last == "sigmoid" else 1 / (1 + np.exp(-found))
 
     exact, every, alone = predicted(vectors), predicted(narrow), {}
-    for name, spec in model.tables.items():
-        if spec.row_format != ROW_FORMATS[0]:
+    for name, form in forms.items():
+        if form != ROW_FORMATS[0]:
             features = vectors.copy()
             features[:, tables[name]] = narrow[:, tables[name]]
             alone[name] = log_loss(predicted(features), labels) - log_loss(exact, labels)

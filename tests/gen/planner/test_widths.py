@@ -163,6 +163,14 @@ def test_no_accuracy_is_lost_for_nothing(tmp_path):
     assert Plan.load(tmp_path).widths == plan.widths
 
 
+def test_rows_that_are_quantised_already_lose_nothing(given, tmp_path):
+    log, known, model, _, arrays = given
+    np.savez(tmp_path / "w.npz", **arrays | {"table_one": quantise(arrays["table_one"], "int4")})
+    model = replace(model, tables=model.tables | {"one": TableSpec("one", 300, 8, row_format="int4")})
+    found = accuracy(model, FileWeights(tmp_path / "w.npz"), known, head(log))
+    assert found.narrow_log_loss == found.log_loss and found.tables == {}
+
+
 def test_predictions_of_the_network(given):
     """Log loss and AUC by hand, of all formats together and of each table's alone; none without labels."""
     log, known, model, weights, arrays = given
@@ -190,6 +198,8 @@ def test_predictions_of_the_network(given):
     assert [found.auc, found.narrow_auc] == pytest.approx([auc(predicted(each), label) for each in ((), forms)])
     assert found.tables == pytest.approx({name: losses[name,] - losses[()] for name in ("one", "high")}, abs=1e-12)
     assert abs(found.tables["one"]) > 1e-4
+    assert accuracy(replace(model, network=Model("n", "", (3, 1), "none", 0, 0, (), "relu", "sigmoid")), weights, known,
+                    head(log)) is None
     bare = tuple(replace(each, values={"dense": each.values["dense"]}) for each in head(log))
     assert accuracy(model, weights, known, bare) is None
     assert accuracy(replace(model, network=None), weights, known, head(log)) is None
