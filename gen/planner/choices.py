@@ -94,7 +94,7 @@ class Choices:
         ways = [problem.ways(j) for j in range(len(problem.items))]
         table = np.repeat(np.arange(len(ways)), [len(each) for each in ways])
         options = [each for of in ways for each in of]
-        number, steps = len(options), max(item.steps for item in problem.items)
+        number, steps = len(options), max(option.item.steps for option in options)
         cut, count = np.zeros((number, steps + 1), np.int64), np.zeros(number, np.int64)
         a_load, h_load = np.zeros((number, steps + 1, LOADS)), np.zeros((number, steps + 1, LOADS))
         tt = np.full((number, steps + 1, steps + 1), np.inf)
