@@ -13,7 +13,10 @@ import copy
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import process_time
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,10 +203,10 @@ class Enumerator:
 
 def planned(devices: Devices, cost: TheirCost | OurCost, seconds: int, *, scaled: bool = True) -> list[Any] | None:
     """The plan that EmbeddingShardingPlanner finds under a cost, by its default proposers, with GreedyPerfPartitioner;
-    None: it finds none. seconds: its own time limit. scaled: with EmbeddingOffloadScaleupProposer, which in 1.8.0 does
-    not end where no table can use more HBM."""
+    None: it finds none. seconds: its own time limit, here of a processor core, as other jobs may share it. scaled: with
+    EmbeddingOffloadScaleupProposer, which in 1.8.0 does not end where no table can use more HBM."""
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
-    from torchrec.distributed.planner import EmbeddingShardingPlanner
+    from torchrec.distributed.planner import EmbeddingShardingPlanner, planners
     from torchrec.distributed.planner import proposers as of
     from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
     from torchrec.distributed.planner.types import PlannerError
@@ -215,7 +218,8 @@ def planned(devices: Devices, cost: TheirCost | OurCost, seconds: int, *, scaled
         performance_model=cost, stats=[], constraints=dict(devices.constraints), debug=False, timeout_seconds=seconds)
     logging.disable(logging.WARNING)
     try:
-        planner.plan(devices.module, [EmbeddingBagCollectionSharder()])
+        with patch.object(planners, "time", SimpleNamespace(time=process_time)):
+            planner.plan(devices.module, [EmbeddingBagCollectionSharder()])
     except PlannerError:
         return None
     finally:

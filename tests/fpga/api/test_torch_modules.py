@@ -98,7 +98,7 @@ def test_what_does_not_fit(cards, tmp_path):
 
 @pytest.fixture
 def torchrec():
-    return pytest.importorskip("torchrec", reason="needs TorchRec, which is no extra of hotrail")
+    return pytest.importorskip("torchrec", reason="needs the extra torchrec")
 
 
 def collection(torchrec, **options):
