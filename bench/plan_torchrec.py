@@ -73,7 +73,7 @@ def compared(id: str, what: str, profile: Profile, seconds: float) -> Iterator[R
 def torchrec() -> Iterator[Row]:
     """Placements beside those of TorchRec's own planner, under the cards' cost and under its own."""
     if find_spec("torchrec") is None:
-        raise LeftOut("needs the packages torchrec and fbgemm-gpu-cpu, the extra torchrec")
+        raise LeftOut("needs the packages torchrec and fbgemm-gpu-cpu: uv pip install '.[torchrec]'")
     yield from compared("plan.torchrec.criteo", "Criteo, 26 tables x 8 cards", criteo(needed(CALIBRATION)),
                         SMALL_SECONDS)
     for year, tables in TABLES.items():
