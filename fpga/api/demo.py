@@ -217,12 +217,11 @@ class _Learning:
     """The model after half of its training, from where every placement goes on by itself."""
 
     def __init__(self, samples: _Samples, dim: int, say: Say):
-        self.samples, self._say, self._begun = samples, say, time.monotonic()
+        self.samples, self._say = samples, say
         random = np.random.default_rng(SEED)
         self._orders = [random.permutation(samples.learned) for _ in range(EPOCHS)]
         self._half = Training(samples.trace, samples.payload, dim, seed=SEED)
         self._curve: list[float] = []
-        self._seconds = 0.0         # of an epoch of dense rows
         for number in range(EPOCHS // 2):
             self._epoch(self._half, self._curve, number, "dense rows")
         self.dense, self.curve = self._rest(self._half, "dense rows")

@@ -11,6 +11,7 @@ Slopes of equal rows are summed before they meet the chain, those of equal slice
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +45,7 @@ class TieredRows:
             left = np.ones((int(warm.sum()), 1, 1), found.dtype)
             for part in self._slices(self.tt_row[numbers[warm]])[1]:
                 left = _times(left, part)
-            found[warm] = left.reshape(-1, found.shape[1])
+            found[warm] = left[:, :found.shape[1], 0]
         return found
 
     def step(self, numbers: NDArray[np.integer], slopes: NDArray[np.floating], scale: float = 1.0) -> None:
@@ -64,7 +65,8 @@ class TieredRows:
         if not warm.any():
             return found
         places, parts = self._slices(self.tt_row[unique[warm]])
-        slopes, count = slopes[warm], int(warm.sum())
+        count, dim, width = int(warm.sum()), slopes.shape[1], prod(part.shape[2] for part in parts)
+        slopes = np.pad(slopes[warm], ((0, 0), (0, width - dim)))
         lefts = [np.ones((count, 1, 1), slopes.dtype)]
         for part in parts[:-1]:
             lefts.append(_times(lefts[-1], part))
@@ -79,12 +81,14 @@ class TieredRows:
 
     def decompose(self, warm: ArrayLike, modes: Sequence[int], columns: Sequence[int], ranks: int | Sequence[int]) \
             -> None:
-        """Makes a tensor train of dense rows, in this order; it goes on from what they have learned.
+        """Makes a tensor train of dense rows, in this order; it goes on from what they have learned. Where the columns
+        multiply to more than dim, its rows have zeros behind.
 
         Raises      ValueError: modes or ranks that do not fit
         """
-        warm = np.asarray(warm)
-        found = decompose(self._dense[warm], modes, columns, ranks)
+        warm, width = np.asarray(warm), max(prod(columns), self._dense.shape[1])
+        rows = np.pad(self._dense[warm], ((0, 0), (0, width - self._dense.shape[1])))
+        found = decompose(rows, modes, columns, ranks)
         self.cores, self.error = tuple(core.astype(self._dense.dtype) for core in even(found.cores)), found.error
         self.tt_row = np.full(len(self._dense), -1)
         self.tt_row[warm] = np.arange(len(warm))

@@ -10,9 +10,9 @@ MODES, COLUMNS, RANKS = (2, 3, 2), (2, 2, 1), (3, 2)
 WARM = np.array([9, 3, 4, 0, 7, 11, 2, 5, 1, 13])       # rows of the tensor train, as it has them
 
 
-def a_table(seed=0, dtype=np.float64, **rates):
+def a_table(seed=0, dtype=np.float64, dim=4, **rates):
     random = np.random.default_rng(seed)
-    return TieredRows(random.standard_normal((14, 4)).astype(dtype), **{"rate": 0.1, "core_rate": 0.2} | rates)
+    return TieredRows(random.standard_normal((14, dim)).astype(dtype), **{"rate": 0.1, "core_rate": 0.2} | rates)
 
 
 def tiered(**options):
@@ -21,11 +21,12 @@ def tiered(**options):
     return table
 
 
-def test_gradients_are_those_of_differences():
-    """Of a loss that is no sum over rows, with rows that are asked for more than once."""
-    table, random = tiered(), np.random.default_rng(1)
+@pytest.mark.parametrize("dim", [4, 3])
+def test_gradients_are_those_of_differences(dim):
+    """With rows that are asked for more than once; of three columns, where the modes have four."""
+    table, random = tiered(dim=dim), np.random.default_rng(1)
     numbers = np.array([3, 9, 3, 6, 10, 6, 0, 13, 4])
-    slopes = random.standard_normal((len(numbers), 4))
+    slopes = random.standard_normal((len(numbers), dim))
     parts = [table._dense, *(core.swapaxes(0, 1) for core in table.cores)]
     found = table.gradients(numbers, slopes)
     assert len(found) == len(parts) == 4 and found[0][0].tolist() == [6, 10]
