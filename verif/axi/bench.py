@@ -4,11 +4,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
-import cocotb
-from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+from cocotb.triggers import ClockCycles, with_timeout
 
 from verif.bench import reset, rng
 from verif.bench.axi import AxiMemory, CardMemory
+from verif.bench.driver import Driver
 from verif.bench.harness import Harness
 from verif.bench.memory import BASE
 from verif.bench.pack import layout_of, metadata
@@ -226,18 +226,18 @@ class Watch:
         self._requests = [tuple(getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload"))
                           for name in requests]
         self._beat = None if beats is None else getattr(dut, f"{beats}__valid")
-        self._task = cocotb.start_soon(self._run())
+        self._driver = Driver(self._run(), dut.clk)
 
     def stop(self):
-        self._task.cancel()
+        self._driver.stop()
 
-    async def _run(self):
-        dut, edge = self.dut, RisingEdge(self.dut.clk)
+    def _run(self):
+        dut = self.dut
         owed = asked = 0            # beats of requests, those of the last edge apart
         shown = stopped = 0         # addresses under a stop, and its cycles
         waits, free = False, True   # a beat stood at the output at the edge before; the address channel is free
         while True:
-            await edge
+            yield
             if dut.rst.value == 1 or dut.stop.value == 1:
                 owed = asked = 0
                 waits = False

@@ -8,11 +8,11 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
-import cocotb
 from cocotb.triggers import RisingEdge
 
 from verif.bench import clock_of
 from verif.bench.axi_rules import AddressRules, AxiRule, DataRules, pin
+from verif.bench.driver import Driver, Steps
 from verif.bench.memory import DECERR, OKAY, SLVERR, Buffer, CardMemory
 from verif.bench.stream import Pattern
 
@@ -49,14 +49,14 @@ class AxiMemory:
         self.fail_read: dict[int, int] = {}  # beat -> response
         self.fail_write: dict[int, int] = {}  # burst -> response
         self.wrong_rlast: set[int] = set()  # beats whose rlast is turned round
-        self._tasks = []
+        self._drivers: list[Driver] = []
         self._forget()
         if pin(dut, prefix, "arvalid") is not None:
             self._ar = _AddressChannel(dut, prefix, "ar", memory.beat_bytes)
-            self._tasks.append(cocotb.start_soon(self._read(dut)))
+            self._drivers.append(Driver(self._read(dut), self.clock))
         if pin(dut, prefix, "awvalid") is not None:
             self._aw = _AddressChannel(dut, prefix, "aw", memory.beat_bytes)
-            self._tasks.append(cocotb.start_soon(self._write(dut)))
+            self._drivers.append(Driver(self._write(dut), self.clock))
 
     def _forget(self) -> None:
         self._bursts: deque[list[int]] = deque()  # reads under way: due, address, beats left
@@ -71,10 +71,10 @@ class AxiMemory:
         return not (self._bursts or self._addressed or self._early or self._answers)
 
     def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        for driver in self._drivers:
+            driver.stop()
 
-    async def _read(self, dut: Any) -> None:
+    def _read(self, dut: Any) -> Steps:
         valid, ready, data, response, last = (
             pin(dut, self.prefix, f"r{name}") for name in ("valid", "ready", "data", "resp", "last"))
         channel, bursts, load = self._ar, self._bursts, self.memory.load
@@ -84,9 +84,8 @@ class AxiMemory:
         shown = 0, False  # what response and last show
         accepting = channel.open(self.stalls.get("ar"))
         number = 0
-        edge = RisingEdge(self.clock)
         while True:
-            await edge
+            yield
             self.cycle += 1
             taken = channel.take(accepting)
             if taken is not None:
@@ -122,7 +121,7 @@ class AxiMemory:
                 response.value, last.value = shown = show
             self._offered_r = True
 
-    async def _write(self, dut: Any) -> None:
+    def _write(self, dut: Any) -> Steps:
         answer, response, answered = (pin(dut, self.prefix, name) for name in ("bvalid", "bresp", "bready"))
         beats = DataRules(dut, self.prefix, self._aw, self.memory.beat_bytes)
         channel, addressed, early, answers = self._aw, self._addressed, self._early, self._answers
@@ -132,10 +131,9 @@ class AxiMemory:
         accepting = channel.open(patterns["aw"])
         open_w = True
         beats.ready.value = 1
-        edge = RisingEdge(self.clock)
         own = pin(dut, self.prefix, "arvalid") is None
         while True:
-            await edge
+            yield
             cycle += 1
             if own:
                 self.cycle = cycle

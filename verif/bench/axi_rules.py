@@ -8,10 +8,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
-import cocotb
-from cocotb.triggers import RisingEdge
-
 from verif.bench import has_begun
+from verif.bench.driver import Driver, Steps
 from verif.bench.memory import PAGE
 from verif.bench.pack import metadata
 
@@ -153,15 +151,15 @@ class _Monitor(ABC):
         self._low = [(f"{channel.name}: valid", channel.valid) for channel in channels]
         self._low += [(level, getattr(dut, level)) for level in levels]
         self._clock, self._reset = dut.ap_clk, dut.ap_rst_n
-        self._task = cocotb.start_soon(self._watch())
+        self._driver = Driver(self._watch(), self._clock)
 
     def stop(self) -> None:
-        self._task.cancel()
+        self._driver.stop()
 
-    async def _watch(self) -> None:
-        held, edge = 0, RisingEdge(self._clock)
+    def _watch(self) -> Steps:
+        held = 0
         while True:
-            await edge
+            yield
             if self._reset.value == 1:
                 held = 0
                 self._edge()

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-import cocotb
 from cocotb.triggers import RisingEdge
 
 from verif.bench import clock_of, reset, start
+from verif.bench.driver import Driver, Steps
 from verif.bench.pack import metadata
 from verif.bench.stream import Monitor, Pattern, Sink, Source
 
@@ -38,7 +38,7 @@ class Harness:
         self.sinks = {name: Sink(dut, name, pattern=patterns.get(name), raw=name in self.raw, on_beat=self._heard(name))
                       for name in ways["out"]}
         self.monitors = [Monitor(dut, name) for name in self.watch]
-        self._task = cocotb.start_soon(self._run())
+        self._driver = Driver(self._run(), clock_of(dut))
 
     @classmethod
     async def begin(cls, dut: Any, **arguments: Any) -> Self:
@@ -65,11 +65,11 @@ class Harness:
         parts: list[Any] = [*self.sources.values(), *self.sinks.values(), *self.monitors]
         for part in parts:
             part.stop()
-        self._task.cancel()
+        self._driver.stop()
 
-    async def _run(self) -> None:
+    def _run(self) -> Steps:
         while True:
-            await self.edge
+            yield
             self.cycle += 1
             self._cycle()
 

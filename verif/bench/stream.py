@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import cocotb
 from cocotb.triggers import Event, RisingEdge
 
 from verif.bench import has_begun
+from verif.bench.driver import Driver, Steps
 from verif.bench.pack import Layout, layout_of
 
 __all__ = ["Source", "Sink", "Monitor", "Scoreboard", "StreamRule", "always", "never", "bursty", "sometimes"]
@@ -82,7 +82,7 @@ class Source:
         self.taken_at: list[int] = []  # the edge at which each beat was taken
         if self._port.valid is not None:
             self._port.valid.value = 0
-        self._task = cocotb.start_soon(self._run())
+        self._driver = Driver(self._run(), self._port.clock)
 
     def put(self, *beats: Any) -> None:
         """Queues beats; they go out in order."""
@@ -102,14 +102,13 @@ class Source:
 
     def stop(self) -> None:
         """Ends the driver at once and takes valid back; only a reset may follow."""
-        self._task.cancel()
+        self._driver.stop()
         self._queue.clear()
         if self._port.valid is not None:
             self._port.valid.value = 0
 
-    async def _run(self) -> None:
+    def _run(self) -> Steps:
         port, pattern, queue = self._port, self._pattern, self._queue
-        edge = RisingEdge(port.clock)
         offered = False
         shown: bool | None = None   # what valid was set to
         while True:
@@ -119,7 +118,7 @@ class Source:
                     offered = True
                 if offered != shown and port.valid is not None:
                     port.valid.value = shown = offered
-            await edge
+            yield
             self.cycle += 1
             if offered and (port.ready is None or port.ready.value == 1):
                 queue.popleft()
@@ -154,7 +153,7 @@ class Sink:
         self.beats: list[Any] = []
         self.at: list[int] = []
         self.cycle = 0
-        self._task = cocotb.start_soon(self._run())
+        self._driver = Driver(self._run(), self._port.clock)
 
     async def wait(self, count: int, cycles: int = 1_000_000) -> list[Any]:
         """The first `count` beats; an AssertionError if they do not arrive within that many cycles."""
@@ -168,11 +167,10 @@ class Sink:
         return self.beats[:count]
 
     def stop(self) -> None:
-        self._task.cancel()
+        self._driver.stop()
 
-    async def _run(self) -> None:
+    def _run(self) -> Steps:
         port, pattern = self._port, self._pattern
-        edge = RisingEdge(port.clock)
         rule = _Rule(port.name)
         begun = False
         shown: bool | None = None   # what ready was set to
@@ -185,7 +183,7 @@ class Sink:
                 raise ValueError(
                     f"stream {port.name} is always ready; it cannot be given a pattern with pauses"
                 )
-            await edge
+            yield
             self.cycle += 1
             begun = begun or has_begun()
             valid = begun and (port.valid is None or port.valid.value == 1)
@@ -232,7 +230,7 @@ class Monitor:
         self._rule = _Rule(name)
         self._held = False
         self.beats: list[Any] = []
-        self._task = cocotb.start_soon(self._run())
+        self._driver = Driver(self._run(), self._port.clock)
 
     def hold(self) -> None:
         self._held = True
@@ -242,13 +240,12 @@ class Monitor:
         self._held = False
 
     def stop(self) -> None:
-        self._task.cancel()
+        self._driver.stop()
 
-    async def _run(self) -> None:
+    def _run(self) -> Steps:
         port, begun = self._port, False
-        edge = RisingEdge(port.clock)
         while True:
-            await edge
+            yield
             begun = begun or has_begun()
             if self._held or not begun:
                 continue

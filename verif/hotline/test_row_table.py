@@ -88,7 +88,7 @@ class Bench:
         for source in self.sources:
             source.stop()
         for sink in self.sinks:
-            sink._task.cancel()
+            sink.stop()
 
     async def tick(self, *, ask=None, opens=False):
         """One cycle; ask: (row, tag) that is offered until it is taken. Whether it was."""
