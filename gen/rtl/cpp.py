@@ -28,6 +28,8 @@ RUNTIME_FLAGS = ("-O2", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)
 HEADER = "common.h"
+# Parts that this process has made or compared with their digests: a header is 75 MB.
+_CHECKED: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
         with ExitStack() as locks:
             for part in some:
                 locks.enter_context(kept.locked(cache / "locks" / part.folder.name))
-            missing = [part for part in some if not kept.stamped(part.folder)]
+            missing = [part for part in some if not (part.folder in _CHECKED and (part.folder / part.file).exists()
+                                                     or kept.stamped(part.folder))]
             for part in missing:
                 shutil.rmtree(part.folder, ignore_errors=True)
                 part.folder.mkdir(parents=True)
@@ -182,3 +185,4 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
                 _make(missing, log)
             for part in missing:
                 kept.stamp(part.folder, [part.file], {})
+            _CHECKED.update(part.folder for part in some)

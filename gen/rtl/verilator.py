@@ -89,7 +89,9 @@ def build(
         "--x-initial",
         "unique",
         *QUIET,
-        *(["-fno-dfg-scoped", "-fno-table"] if inputs else []),
+        # Of a model that is not optimised it makes more for the compiler than it saves when it runs.
+        *(["-fno-dfg-scoped"] if inputs or opt == "-O0" else []),
+        *(["-fno-table"] if inputs else []),
         *arguments,
     ]
     options = cpp.Options(target, opt, cflags, ldflags, tuple(sorted((common or {}).items())))
