@@ -112,6 +112,7 @@ def test_the_same_bytes_from_the_same_netlist(small, monkeypatch):
     assert (again.fmax, again.used, again.parts) == (layout.fmax, layout.used, layout.parts)
 
 
+@pytest.mark.regress
 def test_an_impossible_clock_with_a_pll(tmp_path):
     """300 MHz out of 25: the PLL is there, the link cannot follow, and no bitstream is left."""
     told = r"^timing: the clock reaches [\d.]+ MHz, trial wants 300 MHz; the longest path: board\.\S+ -> board\.\S+$"
