@@ -18,11 +18,11 @@ TT_BAGS = 16_384        # whose vectors take the link longer than the core, the 
 TT_MODES, TT_COLUMNS, TT_RANKS = (40, 40, 40), (4, 4, 4), (1, 4, 4, 1)
 
 
-def steady(bags: EmbeddingBags, batches: Sequence[Bags]) -> tuple[float, float]:
+def steady(bags: EmbeddingBags, batches: Sequence[Sequence[Bags]]) -> tuple[float, float]:
     """(cycles from one batch to the next, bytes to the host in them). What the first batch takes to begin, and the last
     one to end, is not counted."""
     ends, sent = [], []
-    for _ in bags.batches([each] for each in batches):
+    for _ in bags.batches(batches):
         ends.append(bags.card.counters()["cycles"])
         sent.append(bags.card.link().out_bytes)
     cycles, passed = ((each[-2] - each[0]) / (len(batches) - 2) for each in (ends, sent))
@@ -39,15 +39,15 @@ def with_train(name: str, device: ArrayLike, random: np.random.Generator, **how:
 
 def single(bags: EmbeddingBags, table: str, count: int, random: np.random.Generator) -> tuple[float, float]:
     """`steady` of batches of so many bags of a row each."""
-    return steady(bags, [bags.request(table, random.integers(0, ROWS, (count, 1))) for _ in range(BATCHES)])
+    return steady(bags, [[bags.request(table, random.integers(0, ROWS, (count, 1)))] for _ in range(BATCHES)])
 
 
 def mixed(bags: EmbeddingBags, table: str, random: np.random.Generator) -> float:
     """Cycles from one batch of bags of any length to the next, over the core's."""
     lengths = random.integers(1, LONGEST + 1, MIXED_BAGS)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    cycles, _ = steady(bags, [bags.request(table, random.integers(0, ROWS, offsets[-1]), offsets,
-                                           include_last_offset=True) for _ in range(BATCHES - 1)])
+    cycles, _ = steady(bags, [[bags.request(table, random.integers(0, ROWS, offsets[-1]), offsets,
+                                            include_last_offset=True)] for _ in range(BATCHES - 1)])
     return cycles / bags.last["cycles"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from gen.data.profile import Heat, Profile
+from gen.data.profile import Profile
 from gen.model.recommender import Recommender
 
 __all__ = ["GPU", "SERVER", "Machine", "core_seconds", "machines", "sample_bytes"]
@@ -74,16 +74,11 @@ def _lookups(profile: Profile, tables: tuple[str, ...], rows: int, random: np.ra
     for name in tables:
         found = profile.tables[name]
         lookups = max(round(found.pooling * SAMPLES), 0)
-        indices.append((_ranks(found.heat, lookups, random) * 0x9E3779B1 + at * 7919) % rows)
+        indices.append((found.heat.drawn(lookups, random) * 0x9E3779B1 + at * 7919) % rows)
         bags = min(SAMPLES, lookups)
         offsets.append(at + np.arange(bags) * lookups // max(bags, 1))
         at += lookups
     return np.concatenate(indices), np.concatenate(offsets)
-
-
-def _ranks(heat: Heat, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """So many rows, numbered from the hottest, as often as they are accessed."""
-    return np.maximum(heat.icdf(random.random(count)) - 1, 0)
 
 
 def _seconds(call: Callable[[], object]) -> float:

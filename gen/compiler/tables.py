@@ -231,8 +231,8 @@ class CardImages:
 
     tables: in any order, names differ. config: the core's EmbConfig. page_bytes: of the SSD. cache_rows: slots of
     the row cache, by table name; they begin filled with the table's hottest SSD rows. row_in_page: as `stripes` takes
-    it. room: gives an array of zeros for
-    the image called rows or pages. stored: these two images, where they have been made before.
+    it. room: gives an array of zeros for the image called rows or pages; with `blank` they stay zeros, to measure time
+    alone. stored: these two images, where they have been made before.
     rows: (beats, words) uint32, DRAM. load: (beats, words), the tensor-train load image of `load_beats`
     load beats. pages: (pages, words of a page), the SSD. cores: those loaded, as they are held, by their number in the
     unit.
@@ -246,6 +246,7 @@ class CardImages:
     row_in_page: bool = field(default=False, kw_only=True)
     room: Callable[[str, tuple[int, int]], NDArray[np.uint32]] | None = None
     stored: Mapping[str, NDArray[np.uint32]] | None = None
+    blank: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         config = self.config
@@ -298,7 +299,7 @@ class CardImages:
             images = {name: room(name, shape) for name, shape in shapes.items()}
         self.rows: NDArray[np.uint32] = images["rows"]
         self.pages: NDArray[np.uint32] = images["pages"]
-        if self.stored is None:
+        if self.stored is None and not self.blank:
             for placed in self.placed.values():
                 self._fill_rows(placed)
                 self._fill_pages(placed)

@@ -83,6 +83,11 @@ class Heat:
         more = np.ceil(np.maximum(wanted - before[at], 0) / self.accesses[at])
         return np.where(wanted > 0, edges[at] + more, 0).astype(np.int64)
 
+    def drawn(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """So many accesses, independent of each other: rows, numbered from the hottest, as often as they are
+        accessed."""
+        return np.maximum(self.icdf(random.random(count)) - 1, 0)
+
 
 @dataclass(frozen=True, eq=False)
 class TableProfile:

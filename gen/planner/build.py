@@ -189,8 +189,9 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
     bags = batch * len(spec.looked_up_by)
     words = 4 * (lookups + bags)        # indices and lengths of bags
     vectors = bags * costs.vector_bytes(spec.dim, spec.results)
-    # Both are written and read: by the host and by the core.
-    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(vectors + words)
+    # Both are written and read: by the host and by the core. The vectors of the batch before are there, too, as they
+    # cross the link meanwhile.
+    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(2 * vectors + words)
                 + costs.spare_bytes(spec.dim, spec.row_format),
                 words * costs.link_s, vectors * costs.link_s)
 
