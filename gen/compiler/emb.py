@@ -2,8 +2,9 @@
 
 Pages of the SSD land in a ring in the order in which the program first needs them; a page that is still in the
 ring is not brought again. An instruction reads rows of a stretch of the ring and releases what no later one
-needs, so requests are cut into as many instructions as the ring asks for. Rows that enter the row cache are
-copied by FILL instructions at the program's beginning; the bags then find them in DRAM.
+needs, so requests are cut into as many instructions as the ring asks for; where requests wait for different memories,
+into more, which take turns (gen.compiler.turns). Rows that enter the row cache are copied by FILL instructions at the
+program's beginning; the bags then find them in DRAM.
 
 Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts are those of hw.isa.
 """
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
+from gen.compiler.turns import in_turns, kind, parts
 from gen.data.remap import TT
 from golden.emb import packer
 from golden.emb.row_cache import RowCache, Step
@@ -26,15 +28,15 @@ from hw.isa import EMB, LONGEST_BAG, Kernel
 __all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode"]
 
 POSITIONS = 1 << DEVICE_SHIFT
+NOWHERE = 1 << 62       # behind every ring position
 
 
 @dataclass(frozen=True, eq=False)
 class Bags:
     """Bags of one table: bag k pools `indices[offsets[k]:offsets[k + 1]]`, rows of the table as numbered there.
 
-    mode: sum, mean or max. weights: one an index, with sum alone. remapped: the indices are words of
-    gen.data.remap instead
-    of rows. An empty bag is +0.
+    mode: sum, mean or max. weights: one an index, with sum alone. remapped: the indices are words of gen.data.remap
+    instead of rows. An empty bag is +0.
     """
 
     table: str
@@ -148,7 +150,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Item:
-    """An instruction but for its release; `first` is the first ring position that it reads, not wrapped."""
+    """An instruction but for its release; `first` is the first ring position that it reads, not wrapped, or NOWHERE."""
 
     name: str
     values: dict[str, int]
@@ -263,9 +265,9 @@ class Compiler:
         items: list[_Item] = []
         for name, step in steps.items():
             items += self._fills(self.images.placed[name], step, ring, inputs)
-        asked = 0
-        outputs, out = [], 0
+        outputs, out, asked = [], 0, 0
         used = dict.fromkeys(steps, 0)
+        turns, kinds = [], [kind(request.address, request.placed.row_beats) for request in requests]
         for number, request in enumerate(requests):
             placed, name = request.placed, request.placed.table.name
             lookups = len(_on_ssd(request)[0])
@@ -275,12 +277,15 @@ class Compiler:
             if name in steps:       # its ranks stand there behind those of the requests before
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
-            items += self._bags(request, number, slots, ring, inputs, out)
+            turns += [(kinds[number], item) for item in
+                      self._bags(request, number, slots, ring, inputs, out, cut=len(set(kinds)) > 1)]
             outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
             out += count * placed.vector_beats
-        for what, beats in (("inputs", inputs.beats), ("outputs", out)):
-            if beats >= 1 << 32:
-                raise ValueError(f"the batch needs {beats} beats of {what}; offsets have 32 bits")
+        if (beats := max(inputs.beats, out)) >= 1 << 32:
+            raise ValueError(f"the batch needs {beats} beats of {'outputs' if beats == out else 'inputs'}; offsets "
+                             "have 32 bits")
+        items += [turns[at][1] for at in in_turns([of for of, _ in turns],
+                                                  [item.values["indices_count"] for _, item in turns])]
         words, keep = [], ring.end * self.images.page_beats
         for item in reversed(items):
             words.append(encode(item.name, {**item.values, "release": keep % POSITIONS}))
@@ -301,8 +306,9 @@ class Compiler:
             yield _Item("FILL", values, first, Origin())
 
     def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: Inputs,
-              out: int) -> Iterator["_Item"]:
-        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD."""
+              out: int, *, cut: bool) -> Iterator["_Item"]:
+        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD. cut: in parts
+        that can take turns with those of other requests."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
         if slots is not None:
@@ -315,6 +321,8 @@ class Compiler:
                              f"SSD, the ring holds {ring.pages}") from None
         address[at] = position | SSD << DEVICE_SHIFT
         has_tt = placed.table.cores and len(address)
+        if cut:
+            cuts = [(*part, first, beats) for start, end, first, beats in cuts for part in parts(offsets, start, end)]
         for start, end, first, beats in cuts:
             part = slice(int(offsets[start]), int(offsets[end]))
             bags = offsets[start:end + 1] - part.start
@@ -333,7 +341,7 @@ class Compiler:
             if request.weights is not None:
                 weights = request.weights[part] if order is None else request.weights[part][order]
                 values |= {"weighted": 1, "weights": inputs.add(weights.view(np.uint32))}
-            yield _Item("BAGS", values, first, Origin(number, start, part.start, order))
+            yield _Item("BAGS", values, first if beats else NOWHERE, Origin(number, start, part.start, order))
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

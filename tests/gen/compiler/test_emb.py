@@ -231,6 +231,38 @@ def test_a_small_ring_cuts_requests_into_instructions(pages):
     assert program.count > 1
 
 
+@pytest.mark.parametrize("pages", [2, 8])
+def test_requests_that_wait_for_different_memories_take_turns(pages):
+    """Parts of each, in the request's order; the ring is released as the SSD's parts alone allow."""
+    random = np.random.default_rng(pages)
+    config = make.config()
+    tables = [make.only(random, "dram", make.DRAM, 300, 8), make.mixed(random, "tt"),
+              make.only(random, "ssd", make.SSD, 400, 8)]
+    images = CardImages(tables, config, PAGE)
+    compiler = Compiler(images, ring_beats=pages * images.page_beats)
+    core = core_for(images, config)
+    run(core, compiler, compiler.load())
+    trains = np.flatnonzero(tables[1].placement >> 30 == make.TT)
+    batch = []
+    for table, longest in zip(tables, (6, 30, 2), strict=True):
+        indices, offsets = make.bags(random, table.rows, 200, longest)
+        batch.append(Bags(table.name, trains[indices % len(trains)] if table.name == "tt" else indices, offsets))
+    program = compiler.compile(batch)
+    follow_the_ring(compiler, program)
+    found, result = run(core, compiler, program)
+    for table, bags, vectors in zip(tables, batch, found, strict=True):
+        want = plainly(table, images.placed[table.name].chunk_rows, bags, config.tt.grid_log2)
+        assert np.array_equal(vectors.view(np.uint32), want.view(np.uint32)), table.name
+    assert result.counters["bags"] == 600
+    order = np.array([origin.request for origin in program.origins])
+    for request in range(3):
+        mine = [origin.bag for origin in program.origins if origin.request == request]
+        assert len(mine) > 1 and mine == sorted(mine)
+        assert np.ptp(np.flatnonzero(order == request)) > len(order) // 2, "from the beginning to the end"
+    (alone,) = {origin.request for origin in compiler.compile(batch[:1]).origins}
+    assert alone == 0 and compiler.compile(batch[:1]).count == 1, "nothing to take turns with"
+
+
 def test_a_page_is_brought_once_while_it_is_in_the_ring():
     random = np.random.default_rng(2)
     table = make.only(random, "ssd", make.SSD, 64, 8)
