@@ -63,8 +63,9 @@ def figure_11() -> Iterator[Row]:
     for year in TABLES:
         profile = mels(needed(STATISTICS.format(year)))
         of = model_of(profile, MELS_DIM, MELS_BATCH)[0]
-        for name, said, prices in (("", "", costs(MELS_DIM)),
-                                   (".nolink", ", without the link", replace(costs(MELS_DIM), link_s=0.0))):
+        given = costs(MELS_DIM)
+        free = replace(given, link_s=0.0, packet_s=given.read_s)
+        for name, said, prices in (("", "", given), (".nolink", ", without the link", free)):
             for cards in COUNTS:
                 found = {levels: placed(profile, of, prices, cards=cards, levels=levels) for levels in LEVELS}
                 id, what = f"papers.screc.fig11.{year}.{cards}{name}", f"MELS {year}, {cards} cards{said}"

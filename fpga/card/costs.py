@@ -15,6 +15,7 @@ from gen.rtl import config
 __all__ = ["measure"]
 
 ROWS, STREAM, PAGES = 6000, 500, 4000
+PACKET = 4      # lines of the link's packets, as in fpga/card/cpp/link.h
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
@@ -30,13 +31,15 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     words = config.load(preset).cores["emb"].words
     widths = {dim // count for dim in dims for count in range(2, dim // words + 1) if dim % count == 0}
     lines |= {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES) for dim, form in product(widths, row_formats)}
-    read, write, page, first, landing = _streams(device, page_bytes)
+    read, write, page, first = _streams(device, page_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, preset, count) for count in sorted(lines)}
-    return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, landing,
-                 device.link.byte_s, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes)
+    packet = _row(device, preset, PACKET) / (PACKET * LINE_BYTES)
+    return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, page_bytes * packet,
+                 device.link.byte_s, packet, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes,
+                 device.ssd.bytes)
 
 
 def _name(given: "Device | str") -> str:
@@ -54,12 +57,11 @@ def _row(device: Device, preset: str, lines: int) -> float:
 
 
 def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
-    """Seconds a byte read and written one behind the other; a random page from the drive, the first one, and
-    a page's landing."""
+    """Seconds a byte read and written one behind the other; a random page from the drive, and the first one."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
              for written in (False, True)]
     seconds = memory.pages(device, np.random.default_rng(1).integers(0, 1 << 16, PAGES), page_bytes,
                            ring_pages=max(device.memory.ring_bytes // page_bytes, 1))
     first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
-    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first, 1 / rates[1]
+    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first

@@ -189,11 +189,11 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
     bags = batch * len(spec.looked_up_by)
     words = 4 * (lookups + bags)        # indices and lengths of bags
     vectors = bags * costs.vector_bytes(spec.dim, spec.results)
-    # Both are written and read: by the host and by the core. The vectors of the batch before are there, too, as they
-    # cross the link meanwhile.
-    return Bags((vectors + words) * (costs.write_s + costs.read_s), int(2 * vectors + words)
-                + costs.spare_bytes(spec.dim, spec.row_format),
-                words * costs.link_s, vectors * costs.link_s)
+    # Vectors are written by the core and read by the link, words the other way round. The vectors of the batch before
+    # are there, too, while they cross the link.
+    return Bags(vectors * (costs.write_s + costs.packet_s) + words * (costs.packet_s + costs.read_s),
+                int(2 * vectors + words) + costs.spare_bytes(spec.dim, spec.row_format), words * costs.link_s,
+                vectors * costs.link_s)
 
 
 def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

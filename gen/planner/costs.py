@@ -45,7 +45,8 @@ class Costs:
     row_s: seconds a random row of DRAM, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
     there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
     first of a batch is there; landing_s: of DRAM a page.
-    link_s: seconds a byte over the link, each direction for itself.
+    link_s: seconds a byte over the link, each direction for itself; packet_s: of DRAM a byte that comes or goes over
+    it, in packets that open their pages anew between the rows of a batch.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land.
     """
 
@@ -59,6 +60,7 @@ class Costs:
     drive_s: float
     landing_s: float
     link_s: float
+    packet_s: float
     page_bytes: int
     ring_bytes: int
     dram_bytes: int

@@ -23,8 +23,8 @@ PAGE = 4096
 
 def costs(preset="smartssd", **values):
     given = dict(device="smartssd", preset=preset, clock_hz=300e6, row_s={1: 8e-9, 4: 14.4e-9}, read_s=5.6e-11,
-                 write_s=7e-11, page_s=2.2e-6, drive_s=6e-5, landing_s=2.9e-7, link_s=3.2e-10, page_bytes=PAGE,
-                 ring_bytes=1 << 26, dram_bytes=4 << 30, ssd_bytes=3_840_000_000_000)
+                 write_s=7e-11, page_s=2.2e-6, drive_s=6e-5, landing_s=2.9e-7, link_s=3.2e-10, packet_s=1.2e-10,
+                 page_bytes=PAGE, ring_bytes=1 << 26, dram_bytes=4 << 30, ssd_bytes=3_840_000_000_000)
     return Costs(**{**given, **values})
 
 

@@ -49,7 +49,7 @@ def test_half_precision_halves_the_way_to_the_host(known, model, form):
     for plain, half in pairs:
         share = {"one": 2, "bags": 1, "far": 1}[plain.name]     # `far` has one beat
         assert plain.out_s == pytest.approx(share * half.out_s) and half.row_bytes == plain.row_bytes
-        assert plain.bags_bytes - half.bags_bytes == BATCH * plain.row_bytes * (share - 1) // 2
+        assert plain.bags_bytes - half.bags_bytes == BATCH * plain.row_bytes * (share - 1), "of two batches"
         assert half.in_s == plain.in_s and (half.bags_s < plain.bags_s) == (share == 2)
 
 
