@@ -153,7 +153,7 @@ def _run(options: Options, folder: Path, rtl: str, say: Say) -> Demo:
     model = Recommender("demo", trace.source, {
         name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
     row_bytes = sum(spec.rows * costs.row_bytes(spec.dim) for spec in model.tables.values())
-    say(f"card       {device.name}: its DRAM has {device.memory.rows_bytes:,} bytes for rows and a batch of "
+    say(f"card       {device.name}: its DRAM has {device.memory.rows_bytes:,} bytes for rows and two batches of "
         f"{model.batch:,} samples; the rows take {row_bytes:,}")
     learning = _Learning(samples, options.dim, say)
     profile = stream.with_rows(stream.profile(samples.log(samples.learned)), trace.rows)
