@@ -10,8 +10,8 @@ from fpga.api import demo as flow
 from hotrail.report import demo as report
 
 ROOT = Path(__file__).parents[3]
-# Of 8 KB of rows: 2 KB and a batch in DRAM.
-CARD = 'about = "small"\nlike = "smartssd"\n[memory]\nsource = "none"\nring_bytes = 0x8000\nrows_bytes = 0x5800\n'
+# Of 8 KB of rows: 2 KB in DRAM, beside two batches.
+CARD = 'about = "small"\nlike = "smartssd"\n[memory]\nsource = "none"\nring_bytes = 0x8000\nrows_bytes = 0x9800\n'
 SMALL = {"dim": 16, "rank": 2, "batch": 128}
 
 
