@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.data.logs.features import dense_features, dense_names
+from gen.data.logs import features
 from gen.data.logs.trace import Trace
 
 __all__ = ["Dlrm", "payload_of"]
 
-LABELS = ("label", "click", "clicked", "is_click", "target", "rating")  # the first that a log has is learned
+LABELS = (*features.LABELS, "target", "rating")     # the first that a log has is learned
 
 Floats = NDArray[np.floating]
 
@@ -97,9 +97,9 @@ def payload_of(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], lis
     value = np.asarray(columns[name], np.float64)
     if not np.isin(value, (0, 1)).all():
         value = (value > np.nanmean(value)).astype(np.float64)  # liked more than usual
-    dense = dense_features(trace.values)
+    dense = features.dense_features(trace.values)
     if dense is None:
         dense = np.ones((len(value), 1), np.float32)
-    used = {name, *dense_names(trace.values)}
+    used = {name, *features.dense_names(trace.values)}
     return (np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32),
             [name for name in trace.values if name not in used])

@@ -13,7 +13,7 @@ from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
 __all__ = ["PART", "in_turns", "kind", "parts"]
 
-#: Lookups of a part, at least: of batches of MELS, parts of 128 take the fewest cycles among 32 to 8,192.
+#: Lookups of a part, on average: of batches of MELS, parts of 128 take the fewest cycles among 32 to 8,192.
 PART = 128
 
 
@@ -26,7 +26,7 @@ def kind(address: NDArray[np.uint32], row_beats: int) -> int:
 
 
 def parts(offsets: NDArray[np.int64], start: int, end: int) -> list[tuple[int, int]]:
-    """Bags start .. end as stretches (first, end) of PART lookups and, but for the last, no bag more."""
+    """Bags start .. end as stretches (first, end): one ends with the bag with which another PART lookups are full."""
     ends = start + 1 + np.flatnonzero(np.diff((offsets[start:end + 1] - offsets[start]) // PART))
     cuts = [start, *ends[ends < end].tolist(), end]
     return list(zip(cuts[:-1], cuts[1:], strict=True))

@@ -43,8 +43,8 @@ def _numbers(table: Any) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class MemoryPlace:
-    """DRAM. ring_bytes: of it, where pages of the drive land; rows_bytes: that embedding rows and a batch's indices and
-    pooled vectors may take together."""
+    """DRAM. ring_bytes: of it, where pages of the drive land; rows_bytes: that embedding rows, a batch's indices and
+    the pooled vectors of two batches may take together."""
 
     source: str
     base: int

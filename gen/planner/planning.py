@@ -205,7 +205,7 @@ def _within_budgets(tables: Mapping[str, TableSpec], widths: Mapping[str, Width]
     low, high = min(each.budget for each in widths.values()), max(each.budget for each in widths.values())
     budget = f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     yield (f"formats are within an error budget of {budget} (--error-budget): rows of "
-           + ", ".join(f"{forms[form]} tables in {form}" for form in ROW_FORMATS if forms[form])
+           + ", ".join(f"{forms[form]} table{'s' * (forms[form] > 1)} in {form}" for form in ROW_FORMATS if forms[form])
            + f"; {sum(each.bytes for each in widths.values()):,} bytes less than in float32")
     if any(each.of == ASSUMED for each in widths.values()):
         yield (f"errors are those of {ASSUMED} and of cores as docs/numerics.md has them, as no parameters were given "

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from gen.data.logs.log import Chunk
 
-__all__ = ["dense_features", "dense_names", "dense_of", "labels_of"]
+__all__ = ["LABELS", "dense_features", "dense_names", "dense_of", "labels_of"]
 
 COUNT = re.compile(r"I\d\d?")
+#: Columns that say whether a sample was a click.
 LABELS = ("label", "click", "clicked", "is_click")
 
 

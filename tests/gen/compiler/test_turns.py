@@ -19,8 +19,9 @@ def test_parts_are_bags_of_enough_lookups(lengths, data):
         return
     assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
     assert (found[0][0], found[-1][1]) == (start, end) and all(first < last for first, last in found)
-    for first, last in found[:-1]:
-        assert offsets[last] // PART > offsets[first] // PART or offsets[last] - offsets[start] >= PART
+    full = [(int(offsets[bag]) - int(offsets[start])) // PART for bag in range(start, end)]
+    assert [last for _, last in found[:-1]] == [
+        bag for bag in range(start + 1, end) if full[bag - start] > full[bag - start - 1]]
     for first, last in found:
         assert offsets[last - 1] - offsets[first] < PART, "a bag more than it needs"
 
