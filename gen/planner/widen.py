@@ -50,7 +50,7 @@ def widened(problem: Problem, found: Placement, parts: Sequence[Part], ways: Seq
                 continue
             part = part_of(way.item, found.tables[j], parts[j].spare, expected[name], costs)
             load = loads[on] - _load(parts[j], costs) + _load(part, costs)
-            if not full(load):
+            if part.warm <= way.item.tt_rows[-1] and not full(load):
                 loads[on], parts[j], chosen[j] = load, part, way
                 break
     loads[:, SSD_S] += costs.drive_s * (loads[:, SSD_S] > 0)

@@ -73,23 +73,26 @@ def assumed(spec: TableSpec) -> Errors:
 @cache
 def _of_normal_rows(dim: int) -> dict[str, float]:
     rows = np.random.default_rng(1).standard_normal((ROWS, dim), dtype=np.float32)
-    return _errors(dim, [(rows.astype(np.float64), partial(_rounded, rows))])
+    return _errors(dim, [(rows.astype(np.float64), partial(_rounded, rows))])[0]
 
 
 def measured(model: Recommender, weights: Weights, profile: Profile, chunks: Sequence[Chunk] = ()) -> dict[str, Errors]:
     """Of every table with a budget, by the parameters: of its pooled vectors in these chunks of a log, whose columns
-    are the model's; without chunks of rows from anywhere in the table.
+    are the model's; of rows from anywhere in the table without chunks, or where they look up nothing but zeros.
 
     Raises      ValueError: parameters that do not fit the model, ids that are past a table's rows
     """
     found = {}
     for name, spec in model.tables.items():
         if spec.error_budget is not None:
-            rows = _errors(spec.dim, _vectors(spec, weights, profile, chunks))
+            rows, size = _errors(spec.dim, _vectors(spec, weights, profile, chunks))
+            of = "pooled vectors of the log" if chunks and size else "rows"
+            if chunks and not size:
+                rows, _ = _errors(spec.dim, _vectors(spec, weights, profile, ()))
             if any(np.abs(weights.rows(spec, np.arange(at, min(at + BLOCK, spec.rows)))).max() > HALF_MOST
                    for at in range(0, spec.rows, BLOCK)):
                 rows |= {"float16": np.inf, "int4": np.inf}
-            found[name] = Errors(rows, _of_cores(spec, weights), "pooled vectors of the log" if chunks else "rows")
+            found[name] = Errors(rows, _of_cores(spec, weights), of)
     return found
 
 
@@ -164,15 +167,15 @@ def _vectors(spec: TableSpec, weights: Weights, profile: Profile,
             yield pooled(spec, rows, each, offsets), narrow
 
 
-def _errors(dim: int, vectors: Iterable[tuple[Floats, Callable[[str], Floats]]]) -> dict[str, float]:
-    """Of each format of rows of such a width."""
+def _errors(dim: int, vectors: Iterable[tuple[Floats, Callable[[str], Floats]]]) -> tuple[dict[str, float], float]:
+    """Of each format of rows of such a width; and the sum of squares that they are held against."""
     forms = [form for form in ROW_FORMATS if form != "int4" or not dim % 2]
     far, size = dict.fromkeys(forms, 0.0), 0.0
     for exact, narrow in vectors:
         size += float((exact**2).sum())
         for form in forms:
             far[form] += float(((narrow(form) - exact) ** 2).sum())
-    return dict.fromkeys(ROW_FORMATS, np.inf) | {form: _relative(each, size) for form, each in far.items()}
+    return dict.fromkeys(ROW_FORMATS, np.inf) | {form: _relative(each, size) for form, each in far.items()}, size
 
 
 def _of_cores(spec: TableSpec, weights: Weights) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,12 @@ from gen.model.recommender import ROW_FORMATS, Recommender, TableSpec
 from gen.model.row_formats import quantise, rounded, values
 from gen.model.scores import auc, log_loss
 from gen.model.weights import FileWeights
+from gen.planner.choices import loads
+from gen.planner.fill import parts_of
 from gen.planner.plan import Plan
 from gen.planner.planning import ANY, FLOATS, make
+from gen.planner.problem import Item, Placement, Problem, Sharding, TableChoice
+from gen.planner.widen import widened
 from gen.planner.widths import ASSUMED, BLOCK16, Errors, accuracy, assumed, head, measured
 from tests.support.planner_problems import BATCH, COSTS
 
@@ -82,6 +87,22 @@ def test_errors_are_those_of_pooled_vectors(given):
     table = arrays["table_one"]
     far = ((rounded(table, "int4") - table.astype(float)) ** 2).sum() / (table.astype(float) ** 2).sum()
     assert alone.of == "rows" and alone.rows["int4"] == pytest.approx(far**0.5, rel=1e-6)
+
+
+def test_a_log_that_looks_up_nothing_says_nothing(given, tmp_path):
+    """A table whose bags are empty, or of rows of zeros, is measured by its rows."""
+    log, known, model, weights, arrays = given
+    chunk = next(log.chunks())
+    wanted = measured(model, weights, known)["bags"]
+    empty = replace(chunk, ids=chunk.ids | {"bags": chunk.ids["bags"][:0]},
+                    offsets={"bags": np.zeros_like(chunk.offsets["bags"])})
+    assert measured(model, weights, known, [empty])["bags"] == wanted and wanted.rows["int4"] > 0.01
+    arrays = arrays | {"table_bags": np.where(np.arange(200)[:, None] < 100, np.float32(0), arrays["table_bags"])}
+    np.savez(tmp_path / "w.npz", **arrays)
+    zeros = replace(chunk, ids=chunk.ids | {"bags": chunk.ids["bags"] % 100})
+    found = measured(model, FileWeights(tmp_path / "w.npz"), known, [zeros])
+    assert found["bags"].of == "rows" and found["bags"].rows["int4"] > 0.01
+    assert found["one"].of == "pooled vectors of the log"
 
 
 def test_a_row_that_a_format_cannot_hold_rules_it_out(given):
@@ -161,6 +182,26 @@ def test_no_accuracy_is_lost_for_nothing(tmp_path):
     assert plan.cards[0].binds == "out" and {each.row_error for each in plan.widths.values()} == {0.0}
     plan.save(tmp_path)
     assert Plan.load(tmp_path).widths == plan.widths
+
+
+@pytest.mark.parametrize("most, chosen", [(100, "float32"), (99, "block16")])
+def test_cores_stay_narrow_where_wider_ones_do_not_fit(most, chosen):
+    """Knots end with the rows that fit: what lies behind them is not what the last one takes."""
+    rows = np.array([0, 100])
+    items = [Item("t", rows, 100, 64, 10.0, 1e-9, 1e-9, 1e-6, np.array([0, end]), np.array([0.0, 60.0]))
+             for end in (100, most)]
+    forms = ("float32", "block16"), ("float32", "float32")
+    ways = tuple(Sharding("whole", 1, item, form) for item, form in zip(items, forms))
+    problem = Problem((items[0],), 1, 0, 60, 0, shardings=(ways[1:],), formats=forms[:1])
+    choice = TableChoice((0,), 0, 1)
+    card, = loads(problem, [choice], 1)
+    found = Placement(card.seconds, card.seconds, (choice,), (card,), 0)
+    expected = {"t": SimpleNamespace(heat=None)}
+    parts = parts_of(problem, found, [0], expected, COSTS)
+    assert parts[0].warm == 100
+    errors = {"t": assumed(TableSpec("t", 100, 16))}
+    _, _, (way,) = widened(problem, found, parts, [ways], errors, expected, COSTS, card.seconds)
+    assert way.formats == ("float32", chosen)
 
 
 def test_rows_that_are_quantised_already_lose_nothing(given, tmp_path):
