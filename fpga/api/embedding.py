@@ -67,6 +67,7 @@ class EmbeddingBags(OnCard):
         self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words))
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
+        self._staged: Staged | None = None      # what was brought last
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, **options)
@@ -195,23 +196,25 @@ class EmbeddingBags(OnCard):
         self._know()
         compiler = Compiler(images, ring_beats=self.compiler.ring_beats)
         doubted = self._runs.doubt()
-        self._stale = numbers
+        self._stale, self._staged = numbers, None
         self._store(numbers, images.pages)
         for first, end in _stretches(beats):
             self.card.send(self._runs.buffers["rows"], images.rows[first:end], first * 4 * images.words)
         self.card.settle()
-        return Staged(compiler, numbers, doubted)
+        self._staged = Staged(compiler, numbers, doubted)
+        return self._staged
 
     def adopt(self, staged: "Staged") -> None:
-        """Answers from now on are those of the images that were staged; where a run came in between, the next one
-        brings them anew. May be called again where it was cut short.
+        """Answers from now on are those of the images that were staged; where a run or other images came in between,
+        the next one brings them anew. May be called again where it was cut short.
 
         Raises      CardError: it is closed
         """
         self._runs.doubt()
         self._stale = np.union1d(self._stale, staged.numbers)
         self.compiler = staged.compiler
-        self._runs.trust(staged.doubted)
+        if staged is self._staged:
+            self._runs.trust(staged.doubted)
 
     def _store(self, numbers: NDArray[np.int64], pages: NDArray[np.uint32]) -> None:
         """Writes some of the pages into the drive's file, all of them on the drive when it returns.

@@ -194,6 +194,28 @@ def test_a_run_between_staging_and_adopting(tmp_path, states):
         bags.adopt(staged)
 
 
+@pytest.mark.parametrize("adopts", [False, True])
+def test_images_that_are_adopted_again(states, adopts):
+    """Though others were staged in between: what the card holds is not what it shall answer by."""
+    base, delta, after, *_ = states
+    card = base.emb_cards[0]
+    images, new, part = base.images(card), after.images(card), delta.change(card)
+    ask = [EmbeddingBags.request("user/id", np.arange(300), np.arange(0, 300, 3))]
+
+    def opened(which):
+        return EmbeddingBags(which, card=emb_card.OracleCard(Emb.of(images.config, images.cores)), preset="tiny",
+                             ring_bytes=1 << 16)
+
+    with opened(images) as bags, opened(new) as wanted:
+        first = bags.stage(new, part.beats, part.numbers)
+        bags.adopt(first)
+        other = bags.stage(images, part.beats, part.numbers)
+        if adopts:
+            bags.adopt(other)
+        bags.adopt(first)
+        assert bags.batch(ask)[0].tobytes() == wanted.batch(ask)[0].tobytes()
+
+
 def test_what_cannot_be_staged(states):
     images, other = states[0].images(0), states[0].images(1)
     with EmbeddingBags(images, card=emb_card.OracleCard(Emb.of(images.config, images.cores)), preset="tiny",
