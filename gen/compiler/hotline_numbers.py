@@ -33,7 +33,7 @@ def numbered(rows: Sequence[int], asked: Sequence[NDArray[np.int64]] | None, *, 
     spare, at, load = max(0, most - int(first[-1])), 0, np.zeros(banks)
     for table in sorted(range(len(rows)), key=lambda number: -counted[number][1].max(initial=0)):
         index, counts = counted[table]
-        gaps = np.arange(min(GAP, spare + 1) if rows[table] else 1)
+        gaps = np.arange(min(GAP, spare + 1))
         bank = permute(index + at + gaps[:, None], domain_bits) & banks - 1
         loads = np.zeros((len(gaps), banks))
         np.add.at(loads, (gaps[:, None], bank), counts)

@@ -35,8 +35,10 @@ def trained():
 
 def test_vectors_are_sums_of_rows(trained):
     trace, _, training, _ = trained
-    samples = np.array([7, 0, 1499, 7, 33])
-    found = training.vectors(samples)
+    lengths = np.diff(trace.bags("tag")[1])
+    # The last two have as many tags as samples, but none and two.
+    samples = np.array([7, 0, 1499, 7, 33, np.argmax(lengths == 0), np.argmax(lengths == 2)])
+    found = np.concatenate([training.vectors(samples[:-2]), training.vectors(samples[-2:])])
     for k, name in enumerate(trace.indices):
         rows, (indices, offsets) = training.tables[name].values(), trace.bags(name)
         for n, sample in enumerate(samples):
@@ -55,4 +57,16 @@ def test_rates_of_zero_move_nothing(trained):
     _, _, _, fresh = trained
     still = copy.deepcopy(fresh)
     still.epoch(np.arange(300), (0.0, 0.0))
+    still.epoch(np.arange(256), (0.0, 1.0))     # one batch, at the rates of the beginning
     assert np.array_equal(still.scores(np.arange(99)), fresh.scores(np.arange(99)))
+    still.epoch(np.arange(300), (0.0, 1.0))
+    assert not np.array_equal(still.scores(np.arange(99)), fresh.scores(np.arange(99)))
+
+
+def test_a_seed_is_of_rows_and_networks(trained):
+    trace, payload, _, fresh = trained
+    again, other = (Training(trace, payload, 8, seed=seed) for seed in (1, 2))
+    samples = np.arange(50)
+    assert np.array_equal(again.scores(samples), fresh.scores(samples))
+    assert not np.allclose(other.vectors(samples), fresh.vectors(samples))
+    assert not np.allclose(other.model.predict(fresh.vectors(samples), payload[samples]), fresh.scores(samples))

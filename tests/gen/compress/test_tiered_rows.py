@@ -56,6 +56,17 @@ def test_a_step_is_adagrads():
     assert np.array_equal(table[others], before[others])
 
 
+def test_cores_have_a_rate_of_their_own():
+    table, numbers = tiered(core_rate=0.3), np.array([3, 9, 6])
+    slopes = np.random.default_rng(2).standard_normal((3, 4))
+    before = [core.swapaxes(0, 1).copy() for core in table.cores]
+    found = table.gradients(numbers, slopes)[1:]
+    table.step(numbers, slopes)
+    for core, old, (at, slope) in zip(table.cores, before, found, strict=True):
+        old[at] -= 0.3 * slope / (np.abs(slope) + TINY)
+        assert np.allclose(core.swapaxes(0, 1), old, rtol=1e-12)
+
+
 def test_cores_learn_rows():
     """Towards rows of a tensor train of these ranks; the dense rows stand still."""
     target, table = tiered(seed=3).values(), tiered(core_rate=0.1)
@@ -75,6 +86,8 @@ def test_decomposition_keeps_what_its_ranks_hold():
     assert table.error < 1e-6 and np.allclose(table.values(), before, atol=1e-6)
     again = tiered()
     far = again.values() - before
+    sizes = [np.sqrt(np.mean(core**2)) for core in again.cores]
+    assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-5), "a step of one rate moves each alike"
     assert again.error == pytest.approx(np.linalg.norm(far) / np.linalg.norm(before[WARM]), rel=1e-5) and far.any()
 
 

@@ -14,13 +14,14 @@ from gen.model.recommender import ROW_FORMATS, Recommender, TableSpec
 from gen.model.row_formats import quantise, rounded, values
 from gen.model.scores import auc, log_loss
 from gen.model.weights import FileWeights
+from gen.planner import widths
 from gen.planner.choices import loads
 from gen.planner.fill import parts_of
 from gen.planner.plan import Plan
 from gen.planner.planning import ANY, FLOATS, make
 from gen.planner.problem import Item, Placement, Problem, Sharding, TableChoice
 from gen.planner.widen import widened
-from gen.planner.widths import ASSUMED, BLOCK16, Errors, accuracy, assumed, head, measured
+from gen.planner.widths import ASSUMED, BLOCK16, Errors, accuracy, allowed, assumed, head, measured
 from tests.support.planner_problems import BATCH, COSTS
 
 #: A row of three lines takes longer than one of four, which lies in pieces, as on the SmartSSD.
@@ -63,6 +64,36 @@ def test_normal_rows_lose_what_numerics_says():
     assert errors.rows == pytest.approx(
         {"float32": 0, "float16": 2.07e-4, "bfloat16": 1.66e-3, "int8": 5.27e-3, "int4": 8.95e-2}, rel=0.02)
     assert np.isinf(assumed(TableSpec("t", 9, 7)).rows["int4"])
+
+
+def test_formats_that_a_budget_allows():
+    """The narrowest first; bfloat16 takes what float16 takes and loses more. Cores in block16 need a unit for them."""
+    spec = TableSpec("t", 9, DIM)
+    found = allowed(replace(spec, error_budget=0.01), assumed(spec), UNEVEN)
+    assert found == tuple(replace(spec, row_format=row, tt_format=core)
+                          for row, core in product(("int8", "float16", "float32"), ("float32", "block16")))
+    short = TableSpec("t", 9, 8)
+    plain = allowed(replace(short, error_budget=1e-3), assumed(short), replace(UNEVEN, preset="tiny"))
+    assert plain == (replace(short, row_format="float16"), short)
+    assert allowed(spec, assumed(spec), UNEVEN) == (spec,)
+
+
+def test_the_head_of_a_log_is_no_longer_than_needed(given, monkeypatch):
+    monkeypatch.setattr(widths, "SAMPLES", 700)
+    found = head(given[0])
+    assert len(found) > 1 and sum(chunk.samples for chunk in found) == 700
+
+
+def test_ids_are_of_the_parameters_vocabulary(given, tmp_path):
+    """Those that it lacks read the last row."""
+    log, known, model, _, arrays = given
+    np.savez(tmp_path / "w.npz", **arrays, ids_one=np.arange(0, 600, 2))
+    spec = replace(model.tables["one"], ids="vocabulary")
+    found = measured(replace(model, tables={"one": spec}), FileWeights(tmp_path / "w.npz"), known, head(log))
+    ids = next(log.chunks()).ids["one"].astype(int)
+    rows = arrays["table_one"][np.where(ids % 2, 299, ids // 2)]
+    error = ((rounded(rows, "int4") - rows.astype(float)) ** 2).sum() / (rows.astype(float) ** 2).sum()
+    assert found["one"].rows["int4"] == pytest.approx(error**0.5, rel=1e-6)
 
 
 def test_errors_are_those_of_pooled_vectors(given):
@@ -111,6 +142,15 @@ def test_a_row_that_a_format_cannot_hold_rules_it_out(given):
     found = measured(model, weights, known, head(log))["high"].rows
     assert np.isinf(found["float16"]) and np.isinf(found["int4"])
     assert max(found["float32"], found["bfloat16"], found["int8"]) < 0.02
+
+
+def test_a_range_past_float32_rules_out_scales(given, tmp_path):
+    _, known, model, _, arrays = given
+    table = arrays["table_high"].copy()
+    table[3, :2] = 3e38, -3e38
+    np.savez(tmp_path / "w.npz", **arrays | {"table_high": table})
+    found = measured(model, FileWeights(tmp_path / "w.npz"), known)["high"].rows
+    assert np.isinf(found["int8"]) and found["bfloat16"] < 0.02
 
 
 def test_trained_cores(given, tmp_path):
@@ -239,6 +279,8 @@ def test_predictions_of_the_network(given):
     assert [found.auc, found.narrow_auc] == pytest.approx([auc(predicted(each), label) for each in ((), forms)])
     assert found.tables == pytest.approx({name: losses[name,] - losses[()] for name in ("one", "high")}, abs=1e-12)
     assert abs(found.tables["one"]) > 1e-4
+    last = accuracy(replace(model, network=replace(model.network, last="sigmoid")), weights, known, head(log))
+    assert last.log_loss == pytest.approx(found.log_loss, abs=1e-3), "a sigmoid that the network has itself"
     assert accuracy(replace(model, network=Model("n", "", (3, 1), "none", 0, 0, (), "relu", "sigmoid")), weights, known,
                     head(log)) is None
     bare = tuple(replace(each, values={"dense": each.values["dense"]}) for each in head(log))
