@@ -251,9 +251,14 @@ class _Learning:
         """All rates fall to nothing in the second half, so that the last batches do not decide."""
         scales = [min(1.0, 2 * (1 - at / EPOCHS)) for at in (number, number + 1)]
         begun = time.monotonic()
-        training.epoch(self._orders[number], (scales[0], scales[1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            training.epoch(self._orders[number], (scales[0], scales[1]))
+            score = training.scores(self.samples.held)
+        if not np.isfinite(score).all():
+            raise ValueError(f"{self.samples.trace.source}: the training diverges; dense features should be of size 1 "
+                             "or so")
         taken = time.monotonic() - begun
-        curve.append(auc(training.scores(self.samples.held), self.samples.label))
+        curve.append(auc(score, self.samples.label))
         self._say(f"training   {what}, epoch {number + 1} of {EPOCHS}: AUC {curve[-1]:.4f} on held-out samples, "
                   + (f"about {taken * (EPOCHS - 1 - number):.0f} s left" if number + 1 < EPOCHS else "done"))
 

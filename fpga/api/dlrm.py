@@ -87,7 +87,10 @@ def _sigmoid(x: Floats) -> Floats:
 
 def payload_of(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], list[str]]:
     """Words that a sample carries: its dense features, or a 1 where it has none, and what is learned, 0 or 1; and the
-    values that are not among them."""
+    values that are not among them.
+
+    Raises      ValueError: no such column, samples without a label or with a feature that is no finite float32
+    """
     columns = {name: value for name, value in trace.values.items() if value.ndim == 1}
     name = label or next((name for name in LABELS if name in columns), None)
     if name is None or name not in columns:
@@ -95,11 +98,21 @@ def payload_of(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], lis
         raise ValueError(f"{trace.source} has {what}; its columns are {', '.join(columns) or 'none'}: --label says "
                          f"which one is learned")
     value = np.asarray(columns[name], np.float64)
+    _check(trace.source, name, value)
     if not np.isin(value, (0, 1)).all():
-        value = (value > np.nanmean(value)).astype(np.float64)  # liked more than usual
+        value = (value > value.mean()).astype(np.float64)   # liked more than usual
     dense = features.dense_features(trace.values)
     if dense is None:
         dense = np.ones((len(value), 1), np.float32)
+    _check(trace.source, "a dense feature", dense)
     used = {name, *features.dense_names(trace.values)}
     return (np.concatenate([dense, value[:, None]], axis=1).astype(np.float32).view(np.uint32),
             [name for name in trace.values if name not in used])
+
+
+def _check(source: str, what: str, values: NDArray) -> None:
+    """Raises ValueError: a sample of which a value (samples, ..) is missing or infinite"""
+    missing = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    if missing.any():
+        raise ValueError(f"{source}: {what} is no finite number in {np.count_nonzero(missing):,} of {len(values):,} "
+                         f"samples; first in sample {int(np.argmax(missing))}, numbered from 0")

@@ -2,8 +2,10 @@
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fpga.api import demo as flow
@@ -108,6 +110,14 @@ def test_wrong(place, changes, message):
     with pytest.raises(ValueError) as caught:
         flow.run(options(place, **changes), place, rtl="twin", say=lambda line: None)
     assert message in str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_training_that_diverges(place, tmp_path):
+    rows = np.random.default_rng(2).integers(0, 9, (2, 600))
+    np.savez(tmp_path / "log.npz", idx_a=rows[0], idx_b=rows[1], label=rows[0] % 2, dense=1e9 * (1.0 + rows.T))
+    with pytest.raises(ValueError, match="log.npz: the training diverges; dense features should be of size 1"):
+        flow.run(replace(options(place), logs=[tmp_path / "log.npz"]), tmp_path, rtl="twin", say=lambda line: None)
 
 
 @pytest.mark.regress

@@ -70,3 +70,14 @@ def test_a_seed_is_of_rows_and_networks(trained):
     assert np.array_equal(again.scores(samples), fresh.scores(samples))
     assert not np.allclose(other.vectors(samples), fresh.vectors(samples))
     assert not np.allclose(other.model.predict(fresh.vectors(samples), payload[samples]), fresh.scores(samples))
+
+
+@pytest.mark.parametrize(("name", "values", "sentence"), [
+    ("label", [0, 1, np.nan, np.nan], "label is no finite number in 2 of 4 samples; first in sample 2, numbered from"),
+    ("dense", [[1.0, 2], [3, np.inf], [4, 5], [6, 7]],
+     "a dense feature is no finite number in 1 of 4 samples; first in sample 1,")])
+def test_samples_that_cannot_be_learned_from(name, values, sentence):
+    """They are refused, and not learned as if they had the label 0."""
+    given = {"label": np.array([0, 1, 1, 0.0]), name: np.array(values)}
+    with pytest.raises(ValueError, match=sentence):
+        payload_of(Trace.of(of_arrays({"user": np.arange(4)}, {}, given)), None)
