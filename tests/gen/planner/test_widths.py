@@ -224,6 +224,45 @@ def test_no_accuracy_is_lost_for_nothing(tmp_path):
     assert Plan.load(tmp_path).widths == plan.widths
 
 
+def widened_on_one_card(ways, choice, *, waits=0.0, **bytes):
+    """(parts, the card, the ways) of tables that all lie so in their first way, with bytes for no more. waits: for the
+    drive."""
+    given = {"dram_bytes": 0, "tt_bytes": 0, "ssd_bytes": 0} | bytes
+    problem = Problem(tuple(each[0].item for each in ways), 1, **given, shardings=tuple(each[1:] for each in ways),
+                      formats=tuple(each[0].formats for each in ways))
+    card, = loads(problem, [choice] * len(ways), 1)
+    found = Placement(card.seconds, card.seconds, (choice,) * len(ways), (card,), 0)
+    names = [item.name for item in problem.items]
+    expected = {name: SimpleNamespace(heat=None) for name in names}
+    parts = parts_of(problem, found, [0] * len(ways), expected, COSTS)
+    errors = {name: Errors({"float32": 0.0, "int8": 0.1 * (k + 1)}, {"float32": 0.0, "block16": 1e-4}, "rows")
+              for k, name in enumerate(names)}
+    (emb,), parts, chosen = widened(problem, found, parts, ways, errors, expected, COSTS, card.seconds + waits)
+    return parts, emb, chosen
+
+
+@pytest.mark.parametrize("more, chosen", [(0, ["int8"] * 2), (48, ["int8", "float32"]), (96, ["float32"] * 2)])
+def test_what_loses_most_gets_the_room_that_there_is(more, chosen):
+    """Each of two tables of ten rows; of both the card holds what is left to a wider one."""
+    rows, none = np.array([0, 10]), (np.zeros(1, np.int64), np.zeros(1))
+    ways = [tuple(Sharding("whole", 1, Item(name, rows, 10, size, 10.0, 1e-9, 0.0, 0.0, *none), (form, "float32"))
+                  for size, form in ((16, "int8"), (64, "float32"))) for name in "ab"]
+    _, emb, found = widened_on_one_card(ways, TableChoice((0,), 1, 1), dram_bytes=320 + 10 * more)
+    assert [way.formats[0] for way in found] == chosen
+    assert emb.dram_bytes == sum(10 * way.item.row_bytes for way in found) <= 320 + 10 * more
+
+
+@pytest.mark.parametrize("pages, chosen", [(10, "float32"), (11, "int8")])
+def test_the_drive_has_no_time_for_wider_rows(pages, chosen):
+    """The wait for the first page is not free for reads."""
+    rows, none = np.array([0, 10]), (np.zeros(1, np.int64), np.zeros(1))
+    ways = tuple(Sharding("whole", 1, Item("t", rows, 10, 16, 10.0, 1e-9, 0.0, 1e-6, *none,
+                                           ssd_reads=np.array([reads, 0.0]), ssd_bytes=np.array([4096, 0])),
+                          (form, "float32")) for reads, form in ((10.0, "int8"), (float(pages), "float32")))
+    _, emb, (way,) = widened_on_one_card([ways], TableChoice((0,), 0, 0), ssd_bytes=1 << 20, waits=COSTS.drive_s)
+    assert way.formats[0] == chosen and emb.ssd_s == pytest.approx(COSTS.drive_s + 1e-5)
+
+
 @pytest.mark.parametrize("most, chosen", [(100, "float32"), (99, "block16")])
 def test_cores_stay_narrow_where_wider_ones_do_not_fit(most, chosen):
     """Knots end with the rows that fit: what lies behind them is not what the last one takes."""
@@ -232,15 +271,8 @@ def test_cores_stay_narrow_where_wider_ones_do_not_fit(most, chosen):
              for end in (100, most)]
     forms = ("float32", "block16"), ("float32", "float32")
     ways = tuple(Sharding("whole", 1, item, form) for item, form in zip(items, forms))
-    problem = Problem((items[0],), 1, 0, 60, 0, shardings=(ways[1:],), formats=forms[:1])
-    choice = TableChoice((0,), 0, 1)
-    card, = loads(problem, [choice], 1)
-    found = Placement(card.seconds, card.seconds, (choice,), (card,), 0)
-    expected = {"t": SimpleNamespace(heat=None)}
-    parts = parts_of(problem, found, [0], expected, COSTS)
-    assert parts[0].warm == 100
-    errors = {"t": assumed(TableSpec("t", 100, 16))}
-    _, _, (way,) = widened(problem, found, parts, [ways], errors, expected, COSTS, card.seconds)
+    parts, emb, (way,) = widened_on_one_card([ways], TableChoice((0,), 0, 1), tt_bytes=60)
+    assert parts[0].warm == 100 and emb.tt_bytes <= 60
     assert way.formats == ("float32", chosen)
 
 
