@@ -5,6 +5,8 @@ Rows and tensor trains have no contents that matter: what a batch takes does not
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +39,12 @@ def blank(table: PlanTable, dim: int, random: np.random.Generator) -> Table:
     return Table(table.name, dim, np.zeros(0, np.uint32), dram, ssd, tuple(cores))
 
 
-def images(plan: Plan, tables: list[PlanTable], random: np.random.Generator) -> CardImages:
-    """Of one card, whose tables these are."""
+def images(plan: Plan, tables: list[PlanTable], random: np.random.Generator, folder: Path) -> CardImages:
+    """Of one card, whose tables these are. folder: for its SSD, a file of hundreds of GB without contents."""
     def room(name: str, shape: tuple[int, int]) -> NDArray[np.uint32]:
-        return np.zeros(shape, np.uint32) if name == "rows" else np.broadcast_to(np.uint32(0), shape)
+        if name == "rows" or not shape[0]:
+            return np.zeros(shape, np.uint32)
+        return np.memmap(folder / name, np.uint32, "w+", shape=shape)
 
     return CardImages([blank(table, plan.model.tables[table.name].dim, random) for table in tables],
                       load(plan.preset).cores["emb"], plan.page_bytes, room=room, blank=True,
@@ -67,8 +71,9 @@ def seconds(plan: Plan, profile: Profile, number: int, *, card: str = "twin", se
     """From one batch to the next through a card of the plan, transfers included."""
     random = np.random.default_rng(seed)
     tables = [table for table in plan.tables.values() if number in table.cards]
-    with EmbeddingBags(images(plan, tables, random), card=card, preset=plan.preset, device=plan.device,
-                       ring_bytes=plan.ring_bytes) as bags:
+    with TemporaryDirectory() as folder, EmbeddingBags(
+            images(plan, tables, random, Path(folder)), card=card, preset=plan.preset, device=plan.device,
+            ring_bytes=plan.ring_bytes) as bags:
         batches = [[drawn(table, profile.tables[table.name], plan.batch, random) for table in tables]
                    for _ in range(BATCHES)]
         return steady(bags, batches)[0] / (Device.load(plan.device).kernel_mhz * 1e6)
