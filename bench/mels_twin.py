@@ -52,15 +52,10 @@ def images(plan: Plan, tables: list[PlanTable], random: np.random.Generator, fol
 
 
 def drawn(table: PlanTable, known: TableProfile, batch: int, random: np.random.Generator) -> Bags:
-    """A batch's bags: the average pooling factor, rounded down or up; rows as often as the log has them, and as many
-    that it lacks as the plan expects."""
+    """A batch's bags: the average pooling factor, rounded down or up; rows as often as the log has them."""
     lengths = np.floor(known.pooling + random.random(batch)).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rank = known.heat.drawn(int(offsets[-1]), random)
-    rows = table.dram.rows + table.tt.rows + table.ssd.rows
-    if rows > known.heat.touched:
-        strange = random.random(len(rank)) < table.unseen / (known.pooling * batch)
-        rank[strange] = random.integers(known.heat.touched, rows, np.count_nonzero(strange))
     hot, trains, spare = table.ends
     place = np.searchsorted(table.ends, rank, side="right")
     number = rank - np.array([0, hot, trains - hot, spare])[place]
@@ -85,12 +80,11 @@ def figure_11() -> Iterator[Row]:
     for year in TABLES:
         profile = mels(needed(STATISTICS.format(year)))
         of = model_of(profile, MELS_DIM, MELS_BATCH)[0]
-        for name, said, safe in (("", "", False), (".safe", ", shares that keep accuracy", True)):
-            if (plan := placed(profile, of, costs(MELS_DIM), safe=safe)) is None:
-                continue
-            each = [seconds(plan, profile, number) for number in range(CARDS)]
-            id, what = f"papers.screc.fig11.{year}.{CARDS}{name}.twin", f"MELS {year}, {CARDS} cards{said}: "
-            yield figure(id, f"{what}samples per second of their twins, the slowest card's",
-                         round(of.batch / max(each)), "samples/s")
-            yield at_most(f"{id}.error", f"{what}the plan's batch against the twins', {1e3 * plan.seconds:.2f} and "
-                          f"{1e3 * max(each):.2f} ms", round(100 * abs(plan.seconds / max(each) - 1), 1), "%", ERROR)
+        if (plan := placed(profile, of, costs(MELS_DIM))) is None:
+            continue
+        each = [seconds(plan, profile, number) for number in range(CARDS)]
+        id, what = f"papers.screc.fig11.{year}.{CARDS}.twin", f"MELS {year}, {CARDS} cards: "
+        yield figure(id, f"{what}samples per second of their twins, the slowest card's", round(of.batch / max(each)),
+                     "samples/s")
+        yield at_most(f"{id}.error", f"{what}the plan's batch against the twins', {1e3 * plan.seconds:.2f} and "
+                      f"{1e3 * max(each):.2f} ms", round(100 * abs(plan.seconds / max(each) - 1), 1), "%", ERROR)
