@@ -79,9 +79,11 @@ def fewest(tables: Sequence[Swapping], limit: NDArray[np.float64], *, gap: float
     if held(total([0] * len(tables))):
         return Moves((0,) * len(tables), 0, 0)
     if not held(reached := total([table.most for table in tables])):
-        card = max(reached, key=lambda each: float((reached[each] - limit).max()))
-        raise Infeasible(f"card {card} takes {duration(float(reached[card].max()))} per batch at least, whichever rows "
-                         "of its tables change places between its memories")
+        # What a limit is below the others is a wait, which comes on top.
+        over = {card: float((load - limit).max()) for card, load in reached.items()}
+        card = max(over, key=over.__getitem__)
+        raise Infeasible(f"card {card} takes {duration(float(limit.max()) + over[card])} per batch at least, whichever "
+                         "rows of its tables change places between its memories")
     for at, table in enumerate(tables):
         for number in np.unique(np.geomspace(1, table.most, RUNGS).round()).astype(int) if table.most else ():
             climb(at, int(number))

@@ -70,6 +70,9 @@ def test_out_of_reach():
     table = Swapping((1,), 2, np.array([[4.0] * 5, [3.0] * 5]))
     with pytest.raises(Infeasible, match="card 1 takes 3 s per batch at least, whichever rows of its tables"):
         fewest([table], np.full(5, 2.0), gap=0.0, until=Deadline())
+    # Of the 4 s that are allowed the third memory waits for 2, and then takes 3.
+    with pytest.raises(Infeasible, match="card 1 takes 5 s per batch at least"):
+        fewest([table], np.array([4.0, 4.0, 2.0, 4.0, 4.0]), gap=0.0, until=Deadline())
 
 
 def test_long_ladders_are_looked_at_where_it_matters():
