@@ -130,9 +130,7 @@ def networks() -> Iterator[Row]:
             yield figure(f"mlp.inferences.{name}.d{dim}", "inferences at 250 MHz", CLOCK_HZ * BATCH / used / 1e3, "k/s")
     for name in MODELS:
         what = f"{name.upper()}, all D together: multiplier slots used"
-        share = 100 * useful[name] / taken[name]
-        yield at_least(f"mlp.slots.{name}", what, share, "%", WHOLE) if name in ("rm2", "rm3") else figure(
-            f"mlp.slots.{name}", what, share, "%")
+        yield at_least(f"mlp.slots.{name}", what, 100 * useful[name] / taken[name], "%", WHOLE)
 
 
 def _beat(program: dict[int, tuple[int, ...]], data: tuple[int, ...], at: int) -> tuple[int, ...]:
