@@ -191,10 +191,10 @@ def by_leaving(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Pro
     return least
 
 
-def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed, int | None]]:
-    """(id, what, the first half's plan refreshed by the second half, rows that move if tables leave cards): on cards as
-    they are, on one with DRAM for half of the rows, on four with DRAM for a tenth of them. The model has a row for
-    every id of the log."""
+def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed | None, int | None]]:
+    """(id, what, the first half's plan refreshed by the second half or None where no swaps are fast enough, rows that
+    move if tables leave cards): on cards as they are, on one with DRAM for half of the rows, on four with DRAM for a
+    tenth of them, each of which serves a quarter of the samples. The model has a row for every id of the log."""
     whole = profiled(log)
     vocabularies = {table.name: table.ids for table in whole.tables.values() if table.ids is not None}
     first, second = (profiled(part) for part in parted(log, 0.5))
@@ -206,11 +206,15 @@ def refreshed(name: str, log: Log) -> Iterator[tuple[str, str, Refreshed, int | 
                                   (f"{name}.half", f"{name}, one card, DRAM for half of the rows", 1,
                                    bags + all_bytes // 2),
                                   (f"{name}.tenth", f"{name}, 4 cards, DRAM for a tenth of the rows", 4,
-                                   bags + all_bytes // 10)):
+                                   bags // 4 + all_bytes // 10)):
         limited = replace(costs(), dram_bytes=room)
         plan = make(by_row, rows, limited, cards=cards, levels=2, seconds=SMALL_SECONDS, explain=False)
         words = words_of(plan, rows)
-        found = refresh(replace(plan, model=of), words, vocabularies, second, limited, seconds=SMALL_SECONDS)
+        try:
+            found = refresh(replace(plan, model=of), words, vocabularies, second, limited, seconds=SMALL_SECONDS)
+        except ValueError:
+            yield id, what, None, None
+            continue
         yield id, what, found, by_leaving(plan, words, in_rows(of, second, vocabularies)[1],
                                           (1 + WITHIN) * found.fresh.seconds, limited) if found.rows else None
 
@@ -220,6 +224,9 @@ def refreshing() -> Iterator[Row]:
     """Plans of a log's first half refreshed by its second half: rows that move, and time, beside a plan made afresh."""
     for name, log in logs_of_plan():
         for id, what, found, left in refreshed(name, log):
+            if found is None:
+                yield figure(f"plan.refresh.{id}", f"{what}: rows that move", "no swaps are fast enough", "")
+                continue
             slower = found.plan.seconds / found.fresh.seconds
             share = round(100 * found.rows / max(found.fresh_rows, 1), 2)
             about = f"{what}: rows that move, of those of a plan made afresh"
