@@ -16,7 +16,7 @@ from .logic import add, largest_of_four, shift_level
 from .operand import Operand, delay
 
 __all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block", "Group",
-           "Kind", "Rest", "infinities", "joined", "operands", "parted", "rest_of", "skewed", "terms"]
+           "Kind", "Rest", "alone", "infinities", "joined", "operands", "parted", "skewed", "terms", "widened"]
 
 GROUP = 4
 GUARD_BITS = 2
@@ -59,7 +59,11 @@ class Group(data.Struct):
 
 
 class Block(data.Struct):
-    """Half of a group: all of its operands if they are finite and their mantissas have no lower bits."""
+    """Half of a group: all of its operands if they are finite and their mantissas have no lower bits.
+
+    By itself, as `alone` stores it and `widened` reads it, it says padding by the one mantissa that
+    golden.tt.block16 never has, -2^13.
+    """
 
     mants: data.ArrayLayout(BLOCK_BITS, GROUP)
     exp: 8
@@ -86,11 +90,21 @@ def joined(block: Value, rest: Value) -> Value:
                rest.kinds.as_value())
 
 
-def rest_of(block: Value) -> Value:
-    """The `Rest` of a block that stands for a group by itself."""
-    mants = data.View(Block, block).mants
-    # Positive, negative or zero.
-    return Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *(Cat(mant[-1], mant.any(), Const(0, 1)) for mant in mants))
+def alone(group: data.View) -> Value:
+    """The `Block` that stands for a group by itself."""
+    mants = [Cat(mant[MANT_BITS - BLOCK_BITS:-1], mant[-1] | (Value.cast(kind) == Kind.PADDING.value))
+             for mant, kind in zip(group.mants, group.kinds, strict=True)]
+    return Cat(*mants, group.exp)
+
+
+def widened(block: Value) -> tuple[Value, Value]:
+    """The `Block` and the `Rest` of the group that a block by itself stands for."""
+    block = data.View(Block, block)
+    signs = [(mant[-1], mant[:-1].any()) for mant in block.mants]
+    # Positive, negative, zero or padding, whose mantissa is zero.
+    mants = [Cat(mant[:-1], sign & number) for mant, (sign, number) in zip(block.mants, signs, strict=True)]
+    return (Cat(*mants, block.exp),
+            Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *(Cat(sign, number, Const(0, 1)) for sign, number in signs)))
 
 
 class Aligner(Part):

@@ -74,7 +74,7 @@ def load_layout(config: TTConfig) -> data.StructLayout:
 
     address: an X or Y line, or a table. part: the quarter of the line or the descriptor's part. data: n**2 FP32
     words, or the part in the low bits. block: a line of block16, two of which share one of the memory; of words that
-    golden.tt.block16 gives, others are cut off to 14 bits. flip: stores the first codeword of the beat with its bits 0
+    golden.tt.block16 gives, and -0 for padding. flip: stores the first codeword of the beat with its bits 0
     and 1 flipped, to try out the error correction.
     """
     address = max(config.x_bits - config.grid_log2, config.y_bits, (config.tables - 1).bit_length())

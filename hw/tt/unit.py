@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.group import GROUP, Aligner, Group, joined, parted, rest_of
+from hw.fp.group import GROUP, Aligner, Group, alone, joined, parted, widened
 from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
@@ -54,8 +54,7 @@ class TTUnit(Part):
     Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
                 end of a tile of lane 0, whose slot it takes
     Numerics    hw.fp.dot; subnormal cores are zero, NaN and infinite ones propagate; a stored -0 is padding,
-                which golden.tt.image never leaves in a core's place; of block16 it is a zero, which does the same: such
-                cores are finite, and T is zero in padded ranks; against golden: bit-exact
+                which golden.tt.image never leaves in a core's place; against golden: bit-exact
     Memory      every core word under SECDED: single errors corrected and counted, double ones counted and the
                 vector marked, and with it the vectors that reuse its first product
     Reset       drops lookups, results and remembered first products; cores and descriptors stay. Loading a table
@@ -210,7 +209,8 @@ class TTUnit(Part):
             m.d.comb += aligner.i.eq(words)     # in which -0 is padding
             m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
             block, rest = parted(aligner.o)
-            halves += [block, Mux(self.i_load.payload.block, block, rest)]
+            by_itself = alone(aligner.o)
+            halves += [Mux(self.i_load.payload.block, by_itself, half) for half in (block, rest)]
         age, taken, stored = Signal(range(Aligner.latency + 1)), Signal(), Signal(32 * count, reset_less=True)
         m.d.comb += [
             taken.eq(self.i_load.valid & (age == Aligner.latency) & ~loads.o.valid),
@@ -328,9 +328,12 @@ class TTUnit(Part):
             x_block, odd_block = Mux(x_second, x[1], x[0]), Mux(y_second, odd[1], odd[0])
             low_block = Array([*even, odd_block, kept[0]])[source]
             low_rest = Mux(slot.lines, kept[1], Mux(pick_odd, odd[1], even[1]))
-            for name, block, rest, alone in (("x", x_block, x[1], slot.block), ("y_low", low_block, low_rest, block_y),
-                                             ("y_high", odd_block, odd[1], slot.block)):
-                m.d.sync += held[name].word_select(at, size).eq(joined(block, Mux(alone, rest_of(block), rest)))
+            for name, block, rest, by_itself in (("x", x_block, x[1], slot.block),
+                                                 ("y_low", low_block, low_rest, block_y),
+                                                 ("y_high", odd_block, odd[1], slot.block)):
+                group = joined(*(Mux(by_itself, whole, part)
+                                 for whole, part in zip(widened(block), (block, rest), strict=True)))
+                m.d.sync += held[name].word_select(at, size).eq(group)
         return {"x": x_second, "y": y_second}
 
     def _results(self, m: Module, lane: int, valid, slot, wrong, buffer: Intermediate, grid: Grid, order):

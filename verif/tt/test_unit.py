@@ -42,10 +42,14 @@ COLUMNS = {
 }
 
 
-def _tables(config, random, count, rank_of):
-    """Tables of the shapes that the unit takes, as many as go into its memories, in half the bits or not."""
+def _tables(config, random, count, rank_of, having=()):
+    """Tables of the shapes that the unit takes, as many as go into its memories, in half the bits or not; `having`
+    first.
+    """
     shapes = COLUMNS[config.grid_log2]
-    loader, tables = Loader(Limits.of(config)), []
+    loader, tables = Loader(Limits.of(config)), list(having)
+    for table in tables:
+        loader.add(table.cores, block16=table.block16)
     for columns in [shapes[at] for at in random.permutation(len(shapes))]:
         modes = [int(v) for v in random.integers(1, 8, len(columns))]
         table = Table(random, modes, columns, [rank_of() for _ in columns[1:]],
@@ -182,14 +186,16 @@ async def reset_midstream(dut):
 @cocotb.test()
 async def corner_values(dut):
     """Zeros, subnormals, extreme numbers, infinities and NaNs in the cores, beside padding, in block16 what is finite;
-    chunks with a row past the table."""
+    first products past the largest number, with padding in all ranks; chunks with a row past the table."""
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("corners"))
     special = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000,
                         0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x5F000000, 0x20000000], np.uint32)
     held = np.array([0, 0x80000000, 1, 0x00800000, 0x3F800000, 0x7F7FF800, 0xFF7FF800, 0x5F000000], np.uint32)
-    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)))
-    for table in tables:
+    past = Table(random, (3, 2, 3), (config.side,) * 3, (config.side + 1,) * 2, block16=config.grouped)
+    past.cores = [(core * np.float32(2**80 if k < 2 else 1)).astype(np.float32) for k, core in enumerate(past.cores)]
+    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)), having=[past])
+    for table in tables[1:]:
         for core in table.cores:
             spots = random.random(core.shape) < 0.06
             core.view(np.uint32)[spots] = random.choice(held if table.block16 else special, int(spots.sum()))
