@@ -103,8 +103,8 @@ def widened(block: Value) -> tuple[Value, Value]:
     signs = [(mant[-1], mant[:-1].any()) for mant in block.mants]
     # Positive, negative, zero or padding, whose mantissa is zero.
     mants = [Cat(mant[:-1], sign & number) for mant, (sign, number) in zip(block.mants, signs, strict=True)]
-    return (Cat(*mants, block.exp),
-            Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *(Cat(sign, number, Const(0, 1)) for sign, number in signs)))
+    kinds = [Cat(sign, number, Const(0, 1)) for sign, number in signs]
+    return Cat(*mants, block.exp), Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *kinds)
 
 
 class Aligner(Part):
