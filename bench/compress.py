@@ -98,8 +98,8 @@ class Trained:
     scores: Callable[[], NDArray[np.float32]]
 
 
-def trained(samples: Samples, form: str, seed: int, epochs: int) -> Trained:
-    """On all but the held-out samples of this seed."""
+def trained(samples: Samples, form: str, seed: int, epochs: int, tt_format: str = "float32") -> Trained:
+    """On all but the held-out samples of this seed; lookups have their cores in tt_format."""
     import torch
 
     from fpga.api.torch_dlrm import TorchDlrm
@@ -119,7 +119,7 @@ def trained(samples: Samples, form: str, seed: int, epochs: int) -> Trained:
         in_tt = np.flatnonzero(tier == 1)
         saved += len(in_tt) * DIM
         options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": FORMS[form].core_rate,
-                                   "core_rule": "adam", "std": 0.0, "seed": 100 * seed + table}
+                                   "core_rule": "adam", "tt_format": tt_format, "std": 0.0, "seed": 100 * seed + table}
         order = in_tt[np.argsort(-counts[in_tt], kind="stable")]
         if FORMS[form].later:
             bags.append(TieredBag(np.zeros(rows), DIM, **options))

@@ -1,6 +1,6 @@
 """What narrow rows and tensor-train cores cost a DLRM that was trained in float32, on real logs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -26,12 +26,13 @@ FORMS: Mapping[str, tuple[str, str, Mapping[str, tuple[str, str, float]]]] = {
 
 @bench("narrow_auc")
 def areas() -> Iterator[Row]:
-    """AUC on held-out samples of two real logs, rows and cores rounded after the training."""
+    """AUC on held-out samples of two real logs, rows and cores rounded after the training, and cores within it."""
     if find_spec("torch") is None:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     for log, samples in logs():
         for form, (end, told, formats) in FORMS.items():
             found: dict[str, list[float]] = {name: [] for name in ("fp32", *formats)}
+            in_loop: list[float] = []
             for seed in range(SEEDS):
                 run = trained(samples, form, seed, EPOCHS[log])
                 plain = [(bag.dense.detach().clone(), bag.tt_cores()) for bag in run.bags]
@@ -42,17 +43,26 @@ def areas() -> Iterator[Row]:
                     for bag, (dense, own) in zip(run.bags, plain, strict=True):
                         bag.dense.data.copy_(dense)
                         bag.load_cores(own)
+                if form == "half":
+                    learned = trained(samples, form, seed, EPOCHS[log], "block16")
+                    in_loop.append(auc(learned.scores(), learned.truth))
             what = f"DLRM on the {log} log, {told}, {SEEDS} seeds"
             yield figure(f"narrow.auc.{log}{end}.fp32", f"{what}: AUC in float32", round(np.mean(found["fp32"]), 4),
                          "AUC")
             for name, (rows, cores, most) in formats.items():
                 kept = " and ".join(filter(None, (rows and f"rows in {rows}", cores and f"cores in {cores}")))
-                lost = np.subtract(found["fp32"], found[name])
-                id, value = f"narrow.auc.{log}{end}.{name}", float(f"{np.abs(lost).max():.2g}")
-                text = f"{what}, {kept}: AUC that is lost or won, the most of all seeds"
-                yield at_most(id, text, value, "AUC", most) if most else figure(id, text, value, "AUC")
-                yield figure(f"{id}.mean", f"{what}, {kept}: AUC that is lost on average", float(f"{lost.mean():.2g}"),
-                             "AUC")
+                yield from _lost(f"narrow.auc.{log}{end}.{name}", f"{what}, {kept}", found["fp32"], found[name], most)
+            if in_loop:
+                yield from _lost(f"narrow.auc.{log}{end}.loop", f"{what}, trained with cores in block16",
+                                 found["fp32"], in_loop, HALF)
+
+
+def _lost(id: str, what: str, full: Sequence[float], narrow: Sequence[float], most: float) -> Iterator[Row]:
+    """AUC of each seed in float32 and narrow; most: 0 for none."""
+    lost = np.subtract(full, narrow)
+    text, value = f"{what}: AUC that is lost or won, the most of all seeds", float(f"{np.abs(lost).max():.2g}")
+    yield at_most(id, text, value, "AUC", most) if most else figure(id, text, value, "AUC")
+    yield figure(f"{id}.mean", f"{what}: AUC that is lost on average", float(f"{lost.mean():.2g}"), "AUC")
 
 
 def _store(run: Trained, rows: str, cores: str) -> None:

@@ -41,7 +41,7 @@ _NAMES = {
     "gen.model.device": ("Device",),
     "gen.model.recommender": ("Recommender", "TableSpec"),
     "gen.planner.plan": ("Plan",),
-    "gen.rtl.cores": ("verilog",),
+    "gen.rtl.verilog": ("verilog",),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -44,11 +44,11 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 
     With its metadata. PRESET is a name or a .toml file; default: all that come with hotrail.
     """
-    from gen.rtl import cores
+    from gen.rtl import verilog as rtl
 
     written: dict[str, dict[str, Any]] = {}
     for chosen in _presets(preset):
-        for built in cores.verilog(chosen, out):
+        for built in rtl.verilog(chosen, out):
             written.setdefault(chosen.name, {})[built.top] = {"folder": built.folder,
                                                               "files": [path.name for path in built.files]}
             click.echo(f"{chosen.name}: {built.files[0].parent}/{built.top}.v and {len(built.files) - 1} more modules, "

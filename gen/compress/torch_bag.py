@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DRAM, SSD, TT, by_heat
 from gen.data.shapes import column_modes, row_modes
+from gen.model.recommender import TT_FORMATS
+from golden.tt.block16 import rounded_cores
 from golden.tt.decompose import dense as dense_of
 from golden.tt.decompose import largest_ranks
 from golden.tt.rows import shape_of
@@ -56,19 +58,22 @@ class TieredBag(torch.nn.Module):
                 ascending; rows that resemble each other should be neighbours). mode: sum, mean, max. rate, rule: of
                 the fused update of dense rows by sgd, adagrad or adam, as torch.optim has them (adam on rows:
                 SparseAdam); without a rate, gradients are left to an optimiser of yours. core_rate,
-                core_rule: of the cores, if not the same. std: of the rows at the start; 0: zeros, which warm rows
+                core_rule: of the cores, if not the same. tt_format: the cores' on the card; in block16 rows are those
+                of rounded cores, and what the cores learn from them goes to the float32 ones behind (straight-through
+                estimator). std: of the rows at the start; 0: zeros, which warm rows
                 learn best from. seed: of their values.
-    Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first. scale: of the rates, for
-                schedules. error: of the decomposition that the tensor train began with, 0 where it began by chance.
-    Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule or an order
-                that does not exist
+    Members     dense: (dense rows, dim). cores: (I, R, J, R') each, the mode's axis first, not rounded. scale: of the
+                rates, for schedules. error: of the decomposition that the tensor train began with, 0 where it began by
+                chance.
+    Raises      ValueError: modes too small for the rows or columns that do not multiply to dim, a rule, an order or a
+                format that does not exist; in a lookup, a core's value that block16 does not have
     """
 
     def __init__(self, tier: ArrayLike, dim: int, *, rank: int | Sequence[int] = 16,
                  modes: Sequence[int] | None = None, columns: Sequence[int] | None = None,
                  order: ArrayLike | None = None, mode: str = "sum", rate: float | None = None, rule: str = "sgd",
                  core_rate: float | None = None, core_rule: str | None = None,
-                 std: float = 0.01, seed: int = 0, dtype: torch.dtype = torch.float32):
+                 tt_format: str = TT_FORMATS[0], std: float = 0.01, seed: int = 0, dtype: torch.dtype = torch.float32):
         super().__init__()
         tier = np.asarray(tier)
         warm = np.flatnonzero(tier == TT)
@@ -80,7 +85,9 @@ class TieredBag(torch.nn.Module):
         for each in (rule, core_rule or rule):
             if each not in RULES:
                 raise ValueError(f"rule is {each!r}; it must be one of {', '.join(RULES)}")
-        self.rows, self.dim, self.mode, self.rate = len(tier), dim, mode, rate
+        if tt_format not in TT_FORMATS:
+            raise ValueError(f"tt_format is {tt_format!r}; it must be one of {', '.join(TT_FORMATS)}")
+        self.rows, self.dim, self.mode, self.rate, self.tt_format = len(tier), dim, mode, rate, tt_format
         self._rules = {"dense": (rule, rate), "cores": (core_rule or rule, rate if core_rate is None else core_rate)}
         # A row's number in its own tier.
         number = np.zeros(len(tier), np.int64)
@@ -123,9 +130,16 @@ class TieredBag(torch.nn.Module):
         return sum(int(each.numel()) for each in (self.dense, *self.cores))
 
     def tt_cores(self) -> list[NDArray[np.float32]]:
-        """The cores as golden.tt and gen.compiler.tables have them: (R, I, J, R') float32."""
-        return [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
-                for core in self.cores]
+        """The cores as golden.tt and gen.compiler.tables have them, in their format: (R, I, J, R') float32."""
+        found = [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
+                 for core in self.cores]
+        return list(rounded_cores(found)) if self.tt_format == "block16" else found
+
+    def looked_up(self) -> list[torch.Tensor]:
+        """The cores that lookups multiply, as `cores` has them: in their format."""
+        if self.tt_format == TT_FORMATS[0]:
+            return [core.detach() for core in self.cores]
+        return [torch.from_numpy(core.swapaxes(0, 1).copy()).to(own) for core, own in zip(self.tt_cores(), self.cores)]
 
     def load_cores(self, cores: Sequence[NDArray]) -> None:
         """Takes cores (R, I, J, R') as its own, such as those of a decomposition.
@@ -247,9 +261,9 @@ class _Rows(torch.autograd.Function):
             return dense[number]
         out = dense.new_empty(len(unique), bag.dim)
         out[~warm] = dense[number[~warm]]
-        chain = _Chain(bag, cores, number[warm])
-        out[warm] = chain.rows()
-        ctx.chain = chain
+        ctx.cores = bag.looked_up()
+        ctx.chain = _Chain(bag, ctx.cores, number[warm])
+        out[warm] = ctx.chain.rows()
         ctx.save_for_backward(number, warm, dense, *cores)
         return out
 
@@ -257,7 +271,7 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         number, warm, dense, *cores = ctx.saved_tensors     # refused by torch if a step has changed them
         bag, slope = ctx.bag, slopes[0]
-        found = ctx.chain.slopes(cores, slope[warm]) if cores else []
+        found = ctx.chain.slopes(ctx.cores, slope[warm]) if cores else []
         if bag.rate is not None:
             bag._step("dense", slope[~warm], number[~warm])
             for k, its in enumerate(found):

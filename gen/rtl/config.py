@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from gen.rtl.cores import CORES
+
 __all__ = ["ConfigError", "Preset", "build", "described", "load", "names", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
@@ -102,8 +104,6 @@ def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Pres
     Parameters  preset: name or path; sections: table name -> dataclass (default: every core of the project)
     Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
     """
-    from gen.rtl.cores import CORES
-
     known = list(CORES if sections is None else sections)
     path, content = read("preset", preset, FOLDER)
     about = content.pop("about", None)

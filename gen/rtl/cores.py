@@ -2,14 +2,9 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from gen.rtl.config import Preset
-    from gen.rtl.verilog import Build
-
-__all__ = ["CORES", "Core", "verilog"]
+__all__ = ["CORES", "Core"]
 
 
 @dataclass(frozen=True)
@@ -70,19 +65,3 @@ CORES = {
         "hw.tt.serial:SerialTTUnit",
     ),
 }
-
-
-def verilog(preset: "str | Path | Preset", out: str | Path | None = None) -> "list[Build]":
-    """Writes the Verilog of a preset's cores into <out>/<preset>, each with its metadata in hotrail_<core>.json.
-
-    preset: its name, a path that ends in .toml, or one that is loaded. out: a folder, default build/ or HOTRAIL_BUILD.
-    The bytes depend on the preset alone. A core takes seconds; one whose source is unchanged comes from build/.
-    Raises      ConfigError: the preset's key, its value and what is allowed; RuntimeError: Yosys' own words
-    """
-    from gen.base.tools import build_folder
-    from gen.rtl import config
-    from gen.rtl.verilog import emit
-
-    chosen = config.load(preset) if isinstance(preset, str | Path) else preset
-    folder = Path(out or build_folder()) / chosen.name
-    return [emit(CORES[name].unit(core), f"hotrail_{name}", folder) for name, core in chosen.cores.items()]

@@ -25,11 +25,12 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In
 
 from gen.base.staging import together
-from gen.base.tools import yosys
-from gen.rtl import conversions
+from gen.base.tools import build_folder, yosys
+from gen.rtl import config, conversions
+from gen.rtl.cores import CORES
 from gen.rtl.texts import renumbered, without_aliases, without_zero_contents
 
-__all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name"]
+__all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name", "verilog"]
 
 TOP = "dut"
 
@@ -405,3 +406,15 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
         if file not in texts and Path(file).name == file:
             (out / file).unlink(missing_ok=True)
     return Build(tuple(out / f for f in texts), name, metadata)
+
+
+def verilog(preset: str | Path | config.Preset, out: str | Path | None = None) -> list[Build]:
+    """Writes the Verilog of a preset's cores into <out>/<preset>, each with its metadata in hotrail_<core>.json.
+
+    preset: its name, a path that ends in .toml, or one that is loaded. out: a folder, default build/ or HOTRAIL_BUILD.
+    The bytes depend on the preset alone. A core takes seconds; one whose source is unchanged comes from build/.
+    Raises      ConfigError: the preset's key, its value and what is allowed; RuntimeError: Yosys' own words
+    """
+    chosen = config.load(preset) if isinstance(preset, str | Path) else preset
+    folder = Path(out or build_folder()) / chosen.name
+    return [emit(CORES[name].unit(core), f"hotrail_{name}", folder) for name, core in chosen.cores.items()]

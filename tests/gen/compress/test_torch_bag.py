@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from gen.compress.torch_bag import TieredBag, tiers  # noqa: E402
 from golden import tt  # noqa: E402
+from golden.tt.block16 import rounded_cores  # noqa: E402
 
 ROWS = 60
 SHAPES = {"two": ((8, 8), (4, 3), (5,)), "three": ((5, 3, 4), (2, 3, 2), (4, 3)),
@@ -126,10 +127,10 @@ def test_two_calls_before_a_fused_step_are_refused():
         ((one + two) * slope).sum().backward()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_cores_are_those_that_the_unit_takes(shape):
-    modes, columns, ranks = SHAPES[shape]
-    bag = TieredBag(np.ones(ROWS, int), 12, rank=ranks, modes=modes, columns=columns, seed=2)
+@pytest.mark.parametrize("modes, columns, ranks", [((8, 8), (4, 4), 5), ((5, 3, 4), (2, 2, 4), 4),
+                                                   ((3, 4, 2, 3), (4, 4, 4, 4), 3)])
+def test_cores_are_those_that_the_unit_takes(modes, columns, ranks):
+    bag = TieredBag(np.ones(ROWS, int), int(np.prod(columns)), rank=ranks, modes=modes, columns=columns, seed=2)
     with torch.no_grad():
         rows = bag(torch.arange(ROWS)[:, None]).numpy()
     np.testing.assert_allclose(tt.rows(bag.tt_cores(), np.arange(ROWS)), rows, rtol=1e-4, atol=1e-6)
@@ -239,3 +240,38 @@ def test_bad_input_is_a_sentence():
         TieredBag(np.ones(8), 8, rule="lamb")
     with pytest.raises(ValueError, match="^order must have each of the 2 rows of tier 1 once$"):
         TieredBag([0, 1, 1], 8, order=[1, 1])
+
+
+def test_block16_in_the_loop_looks_up_rounded_cores_and_teaches_the_ones_behind():
+    bag = bag_of("three", "all", tt_format="block16", rate=None)
+    held = rounded_cores([core.detach().numpy().swapaxes(0, 1) for core in bag.cores])
+    plain = bag_of("three", "all")
+    plain.load_cores(held)
+    indices, offsets, _, slope = batch()
+    found = []
+    for one in (bag, plain):
+        out = one(indices, offsets)
+        (out * slope).sum().backward()
+        found.append((out.detach(), [core.grad for core in one.cores]))
+    assert torch.equal(found[0][0], found[1][0])
+    assert all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1], strict=True))
+    assert np.array_equal(bag.values(), plain.values())
+    assert all(np.array_equal(a, b) for a, b in zip(bag.tt_cores(), held, strict=True))
+    assert not any(np.array_equal(core.detach().numpy().swapaxes(0, 1), b) for core, b in zip(bag.cores, held))
+
+
+def test_steps_below_a_unit_of_block16_add_up():
+    """Each would be rounded away by itself: an eighth of a unit, which is 2^-12 at values of 1.5."""
+    bag = bag_of("two", "all", tt_format="block16", rate=2.0**-15)
+    bag.load_cores([np.full(core.shape, 1.5) for core in bag.tt_cores()])
+    before = bag.values()
+    for _ in range(5):
+        found = bag(torch.arange(ROWS), torch.arange(ROWS))
+        assert np.array_equal(found.detach().numpy(), before)
+        bag._step("cores.0", torch.ones_like(bag.cores[0]))
+    assert (bag.values() < before).all()
+
+
+def test_a_format_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="tt_format is 'float16'; it must be one of float32, block16"):
+        bag_of(tt_format="float16")
