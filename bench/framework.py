@@ -9,7 +9,7 @@ import importlib
 import json
 import pkgutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 from gen.base.staging import staged
 from gen.base.tools import build_folder
 
-__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "number", "registered", "run", "show"]
+__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "joined", "number", "registered", "run",
+           "shortened", "show", "values", "with_unit"]
 
 
 PEERS = ("libcachesim", "polars")      # packages that only developers install
@@ -190,3 +191,30 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def with_unit(row: Row) -> str:
+    return f"{number(row.value)} {row.unit}".strip()
+
+
+def joined(texts: Sequence[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else " / ".join(texts)
+
+
+def values(rows: Sequence[Row]) -> str:
+    """The values of rows that stand together, with their unit once where it is one."""
+    if len({row.unit for row in rows}) > 1:
+        return joined([with_unit(row) for row in rows])
+    return f"{joined([number(row.value) for row in rows])} {rows[0].unit}".strip()
+
+
+def shortened(ids: Sequence[str]) -> str:
+    """The first id whole, of the others what comes after the parts that they share with it."""
+    first = ids[0].split(".")
+    shown = [f"`{ids[0]}`"]
+    for id in ids[1:]:
+        parts = id.split(".")
+        same = next((k for k, (a, b) in enumerate(zip(first, parts, strict=False)) if a != b),
+                    min(len(first), len(parts)))
+        shown.append(f"`.{'.'.join(parts[same:])}`" if same else f"`{id}`")
+    return ", ".join(shown)

@@ -1,6 +1,6 @@
 """What the source papers evaluate, measured with hotrail's models: SCRec's figures 9 to 11.
 
-docs/paper-figures.md (`python -m bench.page`) has each beside the paper's reading. Figure 11: MELS at D 256, batches of
+docs/papers.md (`python -m bench.page`) has each beside the paper's reading. Figure 11: MELS at D 256, batches of
 1,024, every table whole on a card, one, two and three memories, at the shares of SCRec (all accesses may leave the SSD,
 all may read TT rows, no access to a row that the statistics lack), with the link and without it, which SCRec leaves
 out; and at the shares that keep accuracy. Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over

@@ -1,5 +1,4 @@
-"""The page of `hotrail bench`: every figure beside its target, the papers' figures beside ours, and caches over their
-size."""
+"""The page of `hotrail bench`: every figure beside its target, Hotline's figures drawn, and caches over their size."""
 
 import re
 from collections import defaultdict
@@ -8,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.framework import Row
-from bench.page import PAPER_LINES, beside, sections
 from hotrail.report.page import Axis, Bars, Chart, Lines, Page, Series, Table
 
 __all__ = ["page", "write"]
 
 Points = dict[Any, float]      # by number, or by the name of a group of bars
-PAPERS_HEAD = ("what", "paper", "hotrail", "why")
 HEAD = ("figure", "what it is", "value", "unit", "target", "met")
 
 
@@ -33,17 +30,8 @@ def page(rows: Iterable[Row]) -> Page:
     for heading, panels in _SECTIONS.items():
         made.add(heading, *(panel.chart(found) for panel, found in ((panel, panel.found(values)) for panel in panels)
                             if found))
-    made.add("The papers' figures", *_papers(rows))
     made.add("Figures", Table("Figures", HEAD, [_cells(row) for row in rows], left=2))
     return made
-
-
-def _papers(rows: list[Row]) -> list[Table]:
-    """A table of each paper of whose figures some were measured."""
-    found = ((section, [(line, value) for line, value in beside(rows, section) if line.ids])
-             for section in sections(PAPER_LINES.read_text(encoding="utf-8")))
-    return [Table(section.title, PAPERS_HEAD, [[line.what, line.beside, value, line.why] for line, value in lines],
-                  note=section.about, left=4) for section, lines in found if lines]
 
 
 def _cells(row: Row) -> list[str]:

@@ -2,37 +2,26 @@
 
 import pytest
 
-from bench import page
+from bench import page, readings
 from bench.framework import at_least, at_most, figure
 from bench.page import Line, Section
 
 RECORDED = page.recorded(page.RESULTS)
 LAYOUT = page.sections(page.LINES.read_text())
-RUN = page.about(page.LINES.read_text())
+RUN = readings.about(page.LINES.read_text())
 
 
 def test_the_page_shows_the_recorded_results():
-    rows = page.elsewhere(RECORDED.values(), LAYOUT, page.sections(page.PAPER_LINES.read_text()))
+    rows = page.elsewhere(RECORDED.values(), LAYOUT, readings.papers(page.PAPER_LINES.read_text()))
     assert page.PAGE.read_text() == page.page(rows, LAYOUT, RUN), "run python -m bench.page"
-
-
-def test_the_papers_page_shows_the_recorded_results():
-    layout = page.sections(page.PAPER_LINES.read_text())
-    assert page.PAPERS.read_text() == page.papers(RECORDED.values(), layout, page.about(page.PAPER_LINES.read_text()))
-    for section in layout:
-        for line in section.lines:
-            assert line.beside and line.why.endswith("."), line.what
 
 
 def test_rows_of_the_papers_page_alone_do_not_stand_among_the_figures():
     rows = [figure(id, "", 1, "") for id in ("here", "both", "there", "nowhere")]
-    here, there = ([Section("S", "", (Line("", ids),))] for ids in (("here", "both"), ("both", "there")))
-    assert [row.id for row in page.elsewhere(rows, here, there)] == ["here", "both", "nowhere"]
-    lines = Line("a", ("there",), "2", "No."), Line("b", (), "3", "GPUs.")
-    text = page.papers(rows, [Section("P", "About.", lines)], "H")
-    assert "| a | 2 | 1 (`there`) | No. |" in text and "| b | 3 | - | GPUs. |" in text
-    with pytest.raises(LookupError, match="papers.toml names gone"):
-        page.papers(rows, [Section("P", "", (Line("a", ("gone",)),))], "")
+    lines = readings.Figure("Fig. 1", "§1", "", ("both", "there"), beside="2", why="No.")
+    paper = readings.Paper("k", "P", "", "", "", "", (), (lines,))
+    found = page.elsewhere(rows, [Section("S", "", (Line("", ("here", "both")),))], [paper])
+    assert [row.id for row in found] == ["here", "both", "nowhere"]
 
 
 def test_every_recorded_row_says_its_bench_and_whether_its_target_is_met():

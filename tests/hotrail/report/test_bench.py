@@ -53,11 +53,3 @@ def test_caches_over_their_size(tmp_path):
 
 def test_no_chart_of_nothing():
     assert "<figure" not in report.page(ROWS[-1:]).html()
-
-
-def test_the_papers_figures_stand_beside_ours():
-    rows = [figure(f"papers.screc.fig11.2021.8.nolink.over{levels}", "", value, "times")
-            for levels, value in ((1, 32.9), (2, 5.12))]
-    text = report.page(rows).html()
-    assert "141.34 / 10.11 times" in text and "32.9 / 5.12 times" in text and "161.77" not in text
-    assert "papers&#x27; figures" not in report.page(rows[:1]).html()

@@ -1,0 +1,129 @@
+"""What the source papers show of their logs, and what follows from it alone: skew, pooling, distinct rows, footprints.
+
+Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, EL-Rec Fig. 4 and table 3, SCARS
+Fig. 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's reading.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data import CALIBRATION, needed
+from bench.framework import Row, bench, figure
+from bench.plan import STATISTICS, TABLES
+from gen.data.logs.criteo import ClickLog
+from gen.data.profile import Heat, Profile
+from gen.data.profiling.criteo import criteo
+from gen.data.profiling.mels import mels
+from gen.data.scars import Traffic
+from gen.data.shapes import column_modes, row_modes
+
+HOTTEST = (0.1, 1, 10)                      # per cent of all rows
+BATCHES = (1024, 2048, 4096, 8192)          # of EL-Rec Fig. 4(b)
+#: EL-Rec's ranks on the T4 and on the V100, columns as hotrail cuts them; and cut so that the middle core is largest.
+TRAINS = {"r64": ((2, 2, 4), 64), "r128": ((2, 2, 4), 128), "r128.middle": ((2, 4, 2), 128)}
+DECOMPOSED = 1_000_000                      # rows above which EL-Rec decomposes a table
+AVAZU = (7, 7, 4737, 7745, 26, 8552, 559, 36, 2_686_408, 6_729_486, 8251, 5, 4, 2626, 8, 9, 435, 4, 68, 172, 60)
+TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-aware cache
+PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
+CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
+GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+
+
+def train_values(rows: int, columns: tuple[int, ...], rank: int) -> int:
+    """Values of a table's tensor train of three cores. columns: their factors of D."""
+    modes, ranks = row_modes(rows), (1, rank, rank, 1)
+    return sum(ranks[k] * modes[k] * columns[k] * ranks[k + 1] for k in range(3))
+
+
+def footprint(tables: Sequence[int], columns: tuple[int, ...], rank: int) -> tuple[float, float]:
+    """(MB, times smaller) where tables of more than a million rows are tensor trains."""
+    dim = prod(columns)
+    values = sum(train_values(rows, columns, rank) if rows > DECOMPOSED else rows * dim for rows in tables)
+    return 4e-6 * values, sum(tables) * dim / values
+
+
+def together(profile: Profile) -> Heat:
+    """Of the rows of all tables."""
+    heats = [table.heat for table in profile.tables.values()]
+    return Heat.joined(np.concatenate([heat.accesses for heat in heats]), np.concatenate([heat.rows for heat in heats]))
+
+
+def meta() -> Iterator[Row]:
+    """SCRec Fig. 6."""
+    for year in TABLES:
+        profile, id = mels(needed(STATISTICS.format(year))), f"papers.screc.fig6.{year}"
+        tables, heat = list(profile.tables.values()), together(profile)
+        what = f"MELS {year}, {len(tables)} tables"
+        yield figure(f"{id}.pooling", f"{what}: average pooling factor",
+                     round(float(np.mean([table.pooling for table in tables])), 2), "rows")
+        yield figure(f"{id}.pooling.max", f"{what}: largest average pooling factor",
+                     round(max(table.pooling for table in tables), 1), "rows")
+        for share in HOTTEST[1:]:
+            yield figure(f"{id}.hottest{share}", f"{what}: accesses to the hottest {share} % of the rows touched",
+                         round(100 * float(heat.cdf(heat.touched * share / 100)), 1), "%")
+        ratios = [table.rows * 64 / train_values(table.rows, column_modes(64), 4) for table in tables]
+        yield figure(f"{id}.smaller", f"{what}: a table's bytes over its tensor train's, D 64, rank 4, the median",
+                     round(float(np.median(ratios))), "times")
+
+
+def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
+    """EL-Rec Fig. 4 and table 3; SCARS Fig. 4; frequency-aware cache Fig. 2, 7 and 9."""
+    heat, all_rows, what = together(profile), sum(log.rows), "Criteo Kaggle's shape"
+    for share in HOTTEST:
+        yield figure(f"papers.elrec.fig4.criteo.hottest{share:g}", f"{what}: accesses to the hottest {share:g} % of "
+                     "the rows", round(100 * float(heat.cdf(all_rows * share / 100)), 1), "%")
+    traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
+    for batch in BATCHES:
+        yield figure(f"papers.elrec.fig4.criteo.unique.{batch}", f"{what}: distinct rows of a table in {batch:,} "
+                     "samples, the mean of the tables", round(traffic.unique(batch) / len(log.tables)), "rows")
+    for name, tables in (("avazu", AVAZU), ("kaggle", log.rows)):
+        for form, (columns, rank) in TRAINS.items():
+            size, ratio = footprint(tables, columns, rank)
+            said = f"{name}, tables of more than a million rows as tensor trains of {columns} columns, rank {rank}"
+            yield figure(f"papers.elrec.table3.{name}.{form}", f"{said}: all tables", round(size, 1), "MB")
+            yield figure(f"papers.elrec.table3.{name}.{form}.times", f"{said}: times smaller", round(ratio, 2), "times")
+    ranks, rows = next(log.ranks(256 * MINI_BATCH)), PORTION // (4 * TERABYTE_DIM)
+    ends = [log.hottest(portion * rows) for portion in range(PORTIONS + 1)]
+    for portion, (low, high) in enumerate(zip(ends, ends[1:]), 1):
+        asked = ((ranks >= low) & (ranks < high)).any(axis=1).mean()
+        yield figure(f"papers.scars.fig4.{portion}", f"{what}, D {TERABYTE_DIM}: samples that use the {portion}. 128 "
+                     "MB of the hottest rows", round(100 * float(asked), 1), "% of samples")
+    found = int(heat.icdf(0.9))
+    yield figure("papers.cache.fig2.criteo", f"{what}: the fewest rows that take 90 % of the accesses",
+                 round(100 * found / all_rows, 3), "% of rows")
+    block = CACHE_BATCH * len(log.tables)
+    for share in CACHED:
+        cached = round(all_rows * share / 100)
+        yield figure(f"papers.cache.fig9.criteo.{share:g}", f"{what}, batches of {CACHE_BATCH:,}, the hottest {share:g}"
+                     " % of the rows cached: rows to move", round(100 * traffic.unique(CACHE_BATCH, cached) / block, 2),
+                     "% of lookups")
+    cached = round(all_rows * 0.015)
+    yield figure("papers.cache.fig7.criteo.saved", f"{what}, D {CACHE_DIM}: memory of the tables that a cache of 1.5 % "
+                 f"and room for all rows of {CACHE_BATCH:,} samples save",
+                 round(100 * (1 - (cached + block) / all_rows), 1), "%")
+
+
+def unique(chance: NDArray[np.float64], batch: int) -> float:
+    return Traffic(chance / chance.sum(), np.ones(len(chance), np.int64), 1.0).unique(batch)
+
+
+def growth() -> Iterator[Row]:
+    """SCARS §II: what five times the rows and five times the batch move, by eq. 2."""
+    for name, weight in (("zipf", lambda x: 1 / x), ("exponential", lambda x: np.exp(-x)),
+                         ("normal", lambda x: np.exp(-x * x))):
+        small, large = (weight(np.arange(1.0, times * RANKED + 1)) for times in (1, GROWTH))
+        yield figure(f"papers.scars.growth.{name}", f"rows by rank, {name}, {RANKED:,} rows and batches of "
+                     f"{SCALED_BATCH:,}, then five times both: rows moved per batch over those before",
+                     round(unique(large, GROWTH * SCALED_BATCH) / unique(small, SCALED_BATCH), 2), "times")
+
+
+@bench("papers_data")
+def rows() -> Iterator[Row]:
+    """What the papers show of their logs: skew, pooling, distinct rows, footprints, by formulas."""
+    path = needed(CALIBRATION)
+    yield from meta()
+    yield from kaggle(criteo(path), ClickLog(path))
+    yield from growth()

@@ -1,0 +1,170 @@
+"""docs/papers.md and hotrail/papers.json: what the source papers claim and evaluate, beside what was recorded here.
+
+`python -m bench.page` writes both out of bench/papers.toml, which has the claims and readings, and the recorded rows.
+hotrail/papers.json comes with an installation, which has no benches: `hotrail papers` shows it.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.framework import Row, shortened, values, with_unit
+
+__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "packed", "papers",
+           "reading"]
+
+HOLDS = ("yes", "partly", "no", "not shown")
+HEAD = """hotrail puts five publications into hardware, models and benches. Docstrings cite them by the short names
+below (`SCRec §III.E Alg. 1`). `hotrail papers` prints what stands on this page; its report has charts."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A paper's claim. holds: one of HOLDS; answer: under which assumptions, {id} for a row's value and unit."""
+
+    claim: str
+    holds: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of a paper's figure or table. at: its number; source: the section around it; reading: the paper's, in the
+    unit of the rows `ids` and one for each of them, NaN where it is not given; beside: the same in words, without
+    numbers to compare; why: why ours differ; needs: what it would take, where there are no rows. chart, series: the
+    line of a chart that the rows are, over: the labels of its points, of which unit."""
+
+    at: str
+    source: str
+    what: str
+    ids: tuple[str, ...] = ()
+    reading: tuple[float, ...] = ()
+    beside: str = ""
+    why: str = ""
+    needs: str = ""
+    chart: str = ""
+    series: str = ""
+    over: tuple[str, ...] = ()
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        where = f"papers.toml, {self.at}, {self.what}"
+        if self.ids and (bool(self.reading) == bool(self.beside) or not self.why or self.needs):
+            raise ValueError(f"{where}: rows stand beside a reading or words, and a why, without needs")
+        if not self.ids and (not self.needs or self.reading or self.beside or self.why):
+            raise ValueError(f"{where}: without rows it says what it needs, and nothing else")
+        for name in ("reading", "over"):
+            if getattr(self, name) and len(getattr(self, name)) != len(self.ids):
+                raise ValueError(f"{where}: {name} has {len(getattr(self, name))} values for {len(self.ids)} rows")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """key: of the command; title: the short name; publication, code, taken: as docs/papers.md has them; about: what
+    its lines share."""
+
+    key: str
+    title: str
+    publication: str
+    code: str
+    taken: str
+    about: str
+    headlines: tuple[Headline, ...]
+    figures: tuple[Figure, ...]
+
+
+def about(text: str) -> str:
+    """Of bench/papers.toml: what all lines share; of bench/figures.toml, which rows come from one run."""
+    return str(tomllib.loads(text)["about"]).strip()
+
+
+def papers(text: str) -> list[Paper]:
+    """Those of bench/papers.toml. Raises ValueError: a line without what it must have; TypeError: an unknown key"""
+    found = []
+    for part in tomllib.loads(text)["paper"]:
+        headlines = tuple(Headline(**each) for each in part.pop("headline"))
+        figures: list[dict[str, Any]] = [{key: tuple(value) if isinstance(value, list) else value
+                                          for key, value in each.items()} for each in part.pop("figure")]
+        found.append(Paper(**part, headlines=headlines, figures=tuple(Figure(**each) for each in figures)))
+    return found
+
+
+def answered(text: str, rows: Mapping[str, Row]) -> str:
+    """Text whose {id} are the rows' values. Raises LookupError: an id that is not recorded"""
+    return re.sub(r"\{([\w.]+)\}", lambda match: with_unit(*_known(rows, [match[1]])), text)
+
+
+def reading(figure: Figure, rows: Sequence[Row]) -> str:
+    """The paper's, as text."""
+    if not figure.reading:
+        return figure.beside
+    texts = ["-" if math.isnan(each) else f"{each:,g}" for each in figure.reading]
+    return f"{' / '.join(texts)} {rows[0].unit}".strip()
+
+
+def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
+    """What hotrail/papers.json has. ratio: ours over the paper's, None where one of the two is no number.
+
+    Raises      LookupError: an id that is not recorded
+    """
+    known = {row.id: row for row in rows}
+    return {"papers": [{
+        "key": paper.key, "title": paper.title, "publication": paper.publication.replace("*", ""), "about": paper.about,
+        "headlines": [{"claim": each.claim, "holds": each.holds, "answer": answered(each.answer, known)}
+                      for each in paper.headlines],
+        "figures": [_packed(each, _known(known, each.ids)) for each in paper.figures]} for paper in layout]}
+
+
+def document(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:
+    """The text of docs/papers.md. Raises LookupError: an id that is not recorded"""
+    known = {row.id: row for row in rows}
+    out = [f"# Papers\n\n{HEAD}\n", "| short name | publication | where it is |", "|---|---|---|"]
+    out += [f"| {paper.title} | {paper.publication} | {paper.code} |" for paper in layout]
+    out += ["\n## What was taken, and what differs\n", *(f"**{paper.title}.** {paper.taken}\n" for paper in layout),
+            "How to cite hotrail itself is in `CITATION.cff` of the repository.\n",
+            "## Do the papers' results hold?\n", "| claim | holds | under which assumptions, and hotrail |",
+            "|---|---|---|"]
+    out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
+            for paper in layout for each in paper.headlines]
+    out += ["\n## Figures and tables\n", f"{head}\n"]
+    for paper in layout:
+        out += [f"### {paper.title}: figures and tables\n", f"{paper.about}\n",
+                "| figure | what | paper | hotrail | ratio | why they differ |", "|---|---|---|---|---|---|"]
+        out += [_row(each, _known(known, each.ids)) for each in paper.figures if each.ids]
+        out += ["\nNot to be had here:\n", "| figure | what | what it needs |", "|---|---|---|"]
+        out += [f"| {each.at} ({each.source}) | {each.what} | {each.needs} |" for each in paper.figures if not each.ids]
+        out.append("")
+    return "\n".join(out)
+
+
+def _known(rows: Mapping[str, Row], ids: Sequence[str]) -> list[Row]:
+    if missing := [id for id in ids if id not in rows]:
+        raise LookupError(f"papers.toml names {', '.join(missing)}, not recorded")
+    return [rows[id] for id in ids]
+
+
+def _ratios(figure: Figure, rows: Sequence[Row]) -> list[float | None]:
+    """Ours over the paper's."""
+    return [None if math.isnan(theirs) or isinstance(row.value, str) else float(f"{row.value / theirs:.3g}")
+            for theirs, row in zip(figure.reading, rows, strict=True)] if figure.reading else []
+
+
+def _packed(figure: Figure, rows: Sequence[Row]) -> dict[str, Any]:
+    return {"at": figure.at, "source": figure.source, "what": figure.what, "paper": reading(figure, rows),
+            "reading": [None if math.isnan(each) else each for each in figure.reading],
+            "hotrail": values(rows) if rows else "", "ids": shortened(figure.ids).replace("`", "") if rows else "",
+            "rows": [{"id": row.id, "value": row.value, "unit": row.unit, "target": row.target, "met": row.met}
+                     for row in rows],
+            "ratio": _ratios(figure, rows), "why": figure.why, "needs": figure.needs, "chart": figure.chart,
+            "series": figure.series, "over": list(figure.over), "unit": figure.unit}
+
+
+def _row(figure: Figure, rows: Sequence[Row]) -> str:
+    targets = {row.target for row in rows if row.target}
+    target = f", target {' / '.join(sorted(targets))}" if targets else ""
+    ratio = " / ".join("-" if each is None else f"{each:g}" for each in _ratios(figure, rows)) or "-"
+    return (f"| {figure.at} ({figure.source}) | {figure.what} | {reading(figure, rows)} | {values(rows)} "
+            f"({shortened(figure.ids)}{target}) | {ratio} | {figure.why} |")

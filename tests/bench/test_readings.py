@@ -1,0 +1,78 @@
+"""docs/papers.md and hotrail/papers.json: the papers' claims and readings beside the recorded rows."""
+
+import pytest
+
+from bench import page, readings
+from bench.framework import at_least, figure
+from bench.readings import Figure, Headline, Paper
+
+TEXT = page.PAPER_LINES.read_text()
+LAYOUT = readings.papers(TEXT)
+RECORDED = page.recorded(page.RESULTS)
+
+
+def numbered(at, *numbers):
+    return {f"{at} {number}" for number in numbers}
+
+
+#: What a reader looks for.
+WANTED = {
+    "screc": numbered("Fig.", 6, *range(8, 13)),
+    "hotline": (numbered("Fig.", 5.2, 6.4, 6.6, 6.8, *(f"7.{k}" for k in range(1, 9)))
+                | numbered("Table", 7.4, 7.5, 7.6)),
+    "el-rec": numbered("Fig.", 4, *range(11, 19)) | numbered("Table", 3, 4),
+    "scars": numbered("Fig.", 4) | numbered("Table", *range(1, 8)),
+    "freqcache": numbered("Fig.", 2, *range(5, 15)),
+}
+
+
+def test_the_page_and_the_commands_file_show_the_recorded_results():
+    rows = RECORDED.values()
+    assert page.PAPERS.read_text() == readings.document(rows, LAYOUT, readings.about(TEXT)), "run python -m bench.page"
+    assert page.PACKED.read_text() == page.shown(rows, LAYOUT), "run python -m bench.page"
+
+
+@pytest.mark.parametrize("paper", LAYOUT, ids=lambda paper: paper.key)
+def test_every_figure_is_answered(paper):
+    assert WANTED[paper.key] <= {each.at for each in paper.figures}
+    assert paper.headlines and all(each.holds in readings.HOLDS for each in paper.headlines)
+    for each in paper.figures:
+        assert (each.why or each.needs).endswith("."), each
+
+
+ROWS = [at_least("a.x", "", 30.0, "times", 20), figure("a.y", "", "none", ""), figure("b", "", 5.0, "times")]
+
+
+def of(*figures, answer="Yes, {a.x}."):
+    return Paper("k", "P", "*Book*", "`hw/`", "All.", "About.", (Headline("c", "yes", answer),), figures)
+
+
+def test_a_line_has_reading_value_ratio_and_why():
+    lines = (Figure("Fig. 1", "§2", "w", ("a.x", "a.y", "b"), reading=(60.0, 4.0, float("nan")), why="So."),
+             Figure("Fig. 2", "§3", "v", ("b",), beside="fast", why="Else."),
+             Figure("Fig. 3", "§3", "u", needs="GPUs."))
+    text = readings.document(ROWS, [of(*lines)], "Head.")
+    assert ("| Fig. 1 (§2) | w | 60 / 4 / - times | 30 times / none / 5 times (`a.x`, `.y`, `b`, target >= 20) | "
+            "0.5 / - / - | So. |") in text
+    assert "| Fig. 2 (§3) | v | fast | 5 times (`b`) | - | Else. |" in text and "| Fig. 3 (§3) | u | GPUs. |" in text
+    assert "| P: c | yes | Yes, 30 times. |" in text
+    first, _, last = readings.packed(ROWS, [of(*lines)])["papers"][0]["figures"]
+    assert first["ratio"] == [0.5, None, None] and first["reading"] == [60.0, 4.0, None]
+    assert not last["rows"] and last["needs"] == "GPUs."
+
+
+def test_what_is_not_recorded_is_named():
+    with pytest.raises(LookupError, match="papers.toml names gone, not recorded"):
+        readings.packed(ROWS, [of(Figure("Fig. 1", "§2", "w", ("b", "gone"), beside="1", why="So."))])
+    with pytest.raises(LookupError, match="names gone.x"):
+        readings.document(ROWS, [of(answer="{gone.x}")], "")
+
+
+@pytest.mark.parametrize("wrong", [
+    {"ids": ("b",), "why": "So."}, {"ids": ("b",), "beside": "1"}, {"needs": ""}, {"needs": "x", "why": "So."},
+    {"ids": ("b",), "beside": "1", "why": "So.", "needs": "x"}, {"ids": ("b",), "reading": (1.0, 2.0), "why": "So."},
+    {"ids": ("b",), "beside": "1", "reading": (1.0,), "why": "So."},
+    {"ids": ("b",), "beside": "1", "why": "So.", "over": ("1", "2")}])
+def test_a_line_without_what_it_must_have_is_refused(wrong):
+    with pytest.raises(ValueError, match="papers.toml, Fig. 1, w: "):
+        Figure("Fig. 1", "§2", "w", **wrong)
