@@ -85,21 +85,23 @@ class MlpNetwork(OnCard):
 
     card: "sim" opens the simulated one, "twin" its twin, else an open card whose core is that of `preset`, which is
     then not closed here. preset: a name or path, or the core's configuration itself. batch: the number of samples that
-    sizes are chosen for; any number can be asked for. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes
-    them. options: for fpga.card.open.
+    sizes are chosen for; any number can be asked for. dense, features: formats of dense rows and of features on the
+    link, float32 or float16, to which they are rounded; the core computes in FP32. limit_cycles, limit_s: of a run, as
+    fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     The weights are on the card, and those that fit in the core, when the constructor returns. `last` has the counters
     of the last run, `program` what was run. After a run that did not end well, Ctrl-C included, the weights are brought
     and loaded anew before the next.
-    Raises      ValueError: a network that does not fit the core; CardError: a card that cannot hold it
+    Raises      ValueError: a network that does not fit the core, another format; CardError: a card that cannot hold it
     """
 
     def __init__(self, network: Network, *, card: "str | Card" = "sim", preset: Any = "smartssd", batch: int = 128,
-                 limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
+                 dense: str = "float32", features: str = "float32", limit_cycles: int = LIMIT_CYCLES,
+                 limit_s: float = LIMIT_S, **options: Any):
         if not isinstance(network, Network):
             raise ValueError(f"network must be a Network (see gen.model.network), not {type(network).__name__}")
         config = self._config(preset, "mlp")
-        self.compiler = Compiler(network, config, batch=batch)
+        self.compiler = Compiler(network, config, batch=batch, dense=dense, features=features)
         self.network, self.config = network, config
         self.program: Program | None = None
         self._programs: dict[int, Program] = {}

@@ -93,7 +93,8 @@ class Cards:
             for number in mlp_cards if network is not None else ():
                 assert network is not None
                 self.mlp[number] = MlpNetwork(network, card=card, preset=preset, device=device,
-                                              batch=-(-self.plan.batch // len(mlp_cards)), **options)
+                                              batch=-(-self.plan.batch // len(mlp_cards)),
+                                              features=self.plan.model.features_format, **options)
         except BaseException:
             self.close()
             raise

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compiler.emb import encode
 from gen.compiler.mlp_lowering import MiniBatch
 from gen.compiler.mlp_schedule import LATENCY, THROUGHPUT, Full, Op, Schedule, Step
-from gen.compiler.mlp_tiling import Plan, Sizes, triangle, widest_row
+from gen.compiler.mlp_tiling import Halves, Plan, Sizes, triangle, widest_row
 from gen.model.network import Network
 from hw.isa import MLP
 from hw.isa.mlp import TARGET
@@ -75,17 +75,19 @@ class Compiler:
     """A network for one core: its image, and programs for batches of any number of samples.
 
     batch: the number of samples that sizes are chosen for. keep: weights stay on chip where they fit, else a program
-    brings all that it uses. sizes: those of a like network, instead of choosing. weights: (beats, words) uint32, the
-    image.
-    Raises      ValueError: one sentence that names the layer that does not fit, or a batch that is no positive number
+    brings all that it uses. sizes: those of a like network, instead of choosing. dense, features: formats of dense rows
+    and of features in the inputs, float32 or float16. weights: (beats, words) uint32, the image.
+    Raises      ValueError: one sentence that names the layer that does not fit, a batch that is no positive number, or
+                a format that there is not
     """
 
     def __init__(self, network: Network, config: MlpConfig, *, batch: int = 128, keep: bool = True,
-                 sizes: Sizes | None = None):
+                 sizes: Sizes | None = None, dense: str = "float32", features: str = "float32"):
         _count(batch)
+        self.half = Halves.of(dense=dense, features=features)
         self.network, self.config, self.batch, self.keep = network, config, batch, keep
         self.sizes = sizes or self._choose()
-        self.plan = Plan(network, config, self.sizes, keep)
+        self.plan = Plan(network, config, self.sizes, keep, self.half)
         self.weights = self.plan.image.image()
 
     @property
@@ -120,7 +122,8 @@ class Compiler:
         return best
 
     def inputs(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.uint32]:
-        """The inputs' buffer (beats, words) of a batch: dense (count, inputs), embeddings (count, features, dim).
+        """The inputs' buffer (beats, words) of a batch: dense (count, inputs), embeddings (count, features, dim). What
+        goes as float16 is rounded to nearest even, and is infinite past its largest number.
 
         Raises      ValueError: a wrong shape, or values that are no numbers
         """
@@ -128,7 +131,7 @@ class Compiler:
         x = _given("dense", dense)
         if x.ndim != 2 or x.shape[1] != network.inputs or not len(x):
             raise ValueError(f"dense must have the shape (samples, {network.inputs}), not {x.shape}")
-        parts = [_padded(x, self.plan.dense_beats * words)]
+        parts = [_stored(x, self.plan.dense_stored * words, self.half.dense)]
         if network.interaction == "none":
             if embeddings is not None:
                 raise ValueError("the network has no sparse features, so embeddings must be None")
@@ -142,7 +145,7 @@ class Compiler:
                 raise ValueError(f"embeddings must have the shape ({len(x)}, {network.features}, {network.dim}), not "
                                  f"{e.shape}")
             rows = e.reshape(len(x) * self.plan.sparse_rows, -1)
-            parts.append(_padded(rows, self.plan.sparse_beats * words))
+            parts.append(_stored(rows, self.plan.sparse_stored * words, self.half.features))
         return np.concatenate([part.reshape(-1, words) for part in parts])
 
     def results(self, outputs: ArrayLike, count: int) -> NDArray[np.float32]:
@@ -215,7 +218,7 @@ class Compiler:
         widest = widest_row(self.network, self.config)
         if sizes.samples * (widest // sizes.chunks) > self.config.row_lines:
             raise Full("rows", sizes.samples * (widest // sizes.chunks))
-        self.plan = Plan(self.network, self.config, sizes, self.keep)
+        self.plan = Plan(self.network, self.config, sizes, self.keep, self.half)
         count = min(self.batch, 3 * self._samples(sizes))
         with self._held(True):
             ops = self.operations(count, sizes)
@@ -342,7 +345,9 @@ def _given(what: str, array: ArrayLike) -> NDArray[np.float32]:
     return np.ascontiguousarray(given, np.float32)
 
 
-def _padded(rows: NDArray[np.float32], words: int) -> NDArray[np.uint32]:
-    full = np.zeros((len(rows), words), np.uint32)
-    full[:, :rows.shape[1]] = rows.view(np.uint32)
-    return full
+def _stored(rows: NDArray[np.float32], words: int, half: int) -> NDArray[np.uint32]:
+    """Rows of `words` words of 32 bits as they lie in the inputs, zeros behind their values."""
+    full = np.zeros((len(rows), words * (1 + half)), np.float16 if half else np.float32)
+    with np.errstate(over="ignore"):
+        full[:, :rows.shape[1]] = rows
+    return full.view(np.uint32)

@@ -73,8 +73,9 @@ class MiniBatch:
         line_stride = -(-(plan.network.features + 1) // self.config.rows) * beats
         held = Span("rows", self.samples * self.config.rows * line_stride, line_stride)
         held.loads = [Load("LOAD_ROWS", held, {
-            "features_in": 1, "count": self.count, "stride": beats, "row_beats": beats,
-            "source": self.in_all * plan.dense_beats + self.start * plan.sparse_rows * beats,
+            "features_in": 1, "half": plan.half.features, "count": self.count, "stride": plan.sparse_stored,
+            "row_beats": beats,
+            "source": self.in_all * plan.dense_stored + self.start * plan.sparse_rows * plan.sparse_stored,
             "features": plan.network.features, "feature": 1, "line_stride": line_stride}, {"line": 0},
             f"features, {self.where}", self.count * plan.network.features * beats)]
         return held
@@ -174,14 +175,15 @@ class MiniBatch:
         """The span that holds the rows of a chunk."""
         if made is not None and not chunk.beats:
             return made
-        is_dense = plan is self.plan.layers[0]
-        beats = self.plan.dense_beats if is_dense else self.plan.sparse_beats
-        base = 0 if is_dense else self.in_all * self.plan.dense_beats
+        is_dense, of = plan is self.plan.layers[0], self.plan
+        beats, stored, half = ((of.dense_beats, of.dense_stored, of.half.dense) if is_dense else
+                               (of.sparse_beats, of.sparse_stored, of.half.features))
+        base = 0 if is_dense else self.in_all * of.dense_stored
         span = made if made is not None and len(plan.chunks) == 1 else Span("rows", chunk.beats * self.samples,
                                                                            self.samples)
         span.loads = [Load("LOAD_ROWS", span, {
-            "count": self.count, "source": base + self.start * beats + chunk.first, "stride": beats,
-            "row_beats": chunk.beats, "features": 1, "line_stride": span.line_stride}, {"line": 0},
+            "half": half, "count": self.count, "source": base + self.start * stored + chunk.first // (1 + half),
+            "stride": stored, "row_beats": chunk.beats, "features": 1, "line_stride": span.line_stride}, {"line": 0},
             f"{'dense rows' if is_dense else 'features'}, {self.where}",
             self.count * (chunk.beats if chunk.beats == beats else max(chunk.beats, BURST)))]
         return span

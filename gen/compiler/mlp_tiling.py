@@ -9,16 +9,21 @@ do not fit is computed in chunks of its inputs, with partial results on chip.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler.mlp_schedule import Full, Load, Span
 from gen.model.network import Layer, Network
+from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 
-__all__ = ["Chunk", "Image", "LayerPlan", "Plan", "Sizes", "triangle", "widest_row"]
+__all__ = ["INPUTS", "Chunk", "Halves", "Image", "LayerPlan", "Plan", "Sizes", "triangle", "widest_row"]
+
+#: Formats in which dense rows and features lie in the inputs.
+INPUTS = ("float32", "float16")
 
 STEPS_MAX, GROUPS_MAX, BEATS_MAX = (MLP.field(name).highest for name in ("steps", "groups", "row_beats"))
 
@@ -54,6 +59,21 @@ class Sizes:
     pair: bool = False
     prefer: int = 0
     mode: int | None = None
+
+
+class Halves(NamedTuple):
+    """Whether dense rows, and features, lie in the inputs as binary16 words: 0 or 1."""
+
+    dense: int = 0
+    features: int = 0
+
+    @classmethod
+    def of(cls, **formats: str) -> "Halves":
+        """Of the formats `dense` and `features`. Raises ValueError: another one than INPUTS"""
+        for name, form in formats.items():
+            if form not in INPUTS:
+                raise ValueError(f"{name} must be {' or '.join(INPUTS)}, not {form!r}")
+        return cls(**{name: INPUTS.index(form) for name, form in formats.items()})
 
 
 @dataclass(eq=False)
@@ -141,19 +161,22 @@ class Image:
 
 class Plan:
     """A network cut for a core. sizes: `samples` and `chunks` of them count. keep: weights stay on chip where they fit.
+    *_beats: of a row on chip; *_stored: in the inputs, which are half as many in binary16.
 
     layers: a plan each. resident_lines, bias_lines: lines of the memories that stay as they are. image: to be made
     into words when the sizes are decided.
     Raises      ValueError: the network is too wide for the core; Full: it does not fit when cut so
     """
 
-    def __init__(self, network: Network, config: MlpConfig, sizes: Sizes, keep: bool):
-        self.network, self.config, self.sizes, self.keep = network, config, sizes, keep
+    def __init__(self, network: Network, config: MlpConfig, sizes: Sizes, keep: bool, half: Halves):
+        self.network, self.config, self.sizes, self.keep, self.half = network, config, sizes, keep, half
         self.is_dot = network.interaction == "dot"
         self.dense_beats = self.beats(network.inputs)
         # Beats of a feature, or of all features one behind the other.
         self.sparse_beats = self.beats(network.dim if self.is_dot else network.features * network.dim)
         self.sparse_rows = network.features if self.is_dot else 1
+        self.dense_stored = stored_beats(self.dense_beats, half.dense)
+        self.sparse_stored = stored_beats(self.sparse_beats, half.features)
         self.out_beats = self.beats(network.outputs)
         self._check_widths()
         self.layers = [LayerPlan(name, layer, self._groups(layer), self._chunks(name, layer))
@@ -165,7 +188,7 @@ class Plan:
     @property
     def inputs_beats(self) -> int:
         """Of a sample."""
-        return self.dense_beats + self.sparse_rows * self.sparse_beats
+        return self.dense_stored + self.sparse_rows * self.sparse_stored
 
     def beats(self, words: int) -> int:
         return -(-words // self.config.words)
@@ -196,11 +219,11 @@ class Plan:
     def _chunks(self, name: str, layer: Layer) -> list[Chunk]:
         own = self.network.bottom[-1].outputs
         if name == "bottom 1":
-            return self._loaded(np.arange(layer.inputs), self.dense_beats)
+            return self._loaded(np.arange(layer.inputs), self.dense_beats, self.half.dense)
         if name != "top 1":
             return [self._chunk(np.arange(layer.inputs))]
         if not self.is_dot:
-            return self._loaded(np.arange(own, layer.inputs), self.sparse_beats, np.arange(own))
+            return self._loaded(np.arange(own, layer.inputs), self.sparse_beats, self.half.features, np.arange(own))
         row, column = triangle(self.config, self.network.features + 1).T
         bottom = np.full(self.beats(own) * self.config.words, -1)
         bottom[:own] = np.arange(own)
@@ -212,14 +235,18 @@ class Plan:
             raise Full("weights", steps)
         return Chunk(order, steps, first, beats)
 
-    def _loaded(self, order: NDArray[np.int64], beats: int, behind: NDArray[np.int64] | None = None) -> list[Chunk]:
-        """Chunks of rows that are loaded, `order` being the layer's inputs in them; `behind`: inputs that are made on
-        chip, behind the loaded ones if those are one chunk, else a chunk of their own before the others."""
+    def _loaded(self, order: NDArray[np.int64], beats: int, half: int, behind: NDArray[np.int64] | None = None) \
+            -> list[Chunk]:
+        """Chunks of rows that are loaded, whole beats of the inputs, `order` being the layer's inputs in them;
+        `behind`: inputs that are made on chip, behind the loaded ones if those are one chunk, else a chunk of their own
+        before the others."""
         words = self.config.words
         most = min(STEPS_MAX, self.config.weight_lines) * self.config.width // words
         extra = self.beats(len(behind)) if behind is not None else 0
-        chunks = min(beats, max(self.sizes.chunks, -(-(beats + extra) // min(most, BEATS_MAX))))
-        cuts = [beats * number // chunks for number in range(chunks + 1)]
+        per = 1 + half      # beats of a row of one of the inputs
+        stored = stored_beats(beats, half)
+        chunks = min(stored, max(self.sizes.chunks, -(-(beats + extra) // (min(most, BEATS_MAX) // per * per))))
+        cuts = [min(beats, stored * number // chunks * per) for number in range(chunks + 1)]
         found = []
         if behind is not None and chunks > 1:
             found.append(self._chunk(behind))

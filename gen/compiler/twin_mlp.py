@@ -17,9 +17,9 @@ __all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 WORDS = MLP.words      # of an instruction
 
 # The fields of an instruction, in the order of MlpJob in fpga/card/cpp/twin/mlp_front.h.
-JOB = ("opcode", "mode", "addend", "target", "activation", "features_in", "count", "source", "stride", "row_beats",
-       "features", "feature", "steps", "groups", "last_columns", "out", "out_stride", "max_in_flight", "wait_rows",
-       "wait_weights", "wait_layers")
+JOB = ("opcode", "mode", "addend", "target", "activation", "features_in", "half", "count", "source", "stride",
+       "row_beats", "features", "feature", "steps", "groups", "last_columns", "out", "out_stride", "max_in_flight",
+       "wait_rows", "wait_weights", "wait_layers")
 # Counters that depend on time, in the order of fpga/card/cpp/twin/mlp.cpp.
 TIMED = ("cycles", "stall_rows", "stall_weights", "stall_in_flight", "stall_write", "stall_program")
 

@@ -139,6 +139,13 @@ class Recommender:
                      for name, column in pairs)
 
     @property
+    def features_format(self) -> str:
+        """Of the features on their way to the MLP cards: float16 where all pooled vectors come so, which loses nothing
+        more; else float32."""
+        half = all(spec.results == "float16" for spec in self.tables.values())
+        return "float16" if half else "float32"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Of the log, each once."""
         return tuple(dict.fromkeys(feature.column for feature in self.features))

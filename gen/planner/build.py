@@ -93,10 +93,13 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
     network = (0.0,) * 4
     if model.network:
-        # What crosses the link are a network's inputs and outputs; that they fill whole beats is not looked at.
+        # What crosses the link are a network's inputs and outputs; that those fill whole beats which are no features
+        # is not looked at.
         of = model.network
         value_s = 4 * model.batch * costs.link_s
-        network = (*network_seconds(costs, of, model.batch), (of.bottom[0] + of.features * of.dim) * value_s,
+        rows, width = (of.features, of.dim) if of.interaction == "dot" else (1, of.features * of.dim)
+        features_s = rows * costs.vector_bytes(width, model.features_format) * model.batch * costs.link_s
+        network = (*network_seconds(costs, of, model.batch), of.bottom[0] * value_s + features_s,
                    (of.top or of.bottom)[-1] * value_s)
     emb_cards = cards - bool(model.network)
     heavy = _heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)

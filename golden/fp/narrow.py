@@ -34,9 +34,11 @@ def narrow(x: ArrayLike, form: str) -> NDArray[np.uint16]:
 
 
 def widen(code: ArrayLike, form: str) -> NDArray[np.float32]:
-    """The values of half-precision words; exact. Raises KeyError: another format"""
+    """The values of half-precision words; exact, a NaN with its fraction. Raises KeyError: another format"""
     fraction, _, _, _ = FORMATS[form]
     pattern = np.ascontiguousarray(code, np.uint16)
     if fraction == 10:
-        return pattern.view(np.float16).astype(np.float32)
+        nan = pattern & 0x7FFF > 0x7C00     # which NumPy makes quiet on some machines
+        bits = (pattern & 0x8000).astype(np.uint32) << 16 | 0x7F800000 | (pattern & 0x3FF).astype(np.uint32) << 13
+        return np.where(nan, bits, pattern.view(np.float16).astype(np.float32).view(np.uint32)).view(np.float32)
     return (pattern.astype(np.uint32) << 16).view(np.float32)

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.fp import fp32
+from golden.fp.narrow import widen
+from golden.mlp.program import stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
@@ -123,7 +125,7 @@ class Mlp:
                 raise _Fault(BAD_ORDER, what)
         if item.opcode == LOAD_ROWS:
             last = (item.count * item.features - 1) * item.stride
-            self._inside(memory.inputs, INPUTS, item.source + last + item.row_beats)
+            self._inside(memory.inputs, INPUTS, item.source + last + stored_beats(item.row_beats, item.half))
         elif item.opcode == LOAD_WEIGHTS:
             self._inside(memory.weights, WEIGHT_IMAGE, item.source + item.count * item.steps * self.line_beats)
         elif item.opcode == LOAD_ADDENDS:
@@ -180,7 +182,11 @@ class Mlp:
     def _load_rows(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         beats = memory.inputs.reshape(-1, self.words)
         number = item.source + np.arange(item.count * item.features) * item.stride
-        rows = beats[number[:, None] + np.arange(item.row_beats)].reshape(item.count, item.features, item.row_beats, -1)
+        stored = stored_beats(item.row_beats, item.half)
+        rows = beats[number[:, None] + np.arange(stored)].reshape(len(number), -1)
+        if item.half:
+            rows = fp32.bits(widen(rows.view(np.uint16)[:, :item.row_beats * self.words], "float16"))
+        rows = rows.reshape(item.count, item.features, item.row_beats, -1)
         if item.features_in:
             for nth in range(item.features):
                 feature = item.feature + nth
@@ -189,7 +195,7 @@ class Mlp:
                                               item.row_beats)] = rows[:, nth]
         else:
             self.row_memory[self._plain(item.count, item.line, item.line_stride, item.row_beats)] = rows[:, 0]
-        counters["rows_beats"] += item.count * item.features * item.row_beats
+        counters["rows_beats"] += item.count * item.features * stored
 
     def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         beats = item.count * item.steps * self.line_beats

@@ -29,13 +29,15 @@ class Run(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A beat for all banks of a row, turned by `turn`; last: of its instruction."""
+    """A beat for all banks of a row, turned by `turn`; last: of its instruction. half: which half of `data` it is,
+    widened from binary16; None: all of it."""
 
     unit: int
     row: int
     line: int
     turn: int
     data: Any
+    half: int | None
     last: bool
 
 
@@ -54,6 +56,18 @@ class Addends(NamedTuple):
     line: int
     half: int
     data: Any
+    last: bool
+
+
+class _Place(NamedTuple):
+    """Where a beat of a row goes, and which half of the port's it is; spent: that is done with."""
+
+    unit: int
+    row: int
+    line: int
+    turn: int
+    half: int | None
+    spent: bool
     last: bool
 
 
@@ -116,8 +130,8 @@ class RowLoader(_Loader):
     def __init__(self, *, units: int, rows: int, pieces: int, lines: int, base: int):
         super().__init__()
         self.units, self.rows, self.pieces, self.lines, self.base = units, rows, pieces, lines, base
-        self.places: Iterator[tuple[int, int, int, int, bool]] = iter(())
-        self.place: tuple[int, int, int, int, bool] | None = None
+        self.places: Iterator[_Place] = iter(())
+        self.place: _Place | None = None
         self.out = SkidBuffer()
 
     @property
@@ -129,16 +143,20 @@ class RowLoader(_Loader):
         return self.out.o
 
     def takes(self, data: Any) -> bool:
+        return self._uses(data) and self.place is not None and self.place.spent
+
+    def _uses(self, data: Any) -> bool:
+        """Whether the beat, or half of it, goes on."""
         return self.active and data is not None and self.out.ready and self.error is None
 
     def step(self, *, job: Job | None, data: Any, request_taken: bool, load_taken: bool, weights_done: int,
              layers_done: int, bad: bool = False) -> None:
         """job, data: what stands at the unit in this cycle; bad: the beat has an error."""
         push, last, hold = None, False, self.error is not None
-        if self.takes(data):
+        if self._uses(data):
             assert self.place is not None
-            unit, row, line, turn, last = self.place
-            push = Load(unit, row, line, turn, data, last)
+            last = self.place.last
+            push = Load(*self.place[:4], data, self.place.half, last)
             if bad:
                 self.error = self.number
         begin = self.may and (not self.active or last)
@@ -151,24 +169,27 @@ class RowLoader(_Loader):
             self.place = next(self.places, None)
         self.done = load_taken and self.out.o.last
         self.out.step(None if bad else push, load_taken)
-        run = None if job is None else Run(job["run"], job["source"], job["end"], job["stride"], job["row_beats"],
-                                           job["less_one"])
+        run = None if job is None else Run(job["run"], job["source"], job["end"], job["stride"],
+                                           job["stored_beats"], job["less_one"])
         self._accept(job, run, self.base, request_taken, hold, begin, (weights_done, layers_done))
 
-    def _places(self, job: Job) -> Iterator[tuple[int, int, int, int, bool]]:
+    def _places(self, job: Job) -> Iterator["_Place"]:
         units, rows, first = self.units, self.rows, job["feature"] // self.rows
         for sample in range(job["count"]):
             unit, s = sample // rows % units, sample // (rows * units)
             for at in range(job["features"]):
                 feature = job["feature"] + at
                 for q in range(job["row_beats"]):
-                    last = sample == job["count"] - 1 and at == job["features"] - 1 and q == job["row_beats"] - 1
+                    ends = q == job["row_beats"] - 1
+                    last = ends and sample == job["count"] - 1 and at == job["features"] - 1
+                    how = (q % 2, bool(q % 2) or ends, last) if job["half"] else (None, True, last)
                     if job["features_in"]:
                         line = (job["line"] + (s * rows + sample % rows) * job["line_stride"]
                                 + (feature // rows - first) * job["row_beats"] + q)
-                        yield unit, feature % rows, line % self.lines, feature // rows % self.pieces, last
+                        yield _Place(unit, feature % rows, line % self.lines, feature // rows % self.pieces, *how)
                     else:
-                        yield unit, sample % rows, (job["line"] + q * job["line_stride"] + s) % self.lines, 0, last
+                        line = job["line"] + q * job["line_stride"] + s
+                        yield _Place(unit, sample % rows, line % self.lines, 0, *how)
 
 
 class ParameterLoader(_Loader):

@@ -12,7 +12,7 @@ from golden.stream.fifo import Fifo
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
-__all__ = ["Arguments", "Fault", "Job", "Program"]
+__all__ = ["Arguments", "Fault", "Job", "Program", "stored_beats"]
 
 QUEUE = 32              # instructions that wait for an engine
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
@@ -41,6 +41,11 @@ class Fault(NamedTuple):
     code: int
     instruction: int
     detail: int
+
+
+def stored_beats(row_beats: int, half: int) -> int:
+    """Of a row in the inputs, of its beats on chip. half: its words are binary16."""
+    return -(-row_beats // 2) if half else row_beats
 
 
 class Program:
@@ -165,7 +170,8 @@ class Program:
         """The buffer that an instruction reaches into, 0 inputs, 1 outputs, 2 weights, and the beat behind it."""
         item, opcode = self.item, self.item["opcode"]
         if opcode == LOAD_ROWS:
-            return 0, item["source"] + (item["count"] * item["features"] - 1) * item["stride"] + item["row_beats"]
+            return 0, (item["source"] + (item["count"] * item["features"] - 1) * item["stride"]
+                       + stored_beats(item["row_beats"], item["half"]))
         if opcode == LOAD_WEIGHTS:
             return 2, item["source"] + item["count"] * item["steps"] * self.line_beats
         if opcode == LOAD_ADDENDS:
@@ -190,8 +196,10 @@ class Program:
         job = {name: item[name] for name in _ENGINES[engine]} | {"number": self.number}
         if engine == 0:
             group = item["feature"] // self.rows_of_unit if item["features_in"] else 0
-            job |= {"run": int(item["stride"] == item["row_beats"]), "less_one": item["count"] * item["features"] - 1,
-                    "end": self._end()[1], "line": (item["line"] + group * item["row_beats"]) % (1 << 16)}
+            stored = stored_beats(item["row_beats"], item["half"])
+            job |= {"run": int(item["stride"] == stored), "less_one": item["count"] * item["features"] - 1,
+                    "stored_beats": stored, "end": self._end()[1],
+                    "line": (item["line"] + group * item["row_beats"]) % (1 << 16)}
         elif engine == 1:
             addends = int(item["opcode"] == LOAD_ADDENDS)
             job |= {"addends": addends, "end": self._end()[1],
@@ -204,8 +212,8 @@ class Program:
 _AFTER = ("wait_rows", "wait_weights", "wait_layers")
 # What each engine is told of an instruction as it stands there.
 _ENGINES = (
-    ("features_in", "count", "source", "stride", "row_beats", "features", "feature", "line_stride", "wait_weights",
-     "wait_layers"),
+    ("features_in", "half", "count", "source", "stride", "row_beats", "features", "feature", "line_stride",
+     "wait_weights", "wait_layers"),
     ("count", "source", "steps", "wait_rows", "wait_layers"),
     ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "line_stride",
      "steps",

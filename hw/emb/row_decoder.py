@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.emb.rows import beat_layout, pooled_layout
 from hw.fp.logic import named
+from hw.fp.narrow import widen
 from hw.fp.normalise import normalise
 from hw.fp.operand import delay
 from hw.isa.emb import ROW_FORMAT
@@ -220,7 +221,7 @@ class RowDecoder(Part):
         found = []
         for at, (name, plain) in enumerate((("scale", ONE), ("bias", 0))):
             fields = Signal(Fields, name=name, reset_less=True)
-            wide = named(m, f"{name}_wide", _widen(header.ends[16 * at:16 * at + 16]))
+            wide = named(m, f"{name}_wide", widen(header.ends[16 * at:16 * at + 16]))
             word = Mux(half, plain, Mux(header.short, wide, header.ends[32 * at:32 * at + 32]))[:32]
             word = named(m, f"{name}_word", word)
             some = word[23:31].any()
@@ -280,15 +281,3 @@ class RowDecoder(Part):
             "mant": scale_mant, "thrice": thrice, "addend": addend, "alone": alone,
             "top": delay(m, "top_line", top, 3), "top_alone": delay(m, "top_alone_line", top_alone, 3),
             "wild": delay(m, "wild_line", wild, 10)}
-
-
-def _widen(half: Value) -> Value:
-    """The binary32 word of a binary16 one; exact."""
-    fraction, exponent = half[:10], half[10:15]
-    with_leading = Cat(Const(0, 13), fraction, exponent + 112)[:31]
-    special = Cat(Const(0, 13), fraction, Const(255, 8))
-    # A subnormal's leading one, at place k of the fraction, has the exponent k - 24.
-    subnormal = Const(0, 31)
-    for k in range(10):
-        subnormal = Mux(fraction[k], Cat(Const(0, 23 - k), fraction[:k], Const(k - 24 + 127, 8)), subnormal)
-    return Cat(Mux(exponent == 31, special, Mux(exponent == 0, subnormal, with_leading))[:31], half[15])

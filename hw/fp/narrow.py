@@ -1,12 +1,12 @@
-"""Rounds a binary32 word to half precision."""
+"""A binary32 word to half precision, rounded, and back, exact."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.logic import named
 from hw.place import Part
 
-__all__ = ["Narrow"]
+__all__ = ["Narrow", "widen"]
 
 # Of a binary32 exponent: below, a binary16 is zero; below, it is subnormal; from here on, infinite.
 NOTHING, NORMAL, INFINITE = 102, 113, 143
@@ -108,3 +108,15 @@ class Narrow(Part):
         below = named(m, "below", (NORMAL - exponent)[:4])
         m.d.sync += amount.eq(Mux(gone, GONE, Mux(stays, 0, below)))
         return amount
+
+
+def widen(half: Value) -> Value:
+    """The binary32 word of a binary16 one; exact, a NaN with its fraction."""
+    fraction, exponent = half[:10], half[10:15]
+    with_leading = Cat(Const(0, 13), fraction, exponent + 112)[:31]
+    special = Cat(Const(0, 13), fraction, Const(255, 8))
+    # A subnormal's leading one, at place k of the fraction, has the exponent k - 24.
+    subnormal = Const(0, 31)
+    for k in range(10):
+        subnormal = Mux(fraction[k], Cat(Const(0, 23 - k), fraction[:k], Const(k - 24 + 127, 8)), subnormal)
+    return Cat(Mux(exponent == 31, special, Mux(exponent == 0, subnormal, with_leading))[:31], half[15])

@@ -75,6 +75,8 @@ MLP = Kernel(
                                   "3 memory"),
         Field("activation", 0, 13, 2, "0 none, 1 ReLU, 2 sigmoid (to memory alone); partials have none", maximum=2),
         Field("features_in", 0, 15, 1, "rows are features of samples, not samples"),
+        Field("half", 0, 16, 1, "rows lie in the inputs as binary16 words, in half the beats, rounded up, and are "
+                                "widened as they are loaded"),
         Field("count", 1, 0, 32, "samples, column groups or lines", minimum=1, maximum=(1 << 20) - 1),
         Field("source", 2, 0, 32, "offset in the inputs or the weights, in beats"),
         Field("stride", 3, 0, 32, "beats from a row to the next in the inputs"),
@@ -103,7 +105,8 @@ MLP = Kernel(
     ),
     instructions=(
         Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory.", (
-            Use("features_in"), Use("count", "samples"), Use("source"), Use("stride"), Use("row_beats"),
+            Use("features_in"), Use("half"), Use("count", "samples"), Use("source"), Use("stride"),
+            Use("row_beats", "beats of a row or of a feature on chip"),
             Use("features", "features loaded of each sample, one row each; 1 if rows are samples"), Use("feature"),
             Use("line"), Use("line_stride"), *_AFTER)),
         Instruction(2, "LOAD_WEIGHTS", "Brings column groups of weights, one behind the other, `steps` lines each.", (

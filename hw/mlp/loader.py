@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
+from hw.fp.narrow import widen
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import load_layout
 from hw.mlp.requests import Fetch, Requests
@@ -29,8 +30,8 @@ def _place_layout(config: MlpConfig) -> data.StructLayout:
     """Where a load's rows go, and when they may. line: of the first feature, not of feature 0."""
     line = (config.row_lines - 1).bit_length()
     return data.StructLayout({
-        "features_in": 1, "count": 20, "row_beats": 12, "features": 8, "feature": 8, "line": line, "line_stride": line,
-        "wait_weights": 32, "wait_layers": 32, "number": 32,
+        "features_in": 1, "half": 1, "count": 20, "row_beats": 12, "features": 8, "feature": 8,
+        "line": line, "line_stride": line, "wait_weights": 32, "wait_layers": 32, "number": 32,
     })
 
 
@@ -40,7 +41,7 @@ def _walk_layout(config: MlpConfig) -> data.StructLayout:
     of unit 0 to that behind the last unit's last row."""
     line = (config.row_lines - 1).bit_length()
     return data.StructLayout({
-        "features_in": 1, "row_beats": 12, "features": 8, "count": 20, "number": 32,
+        "features_in": 1, "half": 1, "row_beats": 12, "features": 8, "count": 20, "number": 32,
         **{f"one_{at}": 1 for at in range(len(COUNTED))},
         "line": line, "row": range(config.rows), "turn": range(config.pieces),
         "by_beat": line, "by_sample": line, "by_block": line,
@@ -49,10 +50,11 @@ def _walk_layout(config: MlpConfig) -> data.StructLayout:
 
 class RowsJob(data.Struct):
     """A LOAD_ROWS that has been checked: the instruction's fields of those names, but line: of the first feature
-    that is loaded; less_one: rows less one; end: the beat behind the last row; run: the rows lie one behind the
-    other; number: of the instruction."""
+    that is loaded; less_one: rows less one; stored_beats: of a row in the inputs; end: the beat behind the last
+    row; run: the rows lie one behind the other; number: of the instruction."""
 
     features_in: 1
+    half: 1
     count: 20
     source: 32
     end: 32
@@ -60,6 +62,7 @@ class RowsJob(data.Struct):
     run: 1
     less_one: 28
     row_beats: 12
+    stored_beats: 12
     features: 8
     feature: 8
     line: 16
@@ -72,10 +75,10 @@ class RowsJob(data.Struct):
 class RowLoader(Part):
     """Carries out LOAD_ROWS in order: a beat a cycle, data fetched ahead of the instructions' waits.
 
-    Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * line_stride + s. Of feature f of sample
-    i: row
-    f % rows of the sample's unit, line + j * line_stride + (f // rows) * row_beats + q, turned by f // rows.
-    s = i // (rows * units), j = s * rows + i % rows.
+    Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * line_stride + s. Of feature f of sample i:
+    row f % rows of the sample's unit, line + j * line_stride + (f // rows) * row_beats + q, turned by f // rows.
+    s = i // (rows * units), j = s * rows + i % rows. With `half` a beat of the port is beats 2 n and 2 n + 1 of a row,
+    word k in bits 16 k on, each widened; the last beat of an odd number leaves the port's upper half.
 
     Parameters  config: MlpConfig
     Members     i           In(stream of RowsJob)
@@ -88,12 +91,14 @@ class RowLoader(Part):
                 number      Out  the instruction whose beats are looked for
                 error       Out  see LoadError
                 idle        Out  no instruction is inside
-    Shapes      a row of row_beats beats is as many beats of o_load
-    Timing      a beat a cycle; from i_data to o_load a cycle. Instructions follow one another without a gap if they
-                have 3 beats or more and their waits were over 2 cycles before. Data is asked for as soon as an
+    Shapes      a row of row_beats beats is as many beats of o_load; half: of ceil(row_beats / 2) beats of i_data
+    Timing      a beat of o_load a cycle; from i_data to o_load a cycle. Instructions follow one another without a gap
+                if they have 3 beats or more and their waits were over 2 cycles before. Data is asked for as soon as an
                 instruction is there: an instruction that waits has its first beats in the port's queue
-    Handshake   i_data.ready and o_load from registers. A load whose wait is not over takes no data
+    Handshake   i_data.ready and o_load from registers, its words widened behind them. A load whose wait is not over
+                takes no data
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
+    Numerics    golden.fp.narrow.widen: exact, and so bit-exact
     Reset       forgets everything
     Golden      golden.mlp.loader.RowLoader          Tests  verif/mlp/test_loader.py
     """
@@ -122,7 +127,7 @@ class RowLoader(Part):
             jobs.i.valid.eq(self.i.valid & requests.i.ready),
             requests.base.eq(self.base),
             requests.hold.eq(error.valid),
-            requests.i.payload.beats.eq(job.row_beats),
+            requests.i.payload.beats.eq(job.stored_beats),
             *(requests.i.payload[name].eq(job[name]) for name in Fetch.as_shape().members if name != "beats"),
             *(jobs.i.payload[name].eq(job[name]) for name in _place_layout(config).members),
         ]
@@ -142,7 +147,8 @@ class RowLoader(Part):
         rows_log2 = (config.rows - 1).bit_length()
         m.d.sync += [
             may.eq(held & ~begin & (self.weights_done >= new.wait_weights) & (self.layers_done >= new.wait_layers)),
-            *(coming[name].eq(new[name]) for name in ("features_in", "row_beats", "features", "count", "number")),
+            *(coming[name].eq(new[name]) for name in (
+                "features_in", "half", "row_beats", "features", "count", "number")),
             *(coming[f"one_{at}"].eq(new[name] == 1) for at, name in enumerate(COUNTED)),
             coming.line.eq(new.line),
             coming.row.eq(new.feature[:rows_log2]),
@@ -152,16 +158,13 @@ class RowLoader(Part):
             coming.by_block.eq(Mux(new.features_in, new.line_stride << rows_log2, 1)),
         ]
 
-        m.submodules.out = out = SkidBuffer(data.StructLayout({"load": load_layout(config), "last": 1}))
+        m.submodules.out = out = SkidBuffer(data.StructLayout({"load": load_layout(config), "half": 1, "last": 1}))
         load = out.i.payload.load
         m.d.comb += [
             fire.eq(active & self.i_data.valid & out.i.ready & ~error.valid),
-            self.i_data.ready.eq(fire),
             out.i.valid.eq(fire & ~self.i_data.payload.error),
-            load.words.eq(self.i_data.payload.data),
             out.i.payload.last.eq(last),
             self.o_load.valid.eq(out.o.valid),
-            self.o_load.payload.eq(out.o.payload.load),
             out.o.ready.eq(self.o_load.ready),
             begin.eq(may & (~active | (fire & last))),
             self.idle.eq(~jobs.held & ~held & ~active & ~out.o.valid),
@@ -181,6 +184,7 @@ class RowLoader(Part):
         m.d.comb += self.number.eq(now.number)
         ends = self._count(m, now, coming, begin, fire)
         m.d.comb += last.eq(Cat(ends).all())
+        self._words(m, out, now.half, fire, ends[0])
         self._walk(m, load, now, coming, begin, fire, ends)
         return m
 
@@ -198,6 +202,22 @@ class RowLoader(Part):
                 m.d.sync += ends[at].eq(Mux(ends[at], now[f"one_{at}"], left == 2))
             steps = steps & ends[at]
         return ends
+
+    def _words(self, m: Module, out: SkidBuffer, half: Value, fire: Signal, row_ends: Value) -> None:
+        """A beat of the port, or its lower half and then its upper one, into the buffer, and out of it as words."""
+        beat, width = self.i_data.payload.data, 16 * self.config.words
+        upper = Signal()
+        with m.If(fire):
+            m.d.sync += upper.eq(half & ~upper & ~row_ends)
+        stored, load = out.o.payload.load.words.as_value(), self.o_load.payload
+        m.d.comb += [
+            self.i_data.ready.eq(fire & (~half | upper | row_ends)),
+            out.i.payload.half.eq(half),
+            out.i.payload.load.words.eq(Cat(Mux(upper, beat[width:], beat[:width]), beat[width:])),
+            load.eq(out.o.payload.load),
+            *(word.eq(Mux(out.o.payload.half, widen(stored.word_select(k, 16)), stored.word_select(k, 32)))
+              for k, word in enumerate(load.words)),
+        ]
 
     def _walk(self, m: Module, load, now, coming, begin: Signal, fire: Signal, ends: list[Signal]) -> None:
         """Which unit, row, line and turn the beat has."""

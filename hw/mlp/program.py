@@ -118,10 +118,12 @@ class Program(Part):
         group = item.feature >> (config.rows - 1).bit_length()
         halves_log2 = (config.groups_per_beat - 1).bit_length()
         out_beats = Signal(16, reset_less=True)     # of a sample
+        stored_beats = Signal(12, reset_less=True)  # of a row in the inputs
         # What is added besides the product; in registers before the sum begins.
         m.d.sync += [
             before_last.eq(item.count - 1),
-            row_end.eq(item.source + item.row_beats),
+            stored_beats.eq(Mux(item.half, (item.row_beats[:12] + 1)[1:], item.row_beats)),
+            row_end.eq(item.source + stored_beats),
             out_beats.eq((item.groups + config.groups_per_beat - 1)[halves_log2:]),
             out_end.eq(item.out + out_beats),
         ]
@@ -139,17 +141,17 @@ class Program(Part):
             m, check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
             buffers={Check.INPUTS: INPUTS, Check.OUTPUTS: OUTPUTS, Check.WEIGHTS: WEIGHTS, Check.ADDENDS: WEIGHTS})
         m.d.sync += less_one.eq(bounded.total - 1)
-        return SimpleNamespace(check=check, group=group, sum=bounded, less_one=less_one)
+        return SimpleNamespace(check=check, group=group, sum=bounded, less_one=less_one, stored_beats=stored_beats)
 
     def _queues(self, m: Module, state, allowed, bounds) -> SimpleNamespace:
         """An engine's instructions each."""
         item, kind = state.item, allowed.kind
         rows_less_one, line = Signal(28, reset_less=True), Signal(16, name="line", reset_less=True)
         run = Signal(reset_less=True)
-        m.d.sync += run.eq(item.stride == item.row_beats)
+        m.d.sync += run.eq(item.stride == bounds.stored_beats)
         queues = []
         own = {
-            "o_rows": {"line": line, "less_one": rows_less_one, "run": run},
+            "o_rows": {"line": line, "less_one": rows_less_one, "stored_beats": bounds.stored_beats, "run": run},
             "o_parameters": {"addends": kind[LOAD_ADDENDS],
                              "line": Mux(kind[LOAD_ADDENDS], item.addend_line, item.weight_line)},
             "o_layers": {"interact": kind[INTERACT]},

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.compiler.emb import encode
+from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -61,11 +62,11 @@ class Mix:
         self.used[space] += lines
         return at
 
-    def data(self, arena: str, beats: int) -> int:
-        """Random words in a buffer, behind a gap."""
+    def data(self, arena: str, beats: int, half: int = 0) -> int:
+        """Random words in a buffer, or twice as many binary16 ones, behind a gap."""
         gap = int(self.draw.integers(3))
-        numbers = self.draw.standard_normal((gap + beats, self.config.words)).astype(np.float32).view(np.uint32)
-        getattr(self, arena).append(numbers)
+        numbers = self.draw.standard_normal((gap + beats, self.config.words * (1 + half)))
+        getattr(self, arena).append(numbers.astype(np.float16 if half else np.float32).view(np.uint32))
         at = self.at[arena] + gap
         self.at[arena] += gap + beats
         return at
@@ -90,10 +91,12 @@ class Mix:
 
     def rows(self, count: int, beats: int) -> tuple[int, int, int, int]:
         line, line_stride, _, _ = region = self.plain(count, beats)
-        stride = beats + int(self.draw.integers(2)) * self.upto(3)
-        source = self.data("inputs", (count - 1) * stride + beats)
-        self.add("LOAD_ROWS", count=count, source=source, stride=stride, row_beats=beats, features=1, line=line,
-                 line_stride=line_stride)
+        half = int(self.draw.integers(2))
+        stored = stored_beats(beats, half)
+        stride = stored + int(self.draw.integers(2)) * self.upto(3)
+        source = self.data("inputs", (count - 1) * stride + stored, half)
+        self.add("LOAD_ROWS", half=half, count=count, source=source, stride=stride, row_beats=beats, features=1,
+                 line=line, line_stride=line_stride)
         return region
 
     def layer(self, region: tuple[int, int, int, int], *, target: int, groups: int, steps: int | None = None,
@@ -161,10 +164,12 @@ class Mix:
         made = int(self.draw.integers(features))
         for first, last in ((0, made), (made + 1, features)):
             if first < last:
-                stride = beats + int(self.draw.integers(2))
+                half = int(self.draw.integers(2))
+                stored = stored_beats(beats, half)
+                stride = stored + int(self.draw.integers(2))
                 number = count * (last - first)
-                self.add("LOAD_ROWS", features_in=1, count=count, stride=stride, row_beats=beats,
-                         source=self.data("inputs", (number - 1) * stride + beats), features=last - first,
+                self.add("LOAD_ROWS", features_in=1, half=half, count=count, stride=stride, row_beats=beats,
+                         source=self.data("inputs", (number - 1) * stride + stored, half), features=last - first,
                          feature=first, line=line, line_stride=line_stride)
         self.layer(self.rows(count, 1), target=TARGET.FEATURE, groups=beats * config.groups_per_beat, feature=made,
                    to_line=line + made // config.rows * beats, to_line_stride=line_stride)

@@ -10,6 +10,7 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from golden.axi import ports as emb_ports
+from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import report, reset, rng, start
@@ -94,7 +95,8 @@ def any_rows(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dic
     """A LOAD_ROWS of any shape that a bench can carry out."""
     features_in = r.randrange(2)
     item = {
-        "features_in": features_in, "count": r.choice([1, 2, 3, unit.samples, r.randint(1, 3 * unit.samples + 1)]),
+        "features_in": features_in, "half": r.choice([0, 0, 1]),
+        "count": r.choice([1, 2, 3, unit.samples, r.randint(1, 3 * unit.samples + 1)]),
         "row_beats": r.choice([1, 1, 2, 3, r.randint(1, 9)]),
         "features": r.choice([1, 2, unit.rows, r.randint(1, 2 * unit.columns)]) if features_in else 1,
         "feature": r.choice([0, 1, unit.rows, r.randrange(60), 255]) if features_in else r.randrange(256),
@@ -102,16 +104,16 @@ def any_rows(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dic
         "line_stride": r.choice([1, 3, r.randrange(unit.row_lines), 0xFFFF]),
         "source": r.randrange(1 << 20), "wait_weights": 0, "wait_layers": 0, "number": number,
     }
-    beats = item["row_beats"]
+    beats = stored_beats(item["row_beats"], item["half"])
     item["stride"] = r.choice([beats, beats, beats + r.randrange(5), r.randrange(beats), 0])
     return finish_rows(item | more)
 
 
 def finish_rows(item: dict[str, int]) -> dict[str, int]:
     """With what the program works out of the instruction's fields."""
-    rows = item["count"] * item["features"]
-    end = item["source"] + (rows - 1) * item["stride"] + item["row_beats"]
-    return item | {"less_one": rows - 1, "end": end, "run": int(item["stride"] == item["row_beats"])}
+    rows, stored = item["count"] * item["features"], stored_beats(item["row_beats"], item["half"])
+    end = item["source"] + (rows - 1) * item["stride"] + stored
+    return item | {"less_one": rows - 1, "stored_beats": stored, "end": end, "run": int(item["stride"] == stored)}
 
 
 def any_weights(r: random.Random, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:

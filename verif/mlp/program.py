@@ -148,7 +148,8 @@ def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     kind = next(name for name, opcode in KINDS.items() if opcode == item["opcode"])
     if kind == "LOAD_ROWS":
         rows = item["count"] * item["features"]
-        return "inputs_beats", item["source"] + (rows - 1) * item["stride"] + item["row_beats"]
+        stored = -(-item["row_beats"] // (1 + item["half"]))
+        return "inputs_beats", item["source"] + (rows - 1) * item["stride"] + stored
     if kind == "LOAD_WEIGHTS":
         return "weights_beats", item["source"] + item["count"] * item["steps"] * unit.line_beats
     if kind == "LOAD_ADDENDS":

@@ -43,19 +43,24 @@ async def smoke(dut):
         {"opcode": KINDS["LOAD_ADDENDS"], "count": 5, "source": 40, "addend_line": 88},
         {"opcode": KINDS["LAYER"], "count": 3, "steps": 6, "groups": 5, "last_columns": 1, "target": 3, "out": 4,
          "out_stride": 9, "wait_rows": 1, "wait_weights": 2},
+        # Rows of five beats in three, one behind the other.
+        {"opcode": KINDS["LOAD_ROWS"], "half": 1, "count": 8, "source": 100, "stride": 3, "row_beats": 5,
+         "features": 1},
         {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_layers": 1},
     ]
     bench = Bench(dut, unit, items, feed=Feed(rng("smoke")), arguments={
         "inputs_beats": 124, "weights_beats": 43, "outputs_beats": 25})
     await bench.carry_out()
-    assert bench.model.error is None and [len(jobs) for jobs in bench.got] == [1, 2, 2]
-    rows, (weights, addends), (layer, interact) = bench.got[0][0], *bench.got[1:]
+    assert bench.model.error is None and [len(jobs) for jobs in bench.got] == [2, 2, 2]
+    (rows, half), (weights, addends), (layer, interact) = bench.got
     assert (rows["run"], rows["less_one"], rows["end"], rows["line"]) == (1, 11, 124, 7 + 4 * 2)
+    assert [half[name] for name in ("half", "run", "less_one", "row_beats", "stored_beats", "end")] == [
+        1, 1, 7, 5, 3, 124]
     assert (weights["addends"], weights["end"], weights["line"]) == (0, 40, 77)
     assert (addends["addends"], addends["end"], addends["line"]) == (1, 43, 88)
     assert (layer["interact"], layer["wait_rows"], layer["out_stride"], layer["number"]) == (0, 1, 9, 3)
-    assert (interact["interact"], interact["features"], interact["number"]) == (1, 4, 4)
-    beats = 5 * 16 // unit.words
+    assert (interact["interact"], interact["features"], interact["number"]) == (1, 4, 5)
+    beats = 6 * 16 // unit.words
     assert bench.feed.asked == [(bench.base, beats)]
 
 

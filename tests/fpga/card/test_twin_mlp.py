@@ -18,12 +18,14 @@ from tests.support.twins import told
 # Weights that stay and weights that are streamed, layers in parts, both interactions; and samples of batches.
 NETWORKS = {"plain": (plain(20, 30, 7), (1, 9, 36)), "parts": (plain(700, 37, 5, last="sigmoid"), (2,)),
             "dot": (joined("dot", 5, 13, bottom=(21, 17), top=(30, 3)), (1, 9, 36)),
-            "concat": (joined("concat", 3, 8), (1, 33, 132))}
+            "concat": (joined("concat", 3, 8), (1, 33, 132)),
+            "half": (joined("dot", 5, 20, bottom=(21, 17), top=(30, 3)), (1, 36))}
+FORMATS = {"half": {"dense": "float16", "features": "float16"}}
 DOT, SAMPLES = NETWORKS["dot"][0], 9
 
 
-def beside(kind, network, memory="ddr4"):
-    return MlpNetwork(network, card=kind, preset=TINY, batch=9, memory=memory)
+def beside(kind, network, memory="ddr4", **formats):
+    return MlpNetwork(network, card=kind, preset=TINY, batch=9, memory=memory, **formats)
 
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
@@ -32,7 +34,8 @@ def test_is_its_card(name, memory):
     """A load, and batches of several sizes, so that both modes are used: every result, the counters of the run with
     its cycles, the memory's, the link's and the ports'."""
     network, counts = NETWORKS[name]
-    with beside("sim", network, memory) as card, beside("twin", network, memory) as twin:
+    formats = FORMATS.get(name, {})
+    with beside("sim", network, memory, **formats) as card, beside("twin", network, memory, **formats) as twin:
         assert told(twin) == told(card)
         for count in counts:
             given = batch(network, count)

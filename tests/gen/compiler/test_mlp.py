@@ -119,19 +119,51 @@ def test_any_network_on_any_core(seed):
         network = make.joined(interaction, int(random.integers(1, 28)), one_of(1, 4, 6, 8, 16, 33), widths,
                               random.integers(1, 60, 2).tolist(), "none")
     batch, mode = one_of(1, 7, 16, 33), one_of(None, None, "throughput", "latency")
+    formats = {name: one_of("float32", "float16") for name in ("dense", "features")}
     try:
-        compiler = Compiler(network, config, batch=batch)
+        compiler = Compiler(network, config, batch=batch, **formats)
     except ValueError as error:
         assert "memory has" in str(error) or "addends' memory, which has" in str(error)
         return
     program, core = compiler.compile(2 * batch + 1, cold=True, mode=mode), make.core(config)
-    dense, embeddings = make.batch(network, 2 * batch + 1, seed)
-    outputs, result = make.carry_out(core, program, compiler.weights, compiler.inputs(dense, embeddings))
+    given = make.batch(network, 2 * batch + 1, seed)
+    outputs, result = make.carry_out(core, program, compiler.weights, compiler.inputs(*given))
     assert result.code == 0
+    dense, embeddings = (each if each is None else each.astype(form).astype(np.float32)
+                         for each, form in zip(given, formats.values(), strict=True))
     got = compiler.results(outputs, 2 * batch + 1)
     np.testing.assert_array_equal(fp32.bits(got), fp32.bits(by_the_plan(compiler, dense, embeddings)))
     if result.counters["tiles"] < 3000:
         Replay(make.core(config)).run(program.words)
+
+
+@pytest.mark.parametrize(("name", "beats"), [("dot", 2 + 5 * 1), ("concat", 2 + 3), ("concat in chunks", 2 + 52)])
+def test_features_in_half_the_beats(name, beats):
+    """Of a core of 8 words a beat: 13 dense values, and 5 x 6, 4 x 10 or 26 x 32 values of features; a vector of 6
+    has a beat either way. What float16 holds arrives as it was."""
+    network = NETWORKS[name]
+    full, half = (Compiler(network, make.TINY, batch=9, features=form) for form in ("float32", "float16"))
+    dense, embeddings = make.batch(network, 9)
+    rounded = embeddings.astype(np.float16)
+    found = []
+    for compiler, given in ((full, rounded.astype(np.float32)), (half, rounded), (half, embeddings)):
+        inputs, program = compiler.inputs(dense, given), compiler.compile(9, cold=True)
+        assert len(inputs) == program.inputs_beats
+        outputs, result = make.carry_out(make.core(make.TINY), program, compiler.weights, inputs)
+        found.append((fp32.bits(compiler.results(outputs, 9)), result.counters["rows_beats"]))
+    assert found[1][1] == found[2][1] == 9 * beats < found[0][1] or name == "dot"
+    for bits, _ in found[1:]:
+        np.testing.assert_array_equal(bits, found[0][0])
+
+
+def test_what_float16_does_not_hold():
+    """To nearest even, infinity past the largest number; other formats are refused in a sentence."""
+    compiler = Compiler(make.plain(5, 3), make.TINY, batch=1, dense="float16")
+    inputs = compiler.inputs(np.float32([[1 + 2**-11, 1 + 3 * 2**-11, 65519, -65520, 2**-25]]))
+    assert inputs.view(np.uint16)[0, :5].tolist() == [0x3C00, 0x3C02, 0x7BFF, 0xFC00, 0]
+    for name in ("dense", "features"):
+        with pytest.raises(ValueError, match=f"^{name} must be float32 or float16, not 'bfloat16'$"):
+            Compiler(make.plain(5, 3), make.TINY, **{name: "bfloat16"})
 
 
 def test_a_mode_for_all_layers():

@@ -273,6 +273,27 @@ def test_features_lie_where_they_belong_and_are_turned(name):
     np.testing.assert_array_equal(core.row_memory, before)
 
 
+@pytest.mark.parametrize("features_in", [0, 1])
+@pytest.mark.parametrize("beats", [1, 2, 3])
+def test_half_rows_are_the_same_rows_widened(features_in, beats):
+    """Every binary16 word but NaNs, whose arithmetic is one, in half the beats: as if the host had widened them."""
+    (core, random), (other, _) = filled("tiny", 6), filled("tiny", 6)
+    codes = random.permutation(np.arange(1 << 16).astype(np.uint16))
+    codes[codes & 0x7FFF > 0x7C00] = 0x7E00
+    count, words = 9, beats * core.words
+    rows = codes[:count * words].reshape(count, words)
+    stored = np.zeros((count, -(-beats // 2) * 2 * core.words), np.uint16)
+    stored[:, :words] = rows
+    values = {"features_in": features_in, "features": 1, "count": count, "source": 0, "row_beats": beats, "line": 40,
+              "line_stride": 2 * beats}
+    half, _ = run(core, encode("LOAD_ROWS", values | {"half": 1, "stride": -(-beats // 2)}, MLP),
+                  inputs=stored.view(np.uint32).reshape(-1))
+    full, _ = run(other, encode("LOAD_ROWS", values | {"stride": beats}, MLP),
+                  inputs=rows.view(np.float16).astype(np.float32).view(np.uint32).reshape(-1))
+    np.testing.assert_array_equal(core.row_memory, other.row_memory)
+    assert (half.counters["rows_beats"], full.counters["rows_beats"]) == (count * -(-beats // 2), count * beats)
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_weights_and_addends_lie_where_they_belong(name):
     core, random = filled(name, 3)
@@ -309,7 +330,7 @@ DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
     ("LOAD_ROWS", LOAD, (0, 0), mlp.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (0, 6), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), mlp.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (1, 0), mlp.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (1, 1 << 20), mlp.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), mlp.BAD_INSTRUCTION, None),
@@ -336,6 +357,7 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LAYER", {**DENSE, "wait_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
     ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
     ("LOAD_ROWS", {**LOAD, "source": 13}, None, mlp.BOUNDS, mlp.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "half": 1, "row_beats": 3, "source": 12}, None, mlp.BOUNDS, mlp.INPUTS),
     ("LOAD_ROWS", {**LOAD, "stride": 6}, None, mlp.BOUNDS, mlp.INPUTS),
     ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.INPUTS),
     ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, mlp.BOUNDS, mlp.INPUTS),

@@ -33,8 +33,8 @@ class Bench:
         # What is drawn reads any lines: all are loaded first.
         waits = {"wait_rows": 0, "wait_weights": 0, "wait_layers": 0, "source": 0}
         self.compare([
-            ("LOAD_ROWS", {**waits, "features_in": 0, "features": 1, "feature": 0, "count": config.samples, "line": 0,
-                           "line_stride": 1, "row_beats": config.row_lines, "stride": config.row_lines}),
+            ("LOAD_ROWS", {**waits, "features_in": 0, "half": 0, "features": 1, "feature": 0, "count": config.samples,
+                           "line": 0, "line_stride": 1, "row_beats": config.row_lines, "stride": config.row_lines}),
             ("LOAD_WEIGHTS", {**waits, "count": config.units, "steps": config.weight_lines, "weight_line": 0}),
             ("LOAD_ADDENDS", {**waits, "count": config.addend_lines, "addend_line": 0})])
 
@@ -98,7 +98,9 @@ def draw(random, config, number, lags=(0, 1, 3, 1 << 31)):
         if name == "LOAD_ROWS":
             item["features_in"] = int(integers(2))
             item["features"] = item["features"] if item["features_in"] else 1
-            item["stride"] = item["row_beats"] + int(integers(2)) * int(integers(3))
+            item["half"] = int(integers(2))
+            stored = -(-item["row_beats"] // (1 + item["half"]))
+            item["stride"] = stored + int(integers(2)) * int(integers(3))
             item["source"] = int(integers(200))
         elif name.startswith("LOAD"):
             item["count"] = one(8)

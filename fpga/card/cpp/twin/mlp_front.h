@@ -13,8 +13,8 @@ enum Mode { THROUGHPUT, LATENCY };
 
 // An instruction as fpga.card.twin hands it over: fields of hw.isa.MLP in this order.
 struct MlpJob {
-    int64_t opcode, mode, addend, target, activation, features_in, count, source, stride, row_beats, features, feature,
-        steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows, wait_weights, wait_layers;
+    int64_t opcode, mode, addend, target, activation, features_in, half, count, source, stride, row_beats, features,
+        feature, steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows, wait_weights, wait_layers;
 };
 
 // Sizes of a core, names as in its preset.
@@ -170,14 +170,15 @@ class RowLoader : public MlpLoader {
     explicit RowLoader(uint64_t base) : base(base) {}
     bool idle() const { return !waits() && !out.has; }
     bool load() const { return out.has; }
-    bool takes(bool data) const { return active && data && !out.held; }
+    bool takes(bool data) const { return uses(data) && (!now->half || of_row % 2 || of_row == now->row_beats - 1); }
     void step(const MlpJob* job, bool data, bool request_taken, bool load_taken, const Done& so_far) {
-        const bool push = takes(data), last = push && left == 1;
+        const bool push = uses(data), last = push && left == 1;
         const bool begins = may && (!active || last);
-        if (push) left--;
+        if (push) left--, of_row = of_row == now->row_beats - 1 ? 0 : of_row + 1;
         if (begins) {
             active = true;
-            left = next->count * next->features * next->row_beats;
+            now = next;
+            left = now->count * now->features * now->row_beats;
         } else if (last) {
             active = false;
         }
@@ -186,16 +187,20 @@ class RowLoader : public MlpLoader {
         const bool over = next && so_far.weights >= next->wait_weights && so_far.layers >= next->wait_layers;
         if (!accept(job, request_taken, over, begins)) return;
         const uint64_t at = base + uint64_t(job->source), rows = uint64_t(job->count * job->features);
-        if (job->stride == job->row_beats)
-            requests.begin(at, rows * uint64_t(job->row_beats));
+        const int64_t stored = job->half ? ceil_div(job->row_beats, 2) : job->row_beats;
+        if (job->stride == stored)
+            requests.begin(at, rows * uint64_t(stored));
         else
-            requests.begin(at, uint64_t(job->row_beats), rows - 1, uint64_t(job->stride));
+            requests.begin(at, uint64_t(stored), rows - 1, uint64_t(job->stride));
     }
 
   private:
     uint64_t base;
-    int64_t left = 0;
+    const MlpJob* now = nullptr;
+    int64_t left = 0, of_row = 0;       // beats of the instruction, and those of the row that have gone on
     SkidBuffer<bool> out;       // whether it is its instruction's last beat
+
+    bool uses(bool data) const { return active && data && !out.held; }
 };
 
 class ParameterLoader : public MlpLoader {
