@@ -195,7 +195,7 @@ def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, An
     bad, order = MLP.code("BAD_INSTRUCTION"), MLP.code("BAD_ORDER")
     cases: list[tuple[str, dict[str, Any], int]] = [
         ("LAYER", {"opcode": opcode}, bad) for opcode in (0, 6, 7, 13, 0x81, 0xFF)]
-    cases += [(r.choice(list(KINDS)), {"_bit": bit}, bad) for bit in range(16, 32)]
+    cases += [(r.choice(list(KINDS)), {"_bit": bit}, bad) for bit in range(17, 32)]
     for field in MLP.fields:
         for kind, used in USED.items():
             if field.name in used:

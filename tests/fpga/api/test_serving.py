@@ -5,6 +5,7 @@ simulated."""
 import numpy as np
 import pytest
 
+from fpga.api.network import MlpNetwork
 from fpga.api.serving import Cards, batches
 from fpga.api.verifying import summary, verify
 from fpga.card import Device
@@ -18,6 +19,8 @@ from gen.model.weights import FileWeights, SeededWeights
 from gen.planner.costs import Costs
 from gen.planner.planning import make as planned
 from tests.support import bundles as make
+from tests.support.mlp_card import OracleCard
+from tests.support.mlp_sizes import core as mlp_core
 
 QUICK = Device.load("smartssd").replace("ssd", read_us=1.0, dies=32).replace(
     "host", submit_us=0.2, complete_us=0.2, poll_us=0.1, doorbell_us=0.1)
@@ -94,6 +97,26 @@ def test_a_log_is_served(made, log, oracles):
     np.testing.assert_allclose([done.expected[k] for k in range(4)], steady + [4 * 1e-4 * 250e6, 0, 0, 0])
     assert summary(done) == (f"300 pooled vectors and 100 predictions (mean {done.predictions.mean():.4f}): every bit "
                              "equal to the oracle's")
+
+
+@pytest.mark.parametrize("forms", [("float16",) * 3, ("float16", "float32", "float16"), ("bfloat16",) * 3])
+def test_vectors_in_half_precision_go_to_the_network_as_they_are(log, tmp_path, monkeypatch, forms):
+    """Where all are float16; every bit is the oracle's, and that of a network which takes them as float32."""
+    plan = make.narrow(dict(zip(make.SPLIT, forms, strict=True)), key="results")
+    bundle = write(tmp_path / "b", plan, make.profile(log), SeededWeights(3))
+    make.Opened(bundle, monkeypatch)
+    done, (chunk,) = verify(bundle, log, 40), batches(log, 40, 40)
+    make.Opened(bundle, monkeypatch)
+    with Cards(bundle) as cards:
+        beats = {net.compiler.plan.inputs_beats for net in cards.mlp.values()}
+        found = cards.infer(chunk, chunk.values["dense"])
+        features = np.stack(list(found.vectors.values()), axis=1)
+        with MlpNetwork(bundle.network(), card=OracleCard(mlp_core(cards.mlp[2].config)), preset="tiny",
+                        batch=32) as net:
+            wide = np.concatenate([net(chunk.values["dense"][part], features[part]) for _, part in cards.shares(40)])
+    # A beat of dense features; three features of two beats, or of one.
+    assert beats == {1 + 3 * (1 if set(forms) == {"float16"} else 2)} and done.different == ""
+    assert found.predictions.tobytes() == wide.tobytes() == done.predictions.tobytes()
 
 
 def test_ids_that_nobody_has_counted_are_counted_and_said(made, oracles):

@@ -191,7 +191,7 @@ STORE = {"target": TARGET.MEMORY}
 HUGE = (1 << 32) - 1
 WRONG = {
     "opcode 0": put(LAYER, "opcode", 0), "opcode 6": put(ROWS, "opcode", 6), "opcode 255": put(WEIGHTS, "opcode", 255),
-    "reserved bit 16": bit(LAYER, 0, 16), "reserved bit 31": bit(ROWS, 0, 31),
+    "reserved bit 17": bit(LAYER, 0, 17), "reserved bit 31": bit(ROWS, 0, 31),
     "reserved bit of weights": bit(WEIGHTS, 0, 20),
     "reserved bit of addends": bit(ADDENDS, 0, 24),
     "reserved bit of an interaction": bit(INTERACT, 0, 17),

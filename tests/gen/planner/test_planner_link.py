@@ -53,13 +53,17 @@ def test_half_precision_halves_the_way_to_the_host(known, model, form):
         assert half.in_s == plain.in_s and (half.bags_s < plain.bags_s) == (share == 2)
 
 
-def test_features_cross_the_link_of_an_mlp_card(known, model):
-    """Dense features and every table's pooled vectors to it, beside its bottom network; its results to the host."""
-    whole = replace(model, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
+@pytest.mark.parametrize("form", ["float32", "float16", "bfloat16"])
+def test_features_cross_the_link_of_an_mlp_card(known, model, form):
+    """Dense features and every table's pooled vectors to it, in half the bytes where all are float16, beside its bottom
+    network; its results to the host."""
+    tables = {name: replace(spec, results=form) for name, spec in model.tables.items()}
+    whole = replace(model, tables=tables, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
     slow = replace(COSTS, link_s=1e-6)
     plan = make(whole, known, slow, cards=3, explain=False)
     mlp = [card for card in plan.cards if card.kind == "mlp"]
-    assert sum(card.in_s for card in mlp) == pytest.approx(BATCH * 4 * (13 + 3 * 64) * slow.link_s)
+    assert sum(card.in_s for card in mlp) == pytest.approx(
+        BATCH * (4 * 13 + (2 if form == "float16" else 4) * 3 * 64) * slow.link_s)
     assert sum(card.out_s for card in mlp) == pytest.approx(BATCH * 4 * slow.link_s)
     assert {card.binds for card in mlp} == {"in"}
     slowest = max(card.seconds for card in plan.cards)
