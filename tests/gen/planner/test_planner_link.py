@@ -58,7 +58,8 @@ def test_features_cross_the_link_of_an_mlp_card(known, model, form):
     """Dense features and every table's pooled vectors to it, in half the bytes where all are float16, beside its bottom
     network; its results to the host."""
     tables = {name: replace(spec, results=form) for name, spec in model.tables.items()}
-    whole = replace(model, tables=tables, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
+    whole = replace(model, tables=tables)
+    whole = replace(whole, network=Model("n", "", (13, 512, 64), "concat", 3, 64, (512, 1), "relu", "sigmoid"))
     slow = replace(COSTS, link_s=1e-6)
     plan = make(whole, known, slow, cards=3, explain=False)
     mlp = [card for card in plan.cards if card.kind == "mlp"]
