@@ -2,7 +2,8 @@
 
     manifest.json                         what is here, card by card, and the digest of every member
     plan.json, PRESET.toml, device.toml   the plan; the preset of the cores; the device, if it is none of ours
-    tables/K.words.npy                    (rows,) uint32, the remapped word of each row of the plan's table K
+    tables/K.words.npy                    (rows,) uint32, the remapped word of each row of the plan's table K; where it
+                                          is joined with others, what it adds to the word of a row of their product
     tables/K.ids.npy                      (n,) uint64 ascending, where the table's ids are a vocabulary: the model's
                                           own, or the ids that the profile has counted
     tables/K.core1.npy ..                 its tensor train (R, I, J, R')
@@ -28,10 +29,11 @@ from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import made, understood
 from gen.compiler.tables import CardImages, Table, held_cores
 from gen.compress.post_hoc import decompose, tt_rows
+from gen.data import joins
 from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
-from gen.data.remap import DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
+from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
 from gen.model.device import Device
 from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
@@ -45,6 +47,8 @@ __all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "write"]
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
 FORMS = ("no", "trained", "decomposed")
+#: What the manifest says of a table without a tensor train.
+PLAIN = {"form": FORMS[0], "error": 0.0, "weighted_error": 0.0}
 BLOCK = 1 << 14     # rows that are compared at once
 
 
@@ -148,12 +152,11 @@ class Bundle(Folder):
         """Of an EMB card, those of memory and SSD mapped from the folder."""
         tables = []
         with self._fits():
-            for name in self.tables:
-                of_plan = self.plan.tables[name]
+            for name, (spec, of_plan, parts) in self.plan.stored.items():
                 if card in of_plan.cards:
-                    spec = self.plan.model.tables[name]
-                    whole = Table(name, spec.dim, self.words(name), Rows(of_plan.dram_rows, spec.dim),
-                                  Rows(of_plan.ssd_rows, spec.dim), self.cores(name), spec.results, spec.row_format,
+                    own = (_numbers(spec.rows), ()) if len(parts) > 1 else (self.words(name), self.cores(name))
+                    whole = Table(name, spec.dim, own[0], Rows(of_plan.dram_rows, spec.dim),
+                                  Rows(of_plan.ssd_rows, spec.dim), own[1], spec.results, spec.row_format,
                                   spec.tt_format)
                     tables.append(_shard(whole, of_plan, card))
             return CardImages(tables, config.load(self.preset).cores["emb"], self.plan.page_bytes,
@@ -241,6 +244,7 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
         if plan.device.endswith(".toml"):
             writer.file(DEVICE, Path(plan.device).read_bytes())
         tables: dict[str, dict[str, Any]] = {}
+        whole: dict[str, Table] = {}        # as cards hold them
         by_card: dict[int, list[Table]] = {}
         counted: list[str] = []     # tables whose vocabulary is the profile's
         full: list[str] = []        # what there is to say of vocabularies that leave no row for other ids
@@ -250,9 +254,14 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             spec = plan.model.tables[name]
             own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
             counts = row_counts(spec, profile.tables[name], own)
-            order = by_heat(expected_counts(spec, counts, profile.tables[name]))
-            table, told = _table(spec, of_plan, counts, order, weights)
-            writer.array(f"tables/{number}.words.npy", table.placement)
+            if of_plan.joined:
+                table, told = None, dict(PLAIN)
+                words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
+            else:
+                order = by_heat(expected_counts(spec, counts, profile.tables[name]))
+                table, told = _table(spec, of_plan, counts, order, weights)
+                whole[name], words = table, table.placement
+            writer.array(f"tables/{number}.words.npy", words)
             if spec.ids == "vocabulary":
                 known = np.asarray(profile.tables[name].ids if own is None else own)
                 writer.array(f"tables/{number}.ids.npy", known)
@@ -261,15 +270,18 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 if whose := shared(spec, known):
                     full.append(f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the "
                                 f"last, {whose}")
-            for k, core in enumerate(table.cores, 1):
+            held = () if table is None else table.cores
+            for k, core in enumerate(held, 1):
                 writer.array(f"tables/{number}.core{k}.npy", core)
             tables[name] = {"number": number, "row_format": spec.row_format, "tt_format": spec.tt_format,
-                            "cores": len(table.cores), **told}
-            for card in of_plan.cards:
-                by_card.setdefault(card, []).append(_shard(table, of_plan, card))
-            if table.cores:
+                            "cores": len(held), **told}
+            if held:
                 say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
                     f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
+        for name, (_, of_plan, parts) in plan.stored.items():
+            table = whole[name] if name in whole else _product([plan.model.tables[part] for part in parts], weights)
+            for card in of_plan.cards:
+                by_card.setdefault(card, []).append(_shard(table, of_plan, card))
         for note in (*_vocabulary(counted, profile, weights), *full):
             say(f"note: {note}")
         for card, those in sorted(by_card.items()):
@@ -314,7 +326,7 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     device = plan.devices(order)
     parts = [order[device[order] == place] for place in (DRAM, TT, SSD)]
     cores: Sequence[NDArray[np.float32]] = ()
-    tt_row, told = None, {"form": "no", "error": 0.0, "weighted_error": 0.0}
+    tt_row, told = None, dict(PLAIN)
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
@@ -336,6 +348,23 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
         told = {"form": form, "error": plain, "weighted_error": weighted}
     return table, told
+
+
+def _numbers(rows: int) -> NDArray[np.uint32]:
+    """The words of rows that lie in DRAM as they are numbered."""
+    return np.arange(rows, dtype=np.uint32) | np.uint32(DRAM << DEVICE_SHIFT)
+
+
+def _words_of_product(specs: Sequence[TableSpec], name: str) -> NDArray[np.uint32]:
+    """Of each row of one of joined tables what it adds to the word of a row of their product."""
+    at = [spec.name for spec in specs].index(name)
+    return np.arange(specs[at].rows, dtype=np.uint32) * np.uint32(joins.strides(specs)[at])
+
+
+def _product(specs: Sequence[TableSpec], weights: Weights) -> Table:
+    """The product of joined tables, its rows made when they are asked for."""
+    spec, rows = joins.joined(specs), joins.rows_of_product(specs, weights)
+    return Table(spec.name, spec.dim, _numbers(spec.rows), rows, Rows(0, spec.dim), (), spec.results, spec.row_format)
 
 
 def _shard(table: Table, plan: PlanTable, card: int) -> Table:

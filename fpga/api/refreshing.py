@@ -35,7 +35,8 @@ def run(bundle: Bundle, options: Options, folder: Path, *, say: Callable[[str], 
     Raises      ValueError: what is missing or does not fit, or no swaps that are fast enough, in one sentence
     """
     model = bundle.plan.model
-    costs = measure(bundle.device, str(bundle.preset), dims={spec.dim for spec in model.tables.values()},
+    specs = [*model.tables.values(), *(each.spec for each in bundle.plan.stored.values())]
+    costs = measure(bundle.device, str(bundle.preset), dims={spec.dim for spec in specs},
                     row_formats=sorted({spec.row_format for spec in model.tables.values()}))
     profile = flow.profile_of(flow.Options(options.logs, model, options.format, sample=options.sample), say=say,
                               progress=progress)

@@ -28,7 +28,7 @@ from gen.data.logs import Chunk, Log
 from gen.data.logs.features import dense_of
 from gen.data.remap import DEVICE_SHIFT, Remap
 from gen.delta import Delta
-from gen.planner.plan import Plan, PlanTable
+from gen.planner.plan import Plan, PlanTable, Stored
 
 __all__ = ["Batch", "Cards", "Done", "batches", "serve"]
 
@@ -37,9 +37,9 @@ __all__ = ["Batch", "Cards", "Done", "batches", "serve"]
 class Done:
     """A batch. vectors: (samples, dim) of each feature, by its key: the column of the log, which has its table's name
     if the model does not say otherwise. predictions: (samples, outputs), None without a network. shards: of each EMB
-    card that had samples, by its number in the plan, the vectors of each feature that it has. cycles: that each card's
-    core took; links: what crossed its link; commands: of its memory and drive. rows: of each table, looked up in DRAM,
-    tensor train and SSD."""
+    card that had samples, by its number in the plan, the vectors of each feature that it has; of joined tables those
+    of their product, by the first one's key. cycles: that each card's core took; links: what crossed its link;
+    commands: of its memory and drive. rows: of each table, looked up in DRAM, tensor train and SSD."""
 
     samples: int
     vectors: dict[str, NDArray[np.float32]]
@@ -157,20 +157,27 @@ class Cards:
         """Bags by key, remapped, of one number of samples: one run of each card that has a table of them. Without
         predictions.
 
-        Raises      RunError, CardError: the card's
+        Raises      ValueError: of joined tables one without the others, or a bag that has not one index; RunError,
+                    CardError: the card's
         """
         shards, cycles, links, commands = {}, {}, {}, {}
+        stored = self.plan.stored
+        asked, serves = _joined(requests, stored)
         parts = {number: mine for number in self.emb if (mine := {
-            key: own for key, each in requests.items() if (own := _part(each, self.plan.tables[each.table], number))})}
-        for (number, mine), pooled in zip(parts.items(), self._batches(parts), strict=True):
+            key: own for key, each in asked.items() if (own := _part(each, stored[each.table].table, number))})}
+        for (number, mine), found in zip(parts.items(), self._batches(parts), strict=True):
             bags = self.emb[number]
-            shards[number] = dict(zip(mine, pooled, strict=True))
+            shards[number] = dict(zip(mine, found, strict=True))
             cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
-        vectors, rows = {}, {name: np.zeros(3, np.int64) for name in self.plan.tables}
-        for key, each in requests.items():
-            table = self.plan.tables[each.table]
-            vectors[key] = np.concatenate([shards[card][key] for card in table.cards if key in shards.get(card, {})],
-                                          axis=1 if table.by == "columns" else 0)
+        pooled: dict[str, NDArray[np.float32]] = {}
+        for key, each in asked.items():
+            _, table, names = stored[each.table]
+            whole = np.concatenate([shards[card][key] for card in table.cards if key in shards.get(card, {})],
+                                   axis=1 if table.by == "columns" else 0)
+            ends = np.cumsum([self.plan.model.tables[name].dim for name in names])
+            pooled.update(zip(serves[key], np.split(whole, ends[:-1], axis=1), strict=True))
+        vectors, rows = {key: pooled[key] for key in requests}, {name: np.zeros(3, np.int64) for name in self.remaps}
+        for each in requests.values():
             rows[each.table] += np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
         samples = max((len(each) for each in vectors.values()), default=0)
         return Done(samples, vectors, None, shards, cycles, links, commands, rows)
@@ -225,6 +232,37 @@ def _samples(samples: int, at: int, cards: int) -> slice:
     """Of a batch's samples, those of the at-th of so many cards that share them out: as many each, the last fewer."""
     share = -(-samples // cards)
     return slice(min(samples, at * share), min(samples, (at + 1) * share))
+
+
+def _joined(requests: Mapping[str, Bags], stored: Mapping[str, Stored]) \
+        -> tuple[dict[str, Bags], dict[str, tuple[str, ...]]]:
+    """Requests of tables as cards hold them, and by the key of each the keys that it serves: of joined tables one
+    request of their product, whose words are sums of those of the tables' rows.
+
+    Raises      ValueError: as `Cards.lookup`
+    """
+    product = {part: name for name, each in stored.items() for part in each.parts if len(each.parts) > 1}
+    asked: dict[str, Bags] = {}
+    serves: dict[str, tuple[str, ...]] = {}
+    for key, each in requests.items():
+        if (name := product.get(each.table)) is None:
+            asked[key], serves[key] = each, (key,)
+            continue
+        parts = stored[name].parts
+        whose = f"table {each.table} is joined with {', '.join(part for part in parts if part != each.table)}"
+        keys = [[key for key, other in requests.items() if other.table == part] for part in parts]
+        if any(len(own) != 1 for own in keys):
+            raise ValueError(f"{whose}: a batch must look up each of them by one request")
+        if each.weights is not None:
+            raise ValueError(f"{whose}: its rows take no weights")
+        if len(bad := np.flatnonzero((lengths := np.diff(np.asarray(each.offsets))) != 1)):
+            raise ValueError(f"{whose}: each sample must look up one row of it; sample {bad[0]} looks up "
+                             f"{lengths[bad[0]]}")
+        if each.table == parts[0]:
+            serves[key] = tuple(own for own, in keys)
+            indices = np.sum([np.asarray(requests[own].indices) for own in serves[key]], axis=0)
+            asked[key] = replace(each, table=name, indices=indices)
+    return asked, serves
 
 
 def _part(bags: Bags, table: PlanTable, card: int) -> Bags | None:

@@ -310,13 +310,13 @@ class CardImages:
 
     def changed(self, placements: Mapping[str, NDArray[np.uint32]],
                 parts: Mapping[str, tuple[NDArray[np.int64], NDArray[np.uint32]]]) -> "CardImages":
-        """The same tables with other placements, their rows where these say. parts: what changes in the images called
-        rows and pages: (beats or pages, what they become)."""
+        """The same tables, those named with other placements, their rows where these say. parts: what changes in the
+        images called rows and pages: (beats or pages, what they become)."""
         stored = {}
         for name, (at, values) in parts.items():
             stored[name] = np.array(getattr(self, name))
             stored[name][at] = values
-        tables = [replace(table, placement=placements[table.name]) for table in self.tables]
+        tables = [replace(table, placement=placements.get(table.name, table.placement)) for table in self.tables]
         return replace(self, tables=tables, stored=stored)
 
     def _place(self, table: Table, at: int, page: int) -> Placed:

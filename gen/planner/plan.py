@@ -5,23 +5,24 @@ it names: the model, the device, the split of every table.                      
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.base.sealed import made, seal, understood, unseal, writing
 from gen.base.staging import staged
+from gen.data import joins
 from gen.data.remap import DRAM, SSD, TT
-from gen.model.recommender import Recommender
+from gen.model.recommender import Recommender, TableSpec
 from gen.model.row_formats import fused_bytes
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable", "Tier",
-           "Width", "duration"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable",
+           "Stored", "Tier", "Width", "duration"]
 
-KIND, VERSION = "plan", 6
+KIND, VERSION = "plan", 7
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -56,6 +57,8 @@ class PlanTable:
     train, the next `spare` in DRAM too, as there was room, all others on the SSD, on each card alike. Bytes and seconds
     are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
     row_modes, column_modes, ranks (inner ones): of the tensor train, empty without.
+    joined: the tables whose rows lie there as one, itself among them (gen.data.joins), the first varies slowest; ()
+    without. All of them name the same ones and the same cards, lie in DRAM, and bear equal parts of its bytes and time.
     """
 
     name: str
@@ -69,14 +72,17 @@ class PlanTable:
     spare: int = 0
     unseen: float = 0.0
     by: str = SHARDS[0]
+    joined: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
-        """Its cards, and by what it is split among them, in words."""
+        """Its cards, by what it is split among them, and what it is joined with, in words."""
         cards = ", ".join(map(str, self.cards))
         if len(self.cards) > 2 and self.cards[-1] - self.cards[0] == len(self.cards) - 1:
             cards = f"{self.cards[0]} - {self.cards[-1]}"
-        return cards if self.by == SHARDS[0] else f"{cards}, by {self.by}"
+        cards = cards if self.by == SHARDS[0] else f"{cards}, by {self.by}"
+        others = ", ".join(name for name in self.joined if name != self.name)
+        return f"{cards}, joined with {others}" if others else cards
 
     def on_card(self, memory: str) -> Tier:
         """What each of its cards bears in a memory."""
@@ -116,6 +122,15 @@ class PlanTable:
     def ends(self) -> tuple[int, int, int]:
         """Of the rows, hottest first, where those in DRAM end, those of the tensor train, and the spare ones."""
         return self.dram.rows - self.spare, self.dram.rows - self.spare + self.tt.rows, self.dram.rows + self.tt.rows
+
+
+class Stored(NamedTuple):
+    """A table as cards hold it: one of the model's, or the product of those that are joined. spec, table: as of one of
+    the model's; parts: names of the model's, in order."""
+
+    spec: TableSpec
+    table: PlanTable
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -231,6 +246,19 @@ class Plan:
         return self.model.batch
 
     @property
+    def stored(self) -> dict[str, Stored]:
+        """By name, the tables as cards hold them, in the model's order of the first of each."""
+        found = {}
+        for name, table in self.tables.items():
+            parts = table.joined or (name,)
+            if parts[0] == name:
+                spec = joins.joined([self.model.tables[part] for part in parts])
+                if len(parts) > 1:
+                    table = replace(table, name=spec.name, dram=replace(table.dram, rows=spec.rows))
+                found[spec.name] = Stored(spec, table, parts)
+        return found
+
+    @property
     def gap(self) -> float:
         return self.seconds / self.bound - 1 if self.bound else float("inf") if self.seconds else 0.0
 
@@ -303,10 +331,28 @@ class Plan:
             if table.by == "columns" and (dim % len(table.cards) or table.tt.rows or fused_bytes(form, dim)):
                 raise ValueError(f"table {name!r} of {dim} columns of {form} and {table.tt.rows} TT rows lies on "
                                  f"{len(table.cards)} cards by columns")
+            if table.joined:
+                self._check_joined(table)
         for spec in self.model.tables.values():
             spec.check()
         if self.model.batch < 1:
             raise ValueError(f"the batch is of {self.model.batch} samples")
+
+
+    def _check_joined(self, table: PlanTable) -> None:
+        """Raises ValueError: as `_check`, of a table that is joined."""
+        names, what = table.joined, f"table {table.name!r} is joined as {list(table.joined)}"
+        if table.name not in names or len(set(names)) < max(len(names), 2) or not set(names) <= set(self.tables):
+            raise ValueError(what)
+        others = [self.tables[name] for name in names]
+        if any((other.joined, other.cards, other.by) != (names, table.cards, table.by) for other in others):
+            raise ValueError(f"{what}, and another of these tables on other cards or in another way")
+        if table.by == "columns" or table.dram_rows != self.model.tables[table.name].rows or table.spare:
+            raise ValueError(f"{what}, and does not lie in DRAM whole")
+        if reason := joins.unfit([self.model.tables[name] for name in names]):
+            raise ValueError(f"{what}, but {reason}")
+        if joins.name_of(names) in self.tables:
+            raise ValueError(f"{what}, which is also the name of a table")
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.data import joins
 from gen.data.expected import expected_counts
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.remap import by_heat, rows_of
@@ -43,29 +44,34 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
 
 @dataclass(frozen=True)
 class Shard:
-    """What each card of a table serves. spec: its columns; batch: its samples; lookups: of such a batch; page_rows: of
-    a page; rank: of the tensor train, 0 without one."""
+    """What each card of a table serves. spec: its columns, of joined tables their product; parts: of how many tables
+    that is, each of which bears as much of it; batch: its samples; lookups: of such a batch; page_rows: of a page;
+    rank: of the tensor train, 0 without one."""
 
     spec: TableSpec
     batch: int
     lookups: float
     page_rows: int
     rank: int
+    parts: int = 1
 
     @classmethod
     def of(cls, plan: Plan, name: str, lookups: float, costs: Costs) -> "Shard":
         """lookups: of a batch of the plan."""
-        table, spec = plan.tables[name], plan.model.tables[name]
+        table = plan.tables[name]
+        parts = table.joined or (name,)
+        spec = joins.joined([plan.model.tables[part] for part in parts])
         batch = -(-plan.batch // (len(table.cards) if table.by == "samples" else 1))
         columns = table.columns(spec.dim, table.cards[0])
         spec = replace(spec, dim=columns.stop - columns.start)
         return cls(spec, batch, lookups * batch / plan.batch,
-                   plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format), max(table.ranks, default=0))
+                   plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format), max(table.ranks, default=0), len(parts))
 
     def dram_bytes(self, rows: int, costs: Costs) -> int:
-        """Of so many rows there, indices and pooled vectors."""
+        """Of so many rows there, or all of the product, indices and pooled vectors."""
+        rows = rows if self.parts == 1 else self.spec.rows
         return (rows * costs.row_bytes(self.spec.dim, self.spec.row_format)
-                + bags_of(self.spec, self.lookups, self.batch, costs).bytes)
+                + bags_of(self.spec, self.lookups, self.batch, costs).bytes) // self.parts
 
     def load(self, places: NDArray[np.int64], pages: Heat, costs: Costs) -> NDArray[np.float64]:
         """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host. places: (3,) accesses to DRAM, TT
@@ -78,7 +84,8 @@ class Shard:
         tt_s = tt_seconds(costs, spec.dim, self.rank, pooling) if self.rank else 0.0
         return np.array([
             bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
-            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s, bags.out_s])
+            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s,
+            bags.out_s]) / self.parts
 
 
 def _shares(accesses: NDArray) -> tuple[float, float, float]:
