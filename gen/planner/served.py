@@ -64,8 +64,8 @@ class Shard:
         batch = -(-plan.batch // (len(table.cards) if table.by == "samples" else 1))
         columns = table.columns(spec.dim, table.cards[0])
         spec = replace(spec, dim=columns.stop - columns.start)
-        return cls(spec, batch, lookups * batch / plan.batch,
-                   plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format), max(table.ranks, default=0), len(parts))
+        page_rows = plan.page_bytes // costs.row_bytes(spec.dim, spec.row_format)
+        return cls(spec, batch, lookups * batch / plan.batch, page_rows, max(table.ranks, default=0), len(parts))
 
     def dram_bytes(self, rows: int, costs: Costs) -> int:
         """Of so many rows there, or all of the product, indices and pooled vectors."""
