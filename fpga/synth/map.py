@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ SHELL = budgets()["standard"].resources
 # fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
 NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"
 FLOW = "synth_xilinx -family xcup -flatten -noiopad -noclkbuf"
+# A module of at most so much text is mapped without the declarations of cells that it cannot contain. Yosys has 328 and
+# goes through all of them in every step: three quarters of a small module's time. How a large module is mapped depends
+# a little on what was read before, so it is mapped as `synth_xilinx` by itself does.
+SMALL_BYTES = 1 << 14
+# What the flow makes of memories and products for this family; what else it makes is declared in cells_sim.v.
+MADE = ("DSP48E2", "RAMB18E2", "RAMB36E2", "URAM288")
 
 # LUTs that one memory or shift-register primitive takes (UG974).
 LUT_COST = {
@@ -122,6 +129,7 @@ def _map(
             work = Path(folder)
             (work / "own.v").write_text(own)
             (work / "parts.v").write_text("".join(boxes))
+            (work / "cells.v").write_text(_cells(own))
             read = ["read_verilog own.v", "read_verilog -lib parts.v"]
             log = yosys([*read, NET_DELAY, *_flow(name, own)], cwd=work)
             with suppress(OSError):
@@ -133,14 +141,34 @@ def _map(
 
 
 def _flow(name: str, text: str) -> list[str]:
-    """Yosys commands that map a module. Reading the libraries of all memories is a quarter of a small module's time; it
-    is left out where nothing can become one: no array, and no `case`, which may be a table."""
+    """Yosys commands that map a module. Reading the libraries of all memories is half of a small module's time; it is
+    left out where nothing can become one: no array, and no `case`, which may be a table."""
+    begin, label = [], "begin"
+    if len(text) <= SMALL_BYTES:
+        begin, label = ["read_verilog -lib -specify +/xilinx/cells_sim.v", "read_verilog -lib cells.v",
+                        f"hierarchy -check -top {name}"], "prepare"
     if re.search(r"\breg\b[^;]*\[[^\]]*\]\s*;|\bcase[xz]?\b", text):
-        flow = [f"{FLOW} -top {name}"]
+        flow = [*begin, f"{FLOW} -top {name} -run {label}:"]
     else:
-        flow = [f"{FLOW} -top {name} -run begin:map_memory", f"{FLOW} -top {name} -run map_ffram:"]
+        flow = [*begin, f"{FLOW} -top {name} -run {label}:map_memory", f"{FLOW} -top {name} -run map_ffram:"]
     # Without the libraries, which are a hundred times what a small module is.
     return [*flow, f"select -module {name}", "write_json -selected mapped.json"]
+
+
+@cache
+def _declarations() -> dict[str, str]:
+    """Yosys' declarations of Xilinx's cells by name, all but those of cells_sim.v."""
+    spec = find_spec("pyosys")
+    assert spec is not None and spec.submodule_search_locations
+    text = Path(spec.submodule_search_locations[0], "share", "xilinx", "cells_xtra.v").read_text()
+    each = r"(?ms)^(?:\(\*[^\n]*\*\)\n)?module (\w+).*?^endmodule\n"
+    return {found[1]: found[0] for found in re.finditer(each, text)}
+
+
+def _cells(text: str) -> str:
+    """The declarations of cells that a module of this text can contain."""
+    known = _declarations()
+    return "".join(known[name] for name in sorted({*MADE, *re.findall(r"\w+", text)} & known.keys()))
 
 
 def _yosys_version() -> str:
