@@ -1,0 +1,40 @@
+"""Tables in different memories of a card: a batch of both beside the slower of them alone, which no order can beat, and
+beside one after the other."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bench.framework import Row, at_most, bench, figure
+from bench.twin import RING_BYTES, SUITE, Case
+from fpga.api.embedding import EmbeddingBags
+from gen.compiler.emb import Bags
+
+CASES = {case.name: case for case in (*SUITE, Case("drive", shares=(0, 0, 1), zipf=1.05))}
+PAIRS = (("d64", "tt", 8), ("d64.zipf", "tt.zipf", 8), ("d64", "drive", 40))     # lookups of the second to one
+LOOKUPS = 12_000        # of the first
+MOST = 1.05             # times the slower one
+
+
+def drawn(case: Case, lookups: int, seed: int) -> list[Bags]:
+    return [replace(bags, table=case.name) for bags in case.batch(lookups // case.pooling, seed)]
+
+
+@bench("emb_turns")
+def turns() -> Iterator[Row]:
+    """Batches of two tables in different memories on the twin: cycles over those of the slower one alone."""
+    for first, second, share in PAIRS:
+        cases = CASES[first], CASES[second]
+        tables = [replace(case.table(), name=case.name) for case in cases]
+        counts = (LOOKUPS, LOOKUPS // share) if second == "drive" else (LOOKUPS, LOOKUPS * share)
+        parts = [drawn(case, count, 3) for case, count in zip(cases, counts, strict=True)]
+        cycles = []
+        with EmbeddingBags(tables, card="twin", preset=cases[0].preset, ring_bytes=RING_BYTES) as card:
+            for batch in (*parts, [*parts[0], *parts[1]]):
+                card.batch(batch)
+                cycles.append(card.last["cycles"])
+        id = f"emb.turns.{first}.{second}"
+        what = (f"{counts[0]:,} lookups of a table as {first}, {counts[1]:,} of one as {second}, {cycles[0]:,} and "
+                f"{cycles[1]:,} cycles alone")
+        yield at_most(id, f"{what}: of both over the slower", round(cycles[2] / max(cycles[:2]), 3), "times", MOST)
+        yield figure(f"{id}.sum", f"{what}: one after the other over the slower",
+                     round(sum(cycles[:2]) / max(cycles[:2]), 3), "times")
