@@ -63,13 +63,6 @@ class Rig:
                                   ring_bytes=4 << 20)
         self.random = np.random.default_rng(1)
 
-    def moved(self) -> int:
-        """Beats that the ports and the drive have moved to and from memory."""
-        card = self.bags.card
-        counters = card.counters()
-        ports = sum(counters[f"{port}.beats_{way}"] for port in card.beat_bytes for way in ("read", "written"))
-        return ports + counters["ssd.bytes"] // LINE
-
     def cycles(self, name: str, indices: NDArray[np.int64], lengths: "ArrayLike | int", **how: Any) -> int:
         """Cycles of the core for bags of the given lengths."""
         count = len(indices)
@@ -91,16 +84,23 @@ class Rig:
         if not isinstance(lengths, int):
             first = np.asarray(lengths)[:len(np.asarray(lengths)) // 2]
             half = int(np.sum(first))
-        at = [self.moved()]
+        at = [moved(self.bags.card)]
         taken = []
         for part, sizes in ((indices, lengths), (indices[:half], first)):
             taken.append(self.cycles(name, part, sizes, **how))
-            at.append(self.moved())
+            at.append(moved(self.bags.card))
         return taken[0] - taken[1], 2 * at[1] - at[0] - at[2]
 
     def distinct(self, name: str, count: int) -> NDArray[np.int64]:
         """Random rows, none twice: nothing to coalesce."""
         return self.random.choice(self.tables[name].rows, count, replace=False)
+
+
+def moved(card: Any) -> int:
+    """Beats that the ports and the drive have moved to and from a card's memory."""
+    counters = card.counters()
+    ports = sum(counters[f"{port}.beats_{way}"] for port in card.beat_bytes for way in ("read", "written"))
+    return int(ports + counters["ssd.bytes"] // LINE)
 
 
 @cache
@@ -232,15 +232,15 @@ def mixed() -> Iterator[Row]:
                 # Rows on the SSD come page by page; the rest at random.
                 indices[mine] = there[np.arange(mine.sum())] if place == SSD else rig.random.choice(there, mine.sum())
             bag = np.repeat(np.arange(len(lengths)), lengths)
-            together, all_moved = rig.steady_and_moved("mixed", indices, lengths)
+            together, all_beats = rig.steady_and_moved("mixed", indices, lengths)
             alone = {}
             for place, name in ((DRAM, "DRAM"), (TT, "tensor train"), (SSD, "SSD")):
                 mine = kind == place
                 if mine.any():
-                    alone[name], moved = rig.steady_and_moved("mixed", indices[mine],
+                    alone[name], beats = rig.steady_and_moved("mixed", indices[mine],
                                                               np.bincount(bag[mine], minlength=len(lengths)))
                 if place == DRAM and memory != "ideal":
-                    alone[name] += all_moved - moved
+                    alone[name] += all_beats - beats
             slowest = max(alone, key=alone.__getitem__)
             yield at_most(f"emb.mixed.{label}.{CARD.get(memory, memory)}", f"{what}, bags of 1 to 40, {memory} memory: "
                           f"cycles against those of the slowest alone, {slowest}",

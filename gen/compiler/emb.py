@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
-from gen.compiler.turns import in_turns, kind, parts
+from gen.compiler.turns import in_turns, kind, part_sizes, parts
 from gen.data.remap import TT
 from golden.emb import packer
 from golden.emb.row_cache import RowCache, Step
@@ -268,6 +268,7 @@ class Compiler:
         outputs, out, asked = [], 0, 0
         used = dict.fromkeys(steps, 0)
         turns, kinds = [], [kind(request.address, request.placed.row_beats) for request in requests]
+        sizes = part_sizes(kinds, [len(request.address) for request in requests])
         for number, request in enumerate(requests):
             placed, name = request.placed, request.placed.table.name
             lookups = len(_on_ssd(request)[0])
@@ -278,7 +279,7 @@ class Compiler:
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
             turns += [(kinds[number], item) for item in
-                      self._bags(request, number, slots, ring, inputs, out, cut=len(set(kinds)) > 1)]
+                      self._bags(request, number, slots, ring, inputs, out, size=sizes.get(kinds[number]))]
             outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
             out += count * placed.vector_beats
         if (beats := max(inputs.beats, out)) >= 1 << 32:
@@ -306,9 +307,9 @@ class Compiler:
             yield _Item("FILL", values, first, Origin())
 
     def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: Inputs,
-              out: int, *, cut: bool) -> Iterator["_Item"]:
-        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD. cut: in parts
-        that can take turns with those of other requests."""
+              out: int, *, size: float | None) -> Iterator["_Item"]:
+        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD. size: lookups
+        of a part where parts take turns with those of other requests."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
         if slots is not None:
@@ -321,8 +322,9 @@ class Compiler:
                              f"SSD, the ring holds {ring.pages}") from None
         address[at] = position | SSD << DEVICE_SHIFT
         has_tt = placed.table.cores and len(address)
-        if cut:
-            cuts = [(*part, first, beats) for start, end, first, beats in cuts for part in parts(offsets, start, end)]
+        if size:
+            cuts = [(*part, first, beats) for start, end, first, beats in cuts
+                    for part in parts(offsets, start, end, size)]
         for start, end, first, beats in cuts:
             part = slice(int(offsets[start]), int(offsets[end]))
             bags = offsets[start:end + 1] - part.start

@@ -1,7 +1,8 @@
 """The order of a batch's instructions in which DRAM, TT unit and SSD work at the same time.
 
-The core takes instructions and their indices in order, and looks ahead as far as its queues go, a few hundred indices.
-So a table whose rows lie in DRAM and one whose rows are tensor trains overlap only where parts of them take turns.
+The core takes indices in order and finishes bags in order. So a table whose rows lie in DRAM and one whose rows are
+tensor trains overlap only where parts of them take turns, and where the core's queues hold a part of one memory while
+it waits for the part of the other. They overlap as far as DRAM allows, which has indices, vectors and pages to move too.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["PART", "in_turns", "kind", "parts"]
+__all__ = ["LOOKUPS", "in_turns", "kind", "part_sizes", "parts"]
 
-#: Lookups of a part, on average: of batches of MELS, parts of 128 take the fewest cycles among 32 to 8,192.
-PART = 128
+#: Lookups of a part at most, on average, by the memory that it waits for: what smartssd's queues hold of it.
+LOOKUPS: dict[int, int] = {DRAM: 128, TT: 640, SSD: 128}
 
 
 def kind(address: NDArray[np.uint32], row_beats: int) -> int:
@@ -25,19 +26,32 @@ def kind(address: NDArray[np.uint32], row_beats: int) -> int:
     return TT if rows[TT] > rows[DRAM] * row_beats else DRAM    # a cycle a row beside a beat a cycle
 
 
-def parts(offsets: NDArray[np.int64], start: int, end: int) -> list[tuple[int, int]]:
-    """Bags start .. end as stretches (first, end): one ends with the bag with which another PART lookups are full."""
-    ends = start + 1 + np.flatnonzero(np.diff((offsets[start:end + 1] - offsets[start]) // PART))
+def part_sizes(kinds: Sequence[int], lookups: Sequence[int]) -> dict[int, float]:
+    """Lookups of a part of each kind, if requests of more than one kind take turns: all kinds have as many parts, the
+    fewest that keep to LOOKUPS. kinds, lookups: of the requests."""
+    total = dict.fromkeys(kinds, 0)
+    for of, count in zip(kinds, lookups, strict=True):
+        total[of] += count
+    if len(total) < 2:
+        return {}
+    turns = max(1, *(-(-count // LOOKUPS[of]) for of, count in total.items()))
+    return {of: max(1.0, count / turns) for of, count in total.items()}
+
+
+def parts(offsets: NDArray[np.int64], start: int, end: int, size: float) -> list[tuple[int, int]]:
+    """Bags start .. end as stretches (first, end): one ends with the bag with which another `size` lookups are full."""
+    ends = start + 1 + np.flatnonzero(np.diff((offsets[start:end + 1] - offsets[start]) // size))
     cuts = [start, *ends[ends < end].tolist(), end]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
 
 def in_turns(kinds: Sequence[int], lookups: Sequence[int]) -> list[int]:
     """An order of items in which each kind is through the same share of its lookups at any time. Items of a kind keep
-    their order."""
+    their order. Kinds with as many items as each other alternate, though their items differ a little."""
     of, work = np.asarray(kinds, np.int64), np.asarray(lookups, np.float64)
-    share = np.zeros(len(of))
-    for each in np.unique(of):
+    share, found = np.zeros(len(of)), np.unique(of)
+    for number, each in enumerate(found):
         mine = of == each
-        share[mine] = (np.cumsum(work[mine]) - work[mine] / 2) / max(work[mine].sum(), 1)
+        inside = (number + 0.5) / len(found)    # where in an item its turn is
+        share[mine] = (np.cumsum(work[mine]) - work[mine] * (1 - inside)) / max(work[mine].sum(), 1)
     return [int(at) for at in np.argsort(share, kind="stable")]

@@ -29,7 +29,7 @@ class EmbConfig(Config):
     writes_in_flight: int = whole(2, 256, "bursts that wait for their write response", power_of_two=True)
     dram_queue: int = whole(2, 1024, "rows of card memory that wait for the port", power_of_two=True)
     ssd_queue: int = whole(2, 4096, "rows from the SSD that wait to land", power_of_two=True)
-    tt_queue: int = whole(2, 1024, "vectors of the TT unit under way", power_of_two=True)
+    tt_queue: int = whole(2, 1024, "rows of tensor trains that wait for the TT unit", power_of_two=True)
     bag_queue: int = whole(2, 1024, "bags under way", power_of_two=True)
     partial_beats: int = whole(4, 4096, "beats of pooled rows that a tier keeps ahead", power_of_two=True)
     lut_products: int = whole(0, 16, "words of a beat that the row decoder multiplies in LUTs and a pooling unit "

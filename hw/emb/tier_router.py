@@ -10,7 +10,7 @@ from hw.emb.rows import beats_bits, row_layout
 from hw.emb.tokens import CHUNK_BITS, OPEN_SLACK, token_layout
 from hw.isa.emb import MODE
 from hw.place import Part
-from hw.stream.fifo import Fifo
+from hw.stream.fifo import Fifo, mask_of
 
 __all__ = ["TierRouter", "fill_layout"]
 
@@ -101,7 +101,9 @@ class TierRouter(Part):
         queues = {}
         for name, port in (("dram", self.o_dram), ("ssd", self.o_ssd), ("tt", self.o_lookups),
                            ("steps", self.o_steps), ("fills", self.o_fills)):
-            queue = Fifo(port.payload.shape(), depth=self.depths[name], headroom=OPEN_SLACK)
+            # What decides where a row of a tensor train goes.
+            quick = mask_of(port.payload.shape(), "begin", "end") if name == "tt" else 0
+            queue = Fifo(port.payload.shape(), depth=self.depths[name], quick=quick, headroom=OPEN_SLACK)
             m.submodules[f"{name}_queue"] = queue
             queues[name] = queue.i      # never refused: `open` is heeded before
             wiring.connect(m, queue.o, wiring.flipped(port))

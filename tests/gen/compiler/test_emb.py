@@ -87,8 +87,8 @@ def follow_the_ring(compiler, program):
     for words in program.words.astype(np.int64):
         first, count, release = words[13:16]
         filled = min(total, released + ring)
-        assert count <= ring and first + count <= filled, "waits for a page that the host may not bring yet"
         if count:
+            assert count <= ring and first + count <= filled, "waits for a page that the host may not bring yet"
             assert first >= released and first >= filled - ring, "reads what the host may have overwritten"
         assert released <= release <= total
         released = release

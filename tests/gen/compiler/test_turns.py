@@ -4,45 +4,69 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.compiler.turns import PART, in_turns, kind, parts
+from gen.compiler.turns import LOOKUPS, in_turns, kind, part_sizes, parts
 from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT
 
 
-@given(st.lists(st.integers(0, 3 * PART), max_size=30), st.data())
-def test_parts_are_bags_of_enough_lookups(lengths, data):
+@given(st.lists(st.integers(0, 60), max_size=30), st.floats(1, 40), st.data())
+def test_parts_are_bags_of_enough_lookups(lengths, size, data):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     start = data.draw(st.integers(0, len(lengths)))
     end = data.draw(st.integers(start, len(lengths)))
-    found = parts(offsets, start, end)
+    found = parts(offsets, start, end, size)
     if start == end:
         assert found == [(start, end)]
         return
     assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
     assert (found[0][0], found[-1][1]) == (start, end) and all(first < last for first, last in found)
-    full = [(int(offsets[bag]) - int(offsets[start])) // PART for bag in range(start, end)]
+    full = [(int(offsets[bag]) - int(offsets[start])) // size for bag in range(start, end)]
     assert [last for _, last in found[:-1]] == [
         bag for bag in range(start + 1, end) if full[bag - start] > full[bag - start - 1]]
     for first, last in found:
-        assert offsets[last - 1] - offsets[first] < PART, "a bag more than it needs"
+        assert offsets[last - 1] - offsets[first] < size, "a bag more than it needs"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 100_000)), max_size=20))
+def test_all_kinds_have_as_many_parts(requests):
+    kinds, lookups = [of for of, _ in requests], [count for _, count in requests]
+    sizes = part_sizes(kinds, lookups)
+    total = {of: sum(count for each, count in requests if each == of) for of in kinds}
+    if len(total) < 2:
+        assert sizes == {}
+        return
+    turns = max(1, *(-(-count // LOOKUPS[of]) for of, count in total.items()))
+    for of, count in total.items():
+        assert sizes[of] == max(1, count / turns) <= LOOKUPS[of]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1000)), max_size=40))
 def test_kinds_go_on_alike(items):
-    """Each in its own order; whenever an item begins, no kind is behind by more than an item of its own."""
+    """Each in its own order; at any time they have the same share behind them, but for an item of each."""
     kinds, work = [of for of, _ in items], [count for _, count in items]
     order = in_turns(kinds, work)
     assert sorted(order) == list(range(len(items)))
-    totals = {of: max(sum(count for each, count in items if each == of), 1) for of in kinds}
-    done = dict.fromkeys(totals, 0.0)
-    for number, at in enumerate(order):
-        mine = (done[kinds[at]] + work[at] / 2) / totals[kinds[at]]
-        for of in totals:
-            later = [each for each in order[number:] if kinds[each] == of]
-            if later:
-                assert mine <= (done[of] + work[later[0]] / 2) / totals[of] + 1e-9
-        done[kinds[at]] += work[at]
-    for of in totals:
+    total = {of: sum(count for each, count in items if each == of) for of in kinds}
+    largest = {of: max(count for each, count in items if each == of) for of in kinds}
+    done = dict.fromkeys((of for of, count in total.items() if count), 0)
+    for at in order:
+        if work[at]:
+            done[kinds[at]] += work[at]
+        for one in done:
+            for other in done:
+                apart = abs(done[one] / total[one] - done[other] / total[other])
+                assert apart <= largest[one] / total[one] + largest[other] / total[other] + 1e-9
+    for of in total:
         assert [at for at in order if kinds[at] == of] == [at for at, each in enumerate(kinds) if each == of]
+
+
+def test_parts_of_two_kinds_alternate():
+    """The parts are bags of 20, so that their lookups differ."""
+    bags = {DRAM: np.arange(0, 12_001, 20), TT: np.arange(0, 96_001, 20)}
+    sizes = part_sizes([DRAM, TT], [12_000, 96_000])
+    made = [(of, int(offsets[end] - offsets[start])) for of, offsets in bags.items()
+            for start, end in parts(offsets, 0, len(offsets) - 1, sizes[of])]
+    order = in_turns([of for of, _ in made], [count for _, count in made])
+    assert [made[at][0] for at in order] == [DRAM, TT] * (len(made) // 2)
 
 
 def test_what_a_request_waits_for():
