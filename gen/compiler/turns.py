@@ -2,7 +2,7 @@
 
 The core takes indices in order and finishes bags in order. So a table whose rows lie in DRAM and one whose rows are
 tensor trains overlap only where parts of them take turns, and where the core's queues hold a part of one memory while
-it waits for the part of the other. They overlap as far as DRAM allows, which has indices, vectors and pages to move too.
+it waits for the part of the other. They overlap as far as DRAM allows, which moves indices, vectors and pages, too.
 """
 
 from collections.abc import Sequence
