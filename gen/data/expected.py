@@ -1,9 +1,12 @@
 """What a log lets expect of the next one: accesses to rows of its own, and to rows that it does not have.
 
-Of N accesses n1 are the only one to their row. So large a part of the accesses that follow, n1 / N, is to rows that the
-log does not have (Good, Biometrika 1953, after Turing), and the rows that it has take the rest by their counts. Rows
-that the log does not have are alike, and none is hotter than one that it has: where they would be, both are as hot as
-they are on average. Ids of a vocabulary that have no row share the table's last.
+Where a profile says what the log's end asked of the rows before it (gen.data.returns), the next log is expected to ask
+the same of the rows of the whole log, by how often each was accessed, and as much of others. Without, so large a part
+of the accesses is to rows that the log does not have as the N accesses have that are the only one to their row, n1 / N
+(Good, Biometrika 1953, after Turing), and the rows that it has take the rest by their counts. No row of the log is
+expected to be hotter than one that it has more often: where it would be, both are as hot as they are on average. Rows
+that the log does not have are alike; by Good and Turing none is hotter than one that it has. Ids of a vocabulary that
+have no row share the table's last.
 """
 
 from dataclasses import dataclass
@@ -11,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from gen.data.profile import Heat
 from gen.data.remap import rows_of
+from gen.data.returns import Returns
 
 if TYPE_CHECKING:
     from gen.data.profile import TableProfile
@@ -27,8 +32,8 @@ PARTS, SUM = 1 << 32, 1 << 61
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Of one table. heat: of its rows, in parts of an access; the `seen` rows of the log come first. unseen: share of
-    the accesses that is to rows or ids that the log does not have."""
+    """Of one table. heat: of its rows, in parts of an access; those of the log are among the first `seen`. unseen: the
+    share of the accesses that is to rows or ids that the log does not have."""
 
     heat: Heat
     seen: int
@@ -49,48 +54,86 @@ def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -
         counts = np.add.reduceat(table.counts[order], first)
         if spec.ids == "vocabulary" and unseen:
             own = int(counts[-1]) if rows[order[-1]] == spec.rows - 1 else 0
-            return _shared(Heat.of(counts[:-1] if own else counts), own, table.heat)
+            return _shared(Heat.of(counts[:-1] if own else counts), own, table)
         heat = Heat.of(counts)
     elif heat.touched > spec.rows:
         raise ValueError(f"table {spec.name}: the log accesses {heat.touched:,} rows, the model has {spec.rows:,}")
     others = spec.rows - heat.touched
-    if not unseen or not others or not _once(heat) and spec.ids != "vocabulary":
+    if unseen and others and spec.ids == "vocabulary":
+        return _shared(heat, 0, table)
+    returns = table.returns if spec.ids == "index" else None
+    if not unseen or not heat.total or not returns and not (others and _once(heat)):
         return Expected(heat, heat.touched, 0.0)
-    if spec.ids == "vocabulary":
-        return _shared(heat, 0, heat)
-    share = _once(heat) / heat.total
-    levels = _scaled(heat, heat.accesses, share)
-    mass, alike, last = _parts(heat) * share * heat.total, others, len(levels)
-    while last and mass > alike * levels[last - 1]:
-        last -= 1
-        mass, alike = mass + float(levels[last]) * int(heat.rows[last]), alike + int(heat.rows[last])
-    each = max(round(mass / alike), 1)
-    found = Heat.joined(np.append(levels[:last], each), np.append(heat.rows[:last], alike))
-    return Expected(found, heat.touched, each * others / found.total)
+    levels, each = _of_index(heat, returns, others)
+    found = Heat.joined(np.append(levels, each), np.append(heat.rows, others))
+    return Expected(found, heat.touched if each <= levels[-1] else found.touched, each * others / found.total)
 
 
 def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableProfile") -> NDArray[np.int64]:
-    """(rows,) expected accesses of each row, of those counted; of rows that the log does not have 0, as they are
-    alike, but for the last of a vocabulary."""
-    if spec.ids != "vocabulary" or not table.heat.total:
+    """(rows,) what is expected of each row, by which the hottest come first: those of the log before others as hot."""
+    if not table.heat.total:
         return counts
-    share = _strangers(table.heat)
-    found = np.where(counts > 0, _scaled(table.heat, counts, share), 0)
+    if spec.ids == "index" and table.returns:
+        levels, each = _of_index(table.heat, table.returns, spec.rows - table.heat.touched)
+        return np.where(counts > 0, 2 * _at(table.heat, levels, counts) + 1, 2 * each)
+    if spec.ids != "vocabulary":
+        return counts
+    share, levels = _of_vocabulary(table)
+    found = np.where(counts > 0, _at(table.heat, levels, counts), 0)
     found[-1] += round(_parts(table.heat) * share * table.heat.total)
     return found
 
 
-def _shared(others: Heat, own: int, ids: Heat) -> Expected:
+def _shared(others: Heat, own: int, table: "TableProfile") -> Expected:
     """Where ids without a row share one, of which the log has `own` accesses. others: of the other rows."""
-    share = _strangers(ids)
-    last = round(_parts(ids) * share * ids.total) + (int(_scaled(ids, np.array([own]), share)[0]) if own else 0)
-    heat = Heat.joined(np.append(_scaled(ids, others.accesses, share), last), np.append(others.rows, 1))
+    share, levels = _of_vocabulary(table)
+    parts = _parts(table.heat)
+    last = round(parts * share * table.heat.total) + round(parts * (1 - share) * own)
+    heat = Heat.joined(np.append(_at(table.heat, levels, others.accesses), last), np.append(others.rows, 1))
     return Expected(heat, heat.touched, share)
 
 
-def _strangers(ids: Heat) -> float:
-    """The share of ids without a row, which have one together: it is never without an access."""
-    return max(_once(ids), 1) / (ids.total + 1)
+def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray[np.int64], int]:
+    """Parts of an access that are expected of each row, by its accesses, as the heat has them, and of each of `others`,
+    which the log does not have."""
+    if not others:
+        return _levels(heat, returns, 0.0), 0
+    total = _parts(heat) * heat.total
+    if returns:
+        share = returns.share(_once(heat), heat.total)
+        return _levels(heat, returns, share), max(round(share * total / others), 1)
+    share = _once(heat) / heat.total
+    wanted = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
+    levels = _falling(wanted, np.append(heat.rows, others))
+    return levels[:-1], int(levels[-1])
+
+
+def _of_vocabulary(table: "TableProfile") -> tuple[float, NDArray[np.int64]]:
+    """The share of ids without a row, which have one together, so that it is never without an access; and what is
+    expected of ids by their accesses, as the heat has them."""
+    heat, returns = table.heat, table.returns
+    least = 1 / (heat.total + 1)
+    share = max(returns.share(_once(heat), heat.total), least) if returns else max(_once(heat), 1) * least
+    return share, _levels(heat, returns, share)
+
+
+def _levels(heat: Heat, returns: Returns | None, share: float) -> NDArray[np.int64]:
+    """Parts of an access that are expected of each row, by its accesses, where `share` of all is to others."""
+    asked = heat.accesses * (returns.rates(heat.accesses) if returns else np.ones(len(heat.accesses)))
+    return _falling(asked * ((1 - share) * _parts(heat) * heat.total / max(float(asked @ heat.rows), 1e-9)), heat.rows)
+
+
+def _falling(wanted: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nearest that do not rise, weighted by rows; 1 at least."""
+    if len(wanted):
+        wanted = isotonic_regression(wanted, weights=rows.astype(np.float64), increasing=False).x
+    return np.maximum(np.rint(wanted), 1).astype(np.int64)
+
+
+def _at(heat: Heat, levels: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The levels of rows with so many accesses; of a number that no row has, those of the next smaller one."""
+    place = np.searchsorted(-heat.accesses, -counts)
+    return levels[np.minimum(place, len(levels) - 1)]
 
 
 def _once(heat: Heat) -> int:
@@ -101,8 +144,3 @@ def _once(heat: Heat) -> int:
 def _parts(heat: Heat) -> int:
     """Of an access."""
     return min(PARTS, SUM // max(heat.total, 1))
-
-
-def _scaled(heat: Heat, counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
-    """Of accesses in the log, parts of those expected where `share` of all is to other rows."""
-    return np.maximum(np.rint(_parts(heat) * (1 - share) * counts), 1).astype(np.int64)

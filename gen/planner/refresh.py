@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.data.expected import expected
+from gen.data.expected import expected, expected_counts
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, numbered, row_counts, rows_of
 from gen.model.recommender import Recommender, TableSpec
@@ -173,7 +173,9 @@ def in_rows(model: Recommender, profile: Profile, vocabularies: Mapping[str, NDA
         rows, at = np.unique(rows_of(spec, table.ids, vocabularies.get(name)), return_inverse=True)
         counts = np.zeros(len(rows), np.int64)
         np.add.at(counts, at, table.counts)
-        tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts)
+        # What came back of ids says nothing of rows that several share.
+        tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts,
+                               returns=table.returns if spec.ids == "index" else None)
     return (replace(model, tables={name: replace(spec, ids="index") for name, spec in model.tables.items()}),
             replace(profile, tables=tables, extras={}))
 
@@ -196,8 +198,9 @@ def _heat(spec: TableSpec, table: TableProfile) -> tuple[NDArray[np.int64], floa
 
 
 def _order(spec: TableSpec, table: TableProfile) -> NDArray[np.int64]:
-    """Rows by their accesses, of a profile whose ids they are."""
-    return by_heat(row_counts(replace(spec, ids="index"), table))
+    """Rows by what is expected of them, of a profile whose ids they are."""
+    own = replace(spec, ids="index")
+    return by_heat(expected_counts(own, row_counts(own, table), table))
 
 
 def _cards(plan: Plan, tables: Mapping[str, Residents], swaps: Mapping[str, int], costs: Costs) -> tuple[PlanCard, ...]:

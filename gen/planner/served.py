@@ -111,17 +111,21 @@ def _places(spec: TableSpec, table: PlanTable, known: TableProfile, other: Table
 def _ranks(spec: TableSpec, known: TableProfile, ids: NDArray[np.uint64]) \
         -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Of ids: the place of their rows among all, as the bundle orders them, and whether the log has row or id. Rows
-    that it does not have come last, as they are numbered; so that they take no memory."""
+    that it does not have are alike and come as they are numbered; so that they take no memory."""
     assert known.ids is not None and known.counts is not None
     of_known = rows_of(spec, known.ids, known.ids)
     extra = [spec.rows - 1] if spec.ids == "vocabulary" else []
     rows, at = np.unique(np.append(of_known, extra).astype(np.int64), return_inverse=True)
     counts = np.bincount(at, weights=np.append(known.counts, np.zeros(len(extra))), minlength=len(rows))
-    order = by_heat(expected_counts(spec, counts.astype(np.int64), known))
+    # Before them one row without an access: what is expected of those that the log does not have.
+    asked = expected_counts(spec, np.append(0, counts).astype(np.int64), known)
+    other = asked[0]
     rank = np.empty(len(rows), np.int64)
-    rank[order] = np.arange(len(rows))
-    asked = rows_of(spec, ids, known.ids)
-    place = np.searchsorted(rows, asked)
-    there = rows[np.minimum(place, len(rows) - 1)] == asked if len(rows) else np.zeros(len(asked), bool)
-    found = np.where(there, rank[np.minimum(place, len(rows) - 1)] if len(rows) else 0, len(rows) + asked - place)
+    rank[by_heat(asked[1:])] = np.arange(len(rows))
+    rank += (asked[1:] < other) * (spec.rows - len(rows))
+    first = int((asked[1:] >= other).sum())
+    wanted = rows_of(spec, ids, known.ids)
+    place = np.searchsorted(rows, wanted)
+    there = rows[np.minimum(place, len(rows) - 1)] == wanted if len(rows) else np.zeros(len(wanted), bool)
+    found = np.where(there, rank[np.minimum(place, len(rows) - 1)] if len(rows) else 0, first + wanted - place)
     return found, np.isin(ids, known.ids) if spec.ids == "vocabulary" else there

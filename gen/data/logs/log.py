@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +29,8 @@ class Chunk:
 
     ids: of each table, as the log has them: uint64 (text that is no number: its hash, see the reader). offsets:
     (n + 1,) int64 of tables whose samples have bags of ids, from 0; a table without has one id a sample. values: (n,)
-    or (n, k) of other columns, as the label and the dense features.
+    or (n, k) of other columns, as the label and the dense features. place: where it begins and ends, as shares of the
+    log's bytes; (0, 0) where that is not known.
     """
 
     first: int
@@ -36,6 +38,7 @@ class Chunk:
     ids: dict[str, NDArray[np.uint64]]
     offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     values: dict[str, NDArray] = field(default_factory=dict)
+    place: tuple[float, float] = (0.0, 0.0)
 
     def edges(self, table: str) -> NDArray[np.int64]:
         """Offsets of a table; one id per sample is a bag of one."""
@@ -45,10 +48,13 @@ class Chunk:
     def part(self, start: int, stop: int) -> "Chunk":
         """Samples start to stop of these."""
         edges = {name: self.edges(name) for name in self.ids}
+        begin, end = self.place
+        each = (end - begin) / max(self.samples, 1)
         return Chunk(self.first + start, stop - start,
                      {name: ids[edges[name][start]:edges[name][stop]] for name, ids in self.ids.items()},
-                     {name: each[start:stop + 1] - each[start] for name, each in self.offsets.items()},
-                     {name: each[start:stop] for name, each in self.values.items()})
+                     {name: edge[start:stop + 1] - edge[start] for name, edge in self.offsets.items()},
+                     {name: value[start:stop] for name, value in self.values.items()},
+                     (begin + start * each, begin + stop * each))
 
 
 @dataclass
@@ -115,14 +121,16 @@ class Log(Protocol):
 class Piece(ABC):
     """What the pieces of all formats have: a Log that is one part, and can be sent to another process.
 
-    bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; unread:
-    columns that are neither tables nor values.
+    bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; before,
+    whole: bytes of the log before it, and of all of the log; unread: columns that are neither tables nor values.
     """
 
     source: str
     tables: tuple[str, ...]
     bytes: int = field(default=0, kw_only=True)
     first: int = field(default=0, kw_only=True)
+    before: int = field(default=0, kw_only=True)
+    whole: int = field(default=0, kw_only=True)
     unread: tuple[str, ...] = field(default=(), kw_only=True)
     done: int = field(default=0, init=False, repr=False)
     problems: Problems = field(default_factory=Problems, init=False, repr=False)
@@ -132,8 +140,13 @@ class Piece(ABC):
 
         Raises      ValueError: the file is damaged, too much of it is broken, or it asks for more than a log may
         """
+        begin = self.done = 0
+        whole = self.whole or self.bytes
         with readable(self.source):
-            yield from self._chunks(samples)
+            for chunk in self._chunks(samples):
+                ends = (self.before + begin) / max(whole, 1), (self.before + self.done) / max(whole, 1)
+                begin = self.done
+                yield replace(chunk, place=ends)
 
     @abstractmethod
     def _chunks(self, samples: int) -> Iterator[Chunk]:
@@ -159,7 +172,9 @@ class Pieces:
                 raise ValueError(f"{piece.source} has the tables {few(piece.tables)}; "
                                  f"{pieces[0].source} has {few(pieces[0].tables)}")
         self.source = source
-        self.pieces = tuple(replace(piece, first=number * PIECE) for number, piece in enumerate(pieces))
+        ends = [0, *accumulate(piece.bytes for piece in pieces)]
+        self.pieces = tuple(replace(piece, first=number * PIECE, before=ends[number], whole=ends[-1])
+                            for number, piece in enumerate(pieces))
         self.progress = progress
 
     @property

@@ -5,7 +5,7 @@ and the ends of each table's part, held_ends.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,9 @@ class Stretch:
         for chunk in self.log.chunks(samples):
             first, last = max(self.start - at, 0), min(self.stop - at, chunk.samples)
             if first < last:
-                yield chunk if last - first == chunk.samples else chunk.part(first, last)
+                part = chunk if last - first == chunk.samples else chunk.part(first, last)
+                size = self.stop - self.start
+                yield replace(part, place=((at + first - self.start) / size, (at + last - self.start) / size))
             at += chunk.samples
             if at >= self.stop:
                 return

@@ -12,6 +12,7 @@ from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
+from gen.data.returns import FROM, Returns, measured
 
 __all__ = ["ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
@@ -46,28 +47,55 @@ def shares(sample: float) -> tuple[float, ...]:
 
 
 def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
-    """One profile for each stretch of hashes, of the samples whose numbers' hashes fall into it."""
-    found = [_Counts(log) for _ in ends[1:]]
+    """Profiles of the samples whose numbers' hashes fall into the first stretch: of those before FROM of the log, and
+    of the others; then of each further stretch."""
+    found = [_Counts(log) for _ in ends]
     for chunk in ahead(log):
-        if ends == (0.0, 1.0):
-            found[0].add(chunk)
-            continue
-        hashes = kept(chunk.first, chunk.samples)
-        for number, each in enumerate(found):
-            each.add(chosen(chunk, (hashes >= ends[number]) & (hashes < ends[number + 1])))
+        for part, side in _sides(chunk):
+            if ends == (0.0, 1.0):
+                found[side].add(part)
+                continue
+            hashes = kept(part.first, part.samples)
+            for number, end in enumerate(ends[1:]):
+                into = found[number + 1 if number else side]
+                into.add(chosen(part, (hashes >= ends[number]) & (hashes < end)))
     return tuple(each.profile() for each in found)
 
 
+def _sides(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
+    """The chunk's samples before FROM of the log, 0, and behind it, 1."""
+    begin, end = chunk.place
+    cut = chunk.samples
+    if end > FROM:
+        cut = max(round((FROM - begin) / (end - begin) * chunk.samples), 0)
+    if cut:
+        yield chunk if cut == chunk.samples else chunk.part(0, cut), 0
+    if cut < chunk.samples:
+        yield chunk.part(cut, chunk.samples) if cut else chunk, 1
+
+
 def finished(counted: tuple[Profile, ...], sample: float) -> Profile:
-    """The first of the profiles, with its errors on the second."""
-    if len(counted) == 1:
-        return replace(counted[0], sampled=sample)
-    error = [_error(table, counted[1].tables[name]) for name, table in counted[0].tables.items()]
-    return replace(counted[0], sampled=sample, extras={"sampling_error": np.array(error)})
+    """What `count` found as one profile, with what the end of the log asked of the rows before it; sampled, with its
+    errors on the last of them."""
+    before, after, *others = counted
+    both = merge(before, after)
+    tables = {name: replace(table, returns=_returns(before.tables[name], after.tables[name]))
+              for name, table in both.tables.items()}
+    found = replace(both, tables=tables, sampled=sample)
+    if not others:
+        return found
+    error = [_error(table, others[0].tables[name]) for name, table in tables.items()]
+    return replace(found, extras={"sampling_error": np.array(error)})
+
+
+def _returns(before: TableProfile, after: TableProfile) -> Returns | None:
+    assert before.ids is not None and before.counts is not None and after.ids is not None and after.counts is not None
+    return measured(before.ids, before.counts, after.ids, after.counts)
 
 
 def merge(one: Profile, other: Profile) -> Profile:
-    """Of both logs together, bit for bit the profile of one that has the samples of both. Extras are left out.
+    """Of both logs together, bit for bit the profile of one that has the samples of both. Extras are left out, and
+    what is said of the order of a log's samples.
 
     Raises      ValueError: other tables, other shares, statistics without ids, different rows of a model's table
     """

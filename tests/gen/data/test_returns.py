@@ -1,0 +1,140 @@
+"""What the end of a log asks of the rows before it, against counting by hand, and what is expected from it."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from gen.data.expected import PARTS, expected, expected_counts
+from gen.data.logs import of_arrays, open_log
+from gen.data.profile import Profile
+from gen.data.profiling.held import Stretch, parted
+from gen.data.profiling.spread import _merged
+from gen.data.profiling.stream import count, finished, merge, profile, shares
+from gen.data.remap import by_heat, row_counts
+from gen.data.returns import FEWEST, LEVELS, Returns
+from gen.model.recommender import TableSpec
+
+
+def a_log(samples=10_000, parts=1, seed=1):
+    """Users who come once, each for some twenty samples; items that stay; bags of tags."""
+    random = np.random.default_rng(seed)
+    lengths = random.poisson(1.5, samples)
+    ids = {"user": np.sort(random.integers(0, samples // 20, samples)), "item": random.zipf(1.4, samples).clip(0, 3000),
+           "tag": random.integers(0, 200, lengths.sum())}
+    return of_arrays(ids, {"tag": np.concatenate([[0], np.cumsum(lengths)])}, parts=parts)
+
+
+def by_hand(log, table):
+    chunks = list(log.chunks())
+    ids = [chunk.ids[table][first:last].tolist() for chunk in chunks for first, last in pairwise(chunk.edges(table))]
+    cut = round(0.8 * len(ids))
+    before, after = (Counter(sum(part, [])) for part in (ids[:cut], ids[cut:]))
+    found = Counter(), Counter()
+    for row, many in before.items():
+        level = max(at for at, least in enumerate(LEVELS) if many >= least)
+        found[0][level] += many
+        found[1][level] += after[row]
+    return Returns(*(np.array([each[level] for level in range(len(LEVELS))]) for each in found),
+                   sum(many for row, many in after.items() if row not in before),
+                   sum(many == 1 for many in before.values()))
+
+
+def numbers(found):
+    return {name: None if table.returns is None else table.returns.array().tolist()
+            for name, table in found.tables.items()}
+
+
+def test_they_are_those_counted_by_hand():
+    log = a_log()
+    wanted = {name: by_hand(log, name).array().tolist() for name in log.tables}
+    assert numbers(profile(log)) == wanted
+    # Read in chunks, in parts, on a cluster whatever its size; as a stretch of a longer log.
+    parts = [count(part, shares(1.0)) for part in a_log(parts=4).parts()]
+    while len(parts) > 1:
+        parts = [_merged(*parts[:2]), *parts[2:]]
+    assert numbers(finished(parts[0], 1.0)) == wanted == numbers(profile(a_log(parts=4)))
+    assert numbers(profile(parted(a_log(20_000), 0.5)[0])) == {
+        name: by_hand(Stretch(a_log(20_000), 0, 10_000), name).array().tolist() for name in log.tables}
+
+
+def test_of_a_text_file_by_its_bytes(tmp_path):
+    log = a_log()
+    ids = next(log.chunks(1 << 20)).ids
+    path = tmp_path / "log.csv"
+    lines = [f"{user:05},{item:05}\n" for user, item in zip(ids["user"], ids["item"])]
+    path.write_text("".join(["user_id,item_id\n", *lines]))
+    found = profile(open_log(path))
+    for name in ("user", "item"):
+        # Lines of one length; the file's first line is no sample.
+        mine, wanted = found.tables[f"{name}_id"].returns.array(), by_hand(log, name).array()
+        assert np.abs(mine - wanted).max() <= 0.01 * wanted.sum()
+
+
+def test_short_logs_and_joined_profiles_say_nothing():
+    assert set(numbers(profile(a_log(FEWEST))).values()) == {None}
+    log = a_log(parts=2)
+    first, second = (profile(part) for part in log.parts())
+    assert set(numbers(merge(first, second)).values()) == {None}
+
+
+def test_a_profile_keeps_them(tmp_path):
+    found = profile(a_log())
+    found.save(tmp_path / "p.npz")
+    assert numbers(Profile.load(tmp_path / "p.npz")) == numbers(found)
+    table = found.tables["user"]
+    for wrong in ([1, 2], [-1, *table.returns.array()[1:]], [1, 1, *[0] * (2 * len(LEVELS))]):
+        with pytest.raises(ValueError, match="what the end of the log asked of its rows is not whole"):
+            Returns.of(np.array(wrong))
+    nothing = replace(table.returns, before=np.zeros_like(table.returns.before))
+    replace(found, tables={**found.tables, "user": replace(table, returns=nothing)}).save(tmp_path / "odd.npz")
+    with pytest.raises(ValueError, match=r"odd\.npz"):
+        Profile.load(tmp_path / "odd.npz")
+
+
+@pytest.mark.parametrize("table", ["user", "item"])
+def test_the_next_half_asks_what_is_expected(table):
+    """Of rows the log lacks, and of its hottest ones; users who come once, of whom Good and Turing know nothing."""
+    log = a_log(40_000)
+    first, second = (profile(part).tables[table] for part in parted(log, 0.5))
+    rows = 1 + max(int(each.ids[-1]) for each in (first, second))
+    found = expected(TableSpec(table, rows, 4), first)
+    unseen = second.counts[~np.isin(second.ids, first.ids)].sum() / second.heat.total
+    assert found.unseen == pytest.approx(unseen, rel=0.1, abs=0.01)
+    bare = expected(TableSpec(table, rows, 4), replace(first, returns=None))
+    if table == "user":
+        assert unseen > 0.95 and bare.unseen < 0.05
+        # Those that the log lacks come first.
+        assert found.heat.cdf([rows - first.heat.touched])[0] > 0.95 and found.seen == rows
+    else:
+        assert found.unseen == pytest.approx(bare.unseen, rel=0.15)
+        order = first.ids[by_heat(first.counts)]
+        for hottest in (10, 100, 500):
+            share = second.counts[np.isin(second.ids, order[:hottest])].sum() / second.heat.total
+            assert found.heat.cdf([hottest])[0] == pytest.approx(share, rel=0.03)
+
+
+def test_levels_by_hand():
+    """100 rows of ten accesses come back, 500 of one do not, 400 of none are asked for most."""
+    counts = np.repeat([10, 1], [100, 500])
+    table = profile(of_arrays({"t": np.repeat(np.arange(600), counts)})).tables["t"]
+    returns = Returns(*np.zeros((2, len(LEVELS)), np.int64), unseen=300, once=500)
+    returns.before[[0, 5]], returns.after[[0, 5]] = [500, 1000], [0, 700]
+    known = replace(table, returns=returns)
+    found = expected(TableSpec("t", 1000, 4), known)
+    share = 300 / 1000      # of 1,500 accesses: hotter than the 500 of one access
+    np.testing.assert_allclose(found.heat.accesses / PARTS, [(1 - share) * 15, share * 1500 / 400, 0], atol=1e-6)
+    assert found.heat.rows.tolist() == [100, 400, 500] and found.unseen == pytest.approx(share) and found.seen == 1000
+    order = by_heat(expected_counts(TableSpec("t", 1000, 4), np.r_[table.counts, np.zeros(400, int)], known))
+    assert order.tolist() == [*range(100), *range(600, 1000), *range(100, 600)]
+    plain = expected(TableSpec("t", 1000, 4), known, unseen=False)
+    assert plain.heat.accesses.tolist() == [10, 1] and plain.unseen == 0
+    # Where ids are not rows, their rows are not those that come back.
+    assert expected(TableSpec("t", 1000, 4, "modulo"), known).unseen == pytest.approx(
+        expected(TableSpec("t", 1000, 4, "modulo"), table).unseen)
+    spec = TableSpec("t", 601, 4, "vocabulary")
+    own = expected(spec, known)
+    np.testing.assert_allclose(own.heat.accesses[:2] / PARTS, [share * 1500, (1 - share) * 15], rtol=1e-6)
+    assert own.unseen == share and by_heat(expected_counts(spec, row_counts(spec, known), known))[0] == 600
