@@ -70,12 +70,15 @@ def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -
 
 
 def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableProfile") -> NDArray[np.int64]:
-    """(rows,) what is expected of each row, by which the hottest come first: those of the log before others as hot."""
+    """(rows,) numbers that are larger for rows that are expected to be hotter, and for those of the log than for others
+    as hot. counts: of each row's accesses."""
     if not table.heat.total:
         return counts
     if spec.ids == "index" and table.returns:
         levels, each = _of_index(table.heat, table.returns, spec.rows - table.heat.touched)
-        return np.where(counts > 0, 2 * _at(table.heat, levels, counts) + 1, 2 * each)
+        hotter = np.searchsorted(-levels, -each, side="right")
+        places = np.searchsorted(-table.heat.accesses, -counts)
+        return np.where(counts > 0, 2 * (len(levels) - places), 2 * (len(levels) - hotter) + 1)
     if spec.ids != "vocabulary":
         return counts
     share, levels = _of_vocabulary(table)

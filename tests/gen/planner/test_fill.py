@@ -7,9 +7,10 @@ import pytest
 
 from gen.bundle import write
 from gen.compress.post_hoc import tt_rows
+from gen.data.expected import expected_counts
 from gen.data.logs import of_arrays
 from gen.data.profiling import profile
-from gen.data.remap import DRAM, SSD, TT
+from gen.data.remap import DRAM, SSD, TT, by_heat
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.weights import SeededWeights
 from gen.planner.planning import make
@@ -76,7 +77,7 @@ def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path
     place = bundle.words("t") >> 30
     counts = np.zeros(3000, np.int64)
     counts[known.tables["t"].ids.astype(np.int64)] = known.tables["t"].counts
-    order = np.argsort(-counts, kind="stable")
+    order = by_heat(expected_counts(model.tables["t"], counts, known.tables["t"]))
     wanted = np.repeat([DRAM, TT, DRAM, SSD], np.diff([0, *table.ends, 3000]))
     np.testing.assert_array_equal(place[order], wanted)
     images = bundle.images(0)
