@@ -23,7 +23,7 @@ def drawn(case: Case, lookups: int, seed: int) -> list[Bags]:
 
 @bench("emb_turns")
 def turns() -> Iterator[Row]:
-    """Batches of two tables in different memories on the twin: cycles over those of the slower one alone."""
+    """Batches of two tables in different memories on the twin: cycles beside what both take of DRAM and front."""
     for first, second, share in PAIRS:
         cases = CASES[first], CASES[second]
         tables = [replace(case.table(), name=case.name) for case in cases]
