@@ -1,7 +1,8 @@
-"""Latency of a planned system under load: samples arrive at random, batches follow each other through its stages.
+"""Latency of a system under load: queries arrive at random, batches follow each other through its stages.
 
-Samples arrive one by one (Poisson). Whenever the first stage is free it takes the samples that wait, at most a batch. A
-stage works on one batch at a time; a batch stays in its stage until the next one is free.
+Queries arrive one by one (Poisson), each of one sample or of several, and are answered with their last sample. Whenever
+the first stage is free it takes the samples that wait, at most a batch. A stage works on one batch at a time; a batch
+stays in its stage until the next one is free.
 Source: MLPerf Inference, the server scenario (Poisson arrivals, a percentile of the latency); offline is `Stages.most`
 """
 
@@ -10,27 +11,32 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gen.model.device import Device
 from gen.planner.plan import Plan
 
-__all__ = ["Latency", "Stages", "latency", "sustained"]
+__all__ = ["Latency", "Stages", "latency", "offline", "sustained"]
 
-SAMPLES = 100_000       # that arrive in a run, the first tenth not counted
+QUERIES = 100_000       # that arrive in a run, the first tenth not counted
 CLOSE = 0.005           # of a rate, the step at which the search for it ends
 LEAST = 1e-6            # of the largest rate, the least that is tried
 
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """What a batch passes, in order. fixed_s, sample_s (K,): seconds of a stage for a batch of n samples are
-    fixed_s + n * sample_s. batch: samples at most."""
+    """What a batch passes, in order. points (P,): sizes of batches, ascending, the last one the largest batch; at_s
+    (K, P): seconds that each of the K stages takes for them, in between on straight lines."""
 
     names: tuple[str, ...]
-    fixed_s: NDArray[np.float64]
-    sample_s: NDArray[np.float64]
-    batch: int
+    points: NDArray[np.int64]
+    at_s: NDArray[np.float64]
+
+    @classmethod
+    def linear(cls, names: tuple[str, ...], fixed_s: NDArray[np.float64], sample_s: NDArray[np.float64],
+               batch: int) -> "Stages":
+        """Stages of fixed_s + n * sample_s (K,) seconds for a batch of n samples."""
+        return cls(names, np.array([0, batch]), np.stack([fixed_s, fixed_s + batch * sample_s], axis=1))
 
     @classmethod
     def of(cls, plan: Plan, device: Device) -> "Stages":
@@ -54,11 +60,22 @@ class Stages:
                        ("networks", start, max(card.bottom_s + card.top_s for card in mlp)),
                        ("predictions to the host", dma, max(card.out_s for card in mlp))]
         names, fixed, each = zip(*stages, strict=True)
-        return cls(names, np.array(fixed), np.array(each) / plan.batch, plan.batch)
+        return cls.linear(names, np.array(fixed), np.array(each) / plan.batch, plan.batch)
 
-    def seconds(self, samples: int) -> NDArray[np.float64]:
-        """(K,) of each stage for a batch of so many samples."""
-        return self.fixed_s + samples * self.sample_s
+    @property
+    def batch(self) -> int:
+        """Samples at most."""
+        return int(self.points[-1])
+
+    def seconds(self, samples: ArrayLike) -> NDArray[np.float64]:
+        """(K, ...) of each stage for batches of so many samples."""
+        wanted = np.asarray(samples, np.float64)
+        return np.array([np.interp(wanted, self.points, own) for own in self.at_s])
+
+    def upto(self, batch: int) -> "Stages":
+        """The same with batches of at most so many samples, no more than before."""
+        points = np.append(self.points[self.points < batch], batch)
+        return Stages(self.names, points, self.seconds(points))
 
     @property
     def most(self) -> float:
@@ -67,7 +84,7 @@ class Stages:
 
 
 class Latency(NamedTuple):
-    """Seconds from a sample's arrival to its result, at three percentiles; the average batch."""
+    """Seconds from a query's arrival to its result, at three percentiles; the average batch in samples."""
 
     p50: float
     p95: float
@@ -75,23 +92,33 @@ class Latency(NamedTuple):
     batch: float
 
 
-def latency(stages: Stages, qps: float, *, samples: int = SAMPLES, seed: int = 1) -> Latency:
-    """At so many samples per second, as they arrive at random. Above `stages.most` it grows with `samples`."""
-    arrival = np.cumsum(np.random.default_rng(seed).exponential(1 / qps, samples))
-    waited, batches = _through(arrival, stages.fixed_s, stages.sample_s, stages.batch)
-    p50, p95, p99 = np.percentile(waited[samples // 10:], (50, 95, 99))
-    return Latency(float(p50), float(p95), float(p99), samples / batches)
+def latency(stages: Stages, qps: float, *, queries: int = QUERIES, sizes: NDArray[np.int64] | None = None,
+            seed: int = 1) -> Latency:
+    """At so many queries per second, as they arrive at random. Above what the stages bear it grows with `queries`.
+    sizes (queries,): samples of each query, in place of one."""
+    size = np.ones(queries, np.int64) if sizes is None else sizes
+    arrival = np.cumsum(np.random.default_rng(seed).exponential(1 / qps, len(size)))
+    waited, batches = _through(arrival, size, stages.seconds(np.arange(stages.batch + 1)))
+    p50, p95, p99 = np.percentile(waited[len(size) // 10:], (50, 95, 99))
+    return Latency(float(p50), float(p95), float(p99), float(size.sum()) / batches)
 
 
-def sustained(stages: Stages, p99_s: float) -> float:
-    """The most samples per second whose 99th percentile is within p99_s, to half a per cent; 0 where a lone sample
-    takes longer."""
-    low, high = 0.0, stages.most
+def offline(stages: Stages, sizes: NDArray[np.int64]) -> float:
+    """Queries per second where all of them are there at the start."""
+    waited, _ = _through(np.zeros(len(sizes)), sizes, stages.seconds(np.arange(stages.batch + 1)))
+    return len(sizes) / float(waited.max())
+
+
+def sustained(stages: Stages, p99_s: float, *, sizes: NDArray[np.int64] | None = None) -> float:
+    """The most queries per second whose 99th percentile is within p99_s, to half a per cent; 0 where a lone sample
+    takes longer. sizes: as `latency` takes them."""
+    low, high = 0.0, stages.most / (1.0 if sizes is None else float(sizes.mean()))
+    most = high
     if stages.seconds(1).sum() > p99_s:
         return 0.0
-    while high - low > CLOSE * high and high > LEAST * stages.most:
+    while high - low > CLOSE * high and high > LEAST * most:
         middle = (low + high) / 2
-        if latency(stages, middle).p99 <= p99_s:
+        if latency(stages, middle, sizes=sizes).p99 <= p99_s:
             low = middle
         else:
             high = middle
@@ -99,22 +126,30 @@ def sustained(stages: Stages, p99_s: float) -> float:
 
 
 @njit(cache=True)
-def _through(arrival, fixed, each, batch):
-    """(samples,) seconds in the system, and how many batches there were."""
-    waited, left = np.zeros(len(arrival)), np.zeros(len(fixed) + 1)
-    first, batches = 0, 0
+def _through(arrival, size, taken):
+    """(queries,) seconds in the system, and how many batches there were. taken (K, largest batch + 1): seconds of each
+    stage by the samples of a batch."""
+    waited, left = np.zeros(len(arrival)), np.zeros(len(taken) + 1)
+    batch, first, gone, batches = taken.shape[1] - 1, 0, 0, 0      # gone: samples of query `first` that are under way
     while first < len(arrival):
         start = max(arrival[first], left[0])
-        last = first
-        while last < len(arrival) and last - first < batch and arrival[last] <= start:
-            last += 1
+        last, samples = first, 0
+        while last < len(arrival) and samples < batch and arrival[last] <= start:
+            rest = size[last] - gone
+            if samples + rest > batch:
+                gone += batch - samples
+                samples = batch
+            else:
+                samples += rest
+                gone = 0
+                last += 1
         now = start
-        for stage in range(len(fixed)):
-            now += fixed[stage] + (last - first) * each[stage]
-            if stage + 1 < len(fixed):
+        for stage in range(len(taken)):
+            now += taken[stage, samples]
+            if stage + 1 < len(taken):
                 now = max(now, left[stage + 1])
             left[stage] = now       # it stays there until the next stage is free
-        for sample in range(first, last):
-            waited[sample] = now - arrival[sample]
+        for query in range(first, last):
+            waited[query] = now - arrival[query]
         first, batches = last, batches + 1
     return waited, batches

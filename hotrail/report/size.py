@@ -77,7 +77,7 @@ def write(sized: Sized, folder: Path) -> Path:
              Table("Groups of cards", HEAD, _rows(sized)), _curve(sized))
     made.add("Stages", *(Table(f"A batch on {len(each.plan.cards)} cards", ("stage", "fixed", "full batch"), [
         (name, duration(fixed), duration(whole)) for name, fixed, whole in zip(
-            each.stages.names, each.stages.fixed_s, each.stages.seconds(each.stages.batch), strict=True)])
+            each.stages.names, each.stages.seconds(0), each.stages.seconds(each.stages.batch), strict=True)])
         for each in sized.copies))
     if sized.notes:
         made.add("Assumed", *(Text(f"{note}.") for note in sized.notes))

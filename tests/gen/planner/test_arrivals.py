@@ -6,29 +6,61 @@ import numpy as np
 import pytest
 
 from gen.model.device import Device
-from gen.planner.arrivals import Stages, _through, latency, sustained
+from gen.planner.arrivals import Stages, _through, latency, offline, sustained
 from gen.planner.plan import Plan, PlanCard, PlanTable, Tier
 from gen.planner.sizing import copies, groups
 
 
 def stages(fixed, each, batch):
-    return Stages(tuple(map(str, range(len(fixed)))), np.array(fixed, float), np.array(each, float), batch)
+    return Stages.linear(tuple(map(str, range(len(fixed)))), np.array(fixed, float), np.array(each, float), batch)
+
+
+def through(arrival, taken, sizes=None):
+    """taken: seconds of each stage by the samples of a batch, from none on."""
+    size = np.ones(len(arrival), np.int64) if sizes is None else np.array(sizes)
+    return _through(np.array(arrival, float), size, np.array(taken, float))
 
 
 def test_three_samples_by_hand():
     """Two stages of 4 and 10 for one sample: the second waits in the first stage for the third's batch of two."""
-    waited, batches = _through(np.array([0.0, 1.0, 2.0]), np.array([4.0, 10.0]), np.zeros(2), 1)
+    waited, batches = through([0, 1, 2], [[0, 4], [0, 10]])
     # 0 to 4 to 14; 4 to 8, there until 14, to 24; 14 to 18, there until 24, to 34
     assert waited.tolist() == [14, 23, 32] and batches == 3
-    waited, batches = _through(np.array([0.0, 1.0, 2.0]), np.array([4.0, 10.0]), np.zeros(2), 8)
+    waited, batches = through([0, 1, 2], [[0, 4, 4], [0, 10, 10]])
     assert waited.tolist() == [14, 23, 22] and batches == 2
+
+
+def test_queries_of_many_samples_by_hand():
+    """Batches of 4 samples take 10: five and three that wait go as 4, then 1 + 3; two that come at 25 go alone."""
+    waited, batches = through([0, 0, 25], [[0, 10, 10, 10, 10]], [5, 3, 2])
+    assert waited.tolist() == [20, 20, 10] and batches == 3
+    waited, batches = through([0, 1], [[0, 10, 20, 30, 40]], [9, 1])
+    # 0 to 40, to 80, and with the second query's to 100
+    assert waited.tolist() == [100, 99] and batches == 3
+
+
+def test_measured_points_are_met_and_in_between_on_a_line():
+    made = Stages(("a", "b"), np.array([1, 4, 16]), np.array([[2.0, 2.0, 8.0], [1.0, 7.0, 7.0]]))
+    assert made.seconds([1, 2, 4, 10, 16]).tolist() == [[2, 2, 2, 5, 8], [1, 3, 7, 7, 7]]
+    assert made.batch == 16 and made.most == 2
+    fewer = made.upto(10)
+    assert fewer.batch == 10 and fewer.most == 10 / 7 and (fewer.seconds([1, 3]) == made.seconds([1, 3])).all()
+    assert offline(made, np.full(64, 16)) == pytest.approx(64 / (64 * 8 + 7))
+    assert latency(made, 0.01).p50 == pytest.approx(3)
+
+
+def test_large_queries_are_borne_less_often():
+    made = stages([1e-5], [1e-7], 512)
+    sizes = np.random.default_rng(1).integers(1, 400, 20_000)
+    rate = sustained(made, 1e-3, sizes=sizes)
+    assert 0.8 < rate * sizes.mean() / made.most < 1 and latency(made, rate, sizes=sizes).p99 <= 1e-3
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.9])
 def test_single_samples_wait_as_in_the_queue_m_d_1(load):
     """One stage of one second for one sample: the mean wait is load / 2 (1 - load), by Pollaczek and Khinchine."""
     arrival = np.cumsum(np.random.default_rng(4).exponential(1 / load, 400_000))
-    waited, batches = _through(arrival, np.array([1.0]), np.array([0.0]), 1)
+    waited, batches = through(arrival, [[0.0, 1.0]])
     assert batches == len(arrival)
     assert waited.mean() - 1 == pytest.approx(load / 2 / (1 - load), rel=0.05)
 
@@ -67,10 +99,10 @@ def test_stages_of_a_plan(model):
     device = Device.load("smartssd")
     plain, paged, whole = (Stages.of(each, device) for each in (plan_of(model), plan_of(model, ssd=3e-4),
                                                                 plan_of(model, mlp=True)))
-    assert (plain.sample_s * 1000).tolist() == pytest.approx([2e-5, 1e-4, 5e-5])
-    assert (paged.sample_s * 1000).tolist() == pytest.approx([2e-5, 3e-4, 5e-5])
-    assert paged.fixed_s[0] - plain.fixed_s[0] == pytest.approx(6e-5)
-    assert (whole.sample_s * 1000).tolist() == pytest.approx([2e-5, 1e-4, 5e-5, 4e-5, 9e-5, 1e-6])
+    grown = [(each.seconds(1000) - each.seconds(0)).tolist() for each in (plain, paged, whole)]
+    assert grown == [pytest.approx(wanted) for wanted in (
+        [2e-5, 1e-4, 5e-5], [2e-5, 3e-4, 5e-5], [2e-5, 1e-4, 5e-5, 4e-5, 9e-5, 1e-6])]
+    assert (paged.seconds(0) - plain.seconds(0))[0] == pytest.approx(6e-5)
     assert plain.most == pytest.approx(1000 / (1e-4 + 1.5e-6))
 
 

@@ -1,0 +1,192 @@
+"""The whole simulated system under load: batches through twins of its cards, then queries that arrive at random.
+
+Twins take batches of several sizes, every card's core, memory and link clock by clock. What a batch takes of each
+stage, the slowest of the cards that work side by side, is served by gen.planner.arrivals: Poisson arrivals, batches of
+what waits whenever the EMB cards are free. An EMB card takes the next batch's indices when its last run has ended, and
+sends vectors meanwhile, as fpga.api.embedding does.
+
+`anime`: samples of the log, drawn at random, with RM0's network of four features on 8 cards; its tables alone on one
+card and on 8. `mels2021`: bags drawn from the statistics, tables alone, SCRec's shares, as bench.mels_twin has them.
+
+MLPerf Inference's rules for recommendation (inference_rules.adoc): a sample is 100 to 700 user-item pairs, here samples
+of the log. server: the largest Poisson rate of queries of one such sample, 99 % within 30 ms, 270,336 queries; offline:
+24,576 of them at once. docs/size.md says what is left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data import needed
+from bench.framework import Row, at_most, bench, figure
+from bench.link import steady
+from bench.mels_twin import drawn, images
+from bench.papers import CARDS, MELS_BATCH, MELS_DIM, costs, placed
+from bench.plan import STATISTICS
+from fpga.api.embedding import EmbeddingBags
+from fpga.api.serving import Cards, batches, serve
+from fpga.card.interface import LinkUse
+from fpga.card.runs import OnCard
+from gen import bundle
+from gen.data.logs import Log, of_arrays, open_log
+from gen.data.logs.trace import picked
+from gen.data.profile import Profile
+from gen.data.profiling import flow
+from gen.data.profiling.mels import mels
+from gen.model.device import Device
+from gen.model.network import Model
+from gen.model.recommender import Recommender
+from gen.model.weights import SeededWeights
+from gen.planner.arrivals import Stages, latency, offline, sustained
+from gen.planner.assume import model_of
+from gen.planner.plan import Plan
+from gen.planner.planning import make
+
+DEVICE = "smartssd"
+ANIME, YEAR = "anime_420k.npz", 2021
+DIM, BATCH, GAP, SECONDS = 64, 2048, 0.05, 20.0
+SIZES = (1, 4, 16, 64, 256, 1024, 2048)     # samples of a batch
+TRIALS, STEADY = 3, 5                       # batches of each size, whose median counts; back to back
+LOADS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)    # per cent of the largest
+LOAD, TIMES = 80, 3.0                       # at which p99 is held against the latency without load
+CAPS = (1024, 512, 256, 128, 64, 32, 16)    # smaller batches, of which the largest that is within TIMES is given
+PAIRS, SERVER, SERVER_S, OFFLINE = (100, 700), 270_336, 0.030, 24_576
+STAGES = ("embedding, indices to the cards included", "vectors to the host",
+          "networks, features to the cards and predictions included")
+
+
+def clock(card: OnCard) -> int:
+    return int(card.card.counters()["cycles"])
+
+
+def parts(took: int, link: LinkUse) -> tuple[int, int]:
+    """Of a batch's cycles on an EMB card: until its core has ended, and its vectors' way to the host."""
+    return took - link.out_cycles, link.out_cycles
+
+
+def answered(cards: Cards, log: Log, samples: int) -> NDArray[np.float64]:
+    """(K,) cycles of the stages for batches of so many samples: of the slowest EMB card, and MLP card if there are."""
+    every: dict[int, OnCard] = {**cards.emb, **cards.mlp}
+    found = []
+    before = {number: clock(card) for number, card in every.items()}
+    for batch in serve(cards, log, samples * TRIALS, batch=samples):
+        after = {number: clock(card) for number, card in every.items()}
+        took = {number: after[number] - before[number] for number in batch.done.cycles}
+        stages = np.max([parts(took[number], batch.done.links[number]) for number in took if number in cards.emb],
+                        axis=0)
+        found.append([*stages, *([max(took[number] for number in took if number in cards.mlp)] if cards.mlp else [])])
+        before = after
+    return np.median(found, axis=0)
+
+
+def as_stages(cycles: Sequence[NDArray[np.float64]], sizes: Sequence[int]) -> Stages:
+    """cycles: (K,) of each size."""
+    seconds = np.array(cycles).T / (Device.load(DEVICE).kernel_mhz * 1e6)
+    return Stages(STAGES[:len(seconds)], np.array(sizes), seconds)
+
+
+@cache
+def anime() -> tuple[Log, Profile]:
+    """The log in another order, as it is sorted by user, and its profile."""
+    path = needed(ANIME)
+    (chunk,) = open_log(path).chunks(1 << 20)
+    order = np.random.default_rng(1).permutation(chunk.samples)
+    bags = {name: picked(np.arange(len(ids)), chunk.edges(name), order) for name, ids in chunk.ids.items()}
+    log = of_arrays({name: ids[bags[name][0]] for name, ids in chunk.ids.items()},
+                    {name: bags[name][1] for name in chunk.offsets},
+                    {name: values[order] for name, values in chunk.values.items()}, source=ANIME)
+    return log, flow.profile_of(flow.Options([path], dim=DIM))
+
+
+def opened(plan: Plan, profile: Profile, folder: Path) -> Cards:
+    """Twins of a plan's cards with random parameters."""
+    return Cards(bundle.write(folder / "bundle", plan, profile, SeededWeights()), card="twin")
+
+
+def on_log(cards: int, network: Model | None = None) -> tuple[Stages, float]:
+    """The anime log on so many cards; cycles from one full batch to the next of the first card, back to back, in
+    seconds."""
+    log, profile = anime()
+    of: Recommender = replace(model_of(profile, DIM, BATCH)[0], network=network)
+    plan = make(of, profile, costs(DIM), cards=cards, gap=GAP, seconds=SECONDS, explain=False)
+    with TemporaryDirectory() as folder, opened(plan, profile, Path(folder)) as twins:
+        measured = as_stages([answered(twins, log, size) for size in SIZES], SIZES)
+        first = next(iter(twins.emb))
+        asked = [list(twins.requests(chunk).values()) for chunk in batches(log, BATCH * STEADY, BATCH)]
+        period = steady(twins.emb[first], asked)[0] if cards == 1 else 0.0
+    return measured, period / (Device.load(DEVICE).kernel_mhz * 1e6)
+
+
+def on_statistics() -> Stages:
+    """MELS on 8 cards, each opened alone: they hold gigabytes."""
+    profile, random = mels(needed(STATISTICS.format(YEAR))), np.random.default_rng(1)
+    plan = placed(profile, model_of(profile, MELS_DIM, MELS_BATCH)[0], costs(MELS_DIM))
+    assert plan is not None, "8 cards hold MELS"
+    sizes = [size for size in SIZES if size <= MELS_BATCH]
+    slowest = np.zeros((len(sizes), 2))
+    for number in range(CARDS):
+        tables = [table for table in plan.tables.values() if number in table.cards]
+        with TemporaryDirectory() as folder, EmbeddingBags(
+                images(plan, tables, random, Path(folder)), card="twin", preset=plan.preset, device=plan.device,
+                ring_bytes=plan.ring_bytes) as bags:
+            for at, size in enumerate(sizes):
+                found = []
+                for _ in range(TRIALS):
+                    before = clock(bags)
+                    bags.batch([drawn(table, profile.tables[table.name], size, random) for table in tables])
+                    found.append(parts(clock(bags) - before, bags.link))
+                slowest[at] = np.maximum(slowest[at], np.median(found, axis=0))
+    return as_stages(list(slowest), sizes)
+
+
+def slower(stages: Stages) -> float:
+    """p99 at LOAD % of the largest load over a lone sample's latency."""
+    return latency(stages, LOAD / 100 * stages.most).p99 / float(stages.seconds(1).sum())
+
+
+def loaded(name: str, what: str, stages: Stages) -> Iterator[Row]:
+    """What a system's stages take, latency over load, and MLPerf's two scenarios."""
+    for size in (1, stages.batch):
+        for number, (stage, seconds) in enumerate(zip(stages.names, stages.seconds(size), strict=True), 1):
+            yield figure(f"system.stage.{name}.{size}.{number}", f"{what}, batches of {size:,}: {stage}",
+                         round(1e6 * float(seconds), 1), "us")
+    yield figure(f"system.unloaded.{name}", f"{what}: a lone sample", round(1e6 * float(stages.seconds(1).sum()), 1),
+                 "us")
+    yield figure(f"system.most.{name}", f"{what}: the largest load, full batches back to back", round(stages.most),
+                 "samples/s")
+    for load in LOADS:
+        seen = latency(stages, load / 100 * stages.most)
+        for key in ("p50", "p95", "p99"):
+            yield figure(f"system.curve.{name}.{load}.{key}", f"{what}, {load} % of the largest load: {key}",
+                         round(1e6 * getattr(seen, key), 1), "us")
+    yield at_most(f"system.p99.{name}", f"{what}: p99 at {LOAD} % of the largest load over a lone sample's latency",
+                  round(slower(stages), 2), "times", TIMES)
+    kept = [cap for cap in CAPS if cap < stages.batch and slower(stages.upto(cap)) <= TIMES]
+    if kept:
+        capped, said = stages.upto(kept[0]), f"{what}, batches of at most {kept[0]:,}"
+        yield figure(f"system.capped.{name}", f"{said}: the same", round(slower(capped), 2), "times")
+        yield figure(f"system.capped.{name}.most", f"{said}: the largest load", round(capped.most), "samples/s")
+    sizes = np.random.default_rng(2).integers(PAIRS[0], PAIRS[1] + 1, SERVER)
+    rule = f"MLPerf's samples of {PAIRS[0]} to {PAIRS[1]} of the log's"
+    yield figure(f"system.server.{name}.qps", f"{what}, server: {rule}, 99 % within {1e3 * SERVER_S:.0f} ms",
+                 round(sustained(stages, SERVER_S, sizes=sizes)), "queries/s")
+    yield figure(f"system.offline.{name}.qps", f"{what}, offline: {rule}", round(offline(stages, sizes[:OFFLINE])),
+                 "queries/s")
+
+
+@bench("system")
+def rows() -> Iterator[Row]:
+    """Latency over load of the simulated system, MLPerf's server and offline scenarios, and 8 cards over one."""
+    network = replace(Model.load("screc_rm0", dim=DIM), features=len(anime()[1].tables))
+    yield from loaded("anime", f"anime, RM0, {CARDS} cards", on_log(CARDS, network)[0])
+    (one, period), (many, _) = on_log(1), on_log(CARDS)
+    yield figure("system.scaling.8", f"anime, tables alone: samples per second of {CARDS} cards over one's, full "
+                 f"batches of {BATCH:,}", round(many.most / one.most, 2), "times")
+    yield figure("system.steady.anime", "anime, tables alone, one card: the slowest stage over the time from one full "
+                 "batch to the next on the twin, back to back", round(BATCH / one.most / period, 3), "times")
+    yield from loaded(f"mels{YEAR}", f"MELS {YEAR}, tables alone, {CARDS} cards", on_statistics())

@@ -1,0 +1,59 @@
+"""The bench of the system under load: what it reads off twins, and what it says of stages that are known."""
+
+import numpy as np
+import pytest
+
+from bench import system
+from fpga.api.serving import Cards, batches
+from gen import bundle
+from gen.model.weights import SeededWeights
+from gen.planner.arrivals import Stages, latency
+from tests.support import bundles
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory):
+    log = bundles.log()
+    made = bundle.write(tmp_path_factory.mktemp("system") / "b", bundles.plan(), bundles.profile(log), SeededWeights())
+    with Cards(made, card="twin") as opened:
+        yield opened, log
+
+
+def test_stages_are_the_clocks_of_the_slowest_cards(cards):
+    opened, log = cards
+    every = {**opened.emb, **opened.mlp}
+    emb, vectors, networks = system.answered(opened, log, 16)
+    totals = []
+    for chunk in batches(log, 16 * system.TRIALS, 16):
+        before = {number: system.clock(card) for number, card in every.items()}
+        done = opened.infer(chunk, np.zeros((chunk.samples, 3), np.float32))
+        totals.append({number: system.clock(card) - before[number] for number, card in every.items()})
+        for number, cycles in done.cycles.items():
+            assert cycles + done.links[number].out_cycles < totals[-1][number]
+    slowest, other = (np.median([max(each[number] for number in kind) for each in totals])
+                      for kind in (opened.emb, opened.mlp))
+    assert emb + vectors >= slowest > emb and networks == pytest.approx(other, rel=0.02)
+
+
+def test_rows_of_stages_that_are_known():
+    """A stage of 10 us and 0.1 us per sample: 4,096 samples wait for each other longer than three times 10.1 us."""
+    cycles = 250e6 * np.array([[10.1e-6], [10e-6 + 409.6e-6]])
+    made = system.as_stages(list(cycles), (1, 4096))
+    found = {row.id: row for row in system.loaded("x", "x", made)}
+    assert found["system.unloaded.x"].value == 10.1 and found["system.most.x"].value == round(4096 / 419.6e-6)
+    missed = found["system.p99.x"]
+    assert missed.value == pytest.approx(latency(made, 0.8 * made.most).p99 / 10.1e-6, abs=0.01) and not missed.met
+    cap = int(found["system.capped.x"].what.split(" at most ")[1].split(":")[0].replace(",", ""))
+    assert found["system.capped.x"].value <= 3 < system.slower(made.upto(2 * cap))
+    assert found["system.capped.x.most"].value == round(cap / (10e-6 + cap * 1e-7))
+    curve = [found[f"system.curve.x.{load}.p99"].value for load in system.LOADS]
+    assert curve == sorted(curve)
+    pairs = sum(system.PAIRS) / 2
+    assert found["system.offline.x.qps"].value * pairs == pytest.approx(made.most, rel=0.02)
+    assert 0.95 < found["system.server.x.qps"].value / found["system.offline.x.qps"].value < 1
+
+
+def test_a_system_that_keeps_its_latency_is_met():
+    made = Stages(("a",), np.array([1, 64]), np.array([[1e-4, 1.01e-4]]))
+    row = next(row for row in system.loaded("x", "x", made) if row.id == "system.p99.x")
+    assert row.met and 1 < row.value < 3
