@@ -1,5 +1,5 @@
-"""The page of `hotrail bench`: every figure beside its target; Hotline's figures, caches over their size and latency over
-load drawn."""
+"""The page of `hotrail bench`: every figure beside its target; Hotline's figures, caches over their size and latency
+over load drawn."""
 
 import re
 from collections import defaultdict
@@ -13,6 +13,7 @@ from hotrail.report.page import Axis, Bars, Chart, Lines, Page, Series, Table
 __all__ = ["page", "write"]
 
 Points = dict[Any, float]      # by number, or by the name of a group of bars
+DRAWN = ("hotline.", "emb.cache.", "scars.", "system.curve.")       # whose rows may be points of charts
 HEAD = ("figure", "what it is", "value", "unit", "target", "met")
 
 
@@ -24,7 +25,7 @@ def write(rows: Iterable[Row], folder: Path) -> Path:
 def page(rows: Iterable[Row]) -> Page:
     """What a bench has not measured yet is left out, chart by chart and section by section."""
     rows = list(rows)
-    values = {row.id: float(row.value) for row in rows if row.id.startswith(("hotline.", "emb.cache.", "scars.", "system.curve."))}
+    values = {row.id: float(row.value) for row in rows if row.id.startswith(DRAWN)}
     judged = [row.met for row in rows if row.met is not None]
     made = Page("hotrail bench", "Every figure beside its target", facts=[
         ("figures", f"{len(rows):,}"), ("with a target", f"{len(judged):,}"), ("met", f"{sum(judged):,}")])
@@ -115,8 +116,8 @@ _CACHES = (
            names={"": "best split", ".coalesced": "coalesced alone"}),
 )
 _SYSTEM = tuple(_Lines(f"Latency over load: {name}", rf"system\.curve\.{log}\.(?P<at>\d+)\.(?P<line>p\d+)",
-                       "% of the largest load", "us", "Samples arrive at random; stages as twins of the cards take them",
-                       log=False)
+                       "% of the largest load", "us", "Samples arrive at random; stages as twins of the cards take "
+                       "them", log=False)
                 for log, name in (("anime", "anime, RM0, 8 cards"), ("mels2021", "MELS 2021, 8 cards")))
 _SECTIONS = {"The Hotline thesis' figures, measured": _HOTLINE, "Caches over their size": _CACHES,
              "The system under load": _SYSTEM}
