@@ -14,6 +14,7 @@ of the log. server: the largest Poisson rate of queries of one such sample, 99 %
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -40,11 +41,9 @@ from gen.data.profiling import flow
 from gen.data.profiling.mels import mels
 from gen.model.device import Device
 from gen.model.network import Model
-from gen.model.recommender import Recommender
 from gen.model.weights import SeededWeights
 from gen.planner.arrivals import Stages, latency, offline, sustained
 from gen.planner.assume import model_of
-from gen.planner.plan import Plan
 from gen.planner.planning import make
 
 DEVICE = "smartssd"
@@ -103,23 +102,26 @@ def anime() -> tuple[Log, Profile]:
     return log, flow.profile_of(flow.Options([path], dim=DIM))
 
 
-def opened(plan: Plan, profile: Profile, folder: Path) -> Cards:
-    """Twins of a plan's cards with random parameters."""
-    return Cards(bundle.write(folder / "bundle", plan, profile, SeededWeights()), card="twin")
-
-
-def on_log(cards: int, network: Model | None = None) -> tuple[Stages, float]:
-    """The anime log on so many cards; cycles from one full batch to the next of the first card, back to back, in
-    seconds."""
-    log, profile = anime()
-    of: Recommender = replace(model_of(profile, DIM, BATCH)[0], network=network)
+@contextmanager
+def opened(cards: int, network: Model | None = None) -> Iterator[Cards]:
+    """Twins of so many cards with the anime log's tables, random parameters in them."""
+    profile = anime()[1]
+    of = replace(model_of(profile, DIM, BATCH)[0], network=network)
     plan = make(of, profile, costs(DIM), cards=cards, gap=GAP, seconds=SECONDS, explain=False)
-    with TemporaryDirectory() as folder, opened(plan, profile, Path(folder)) as twins:
-        measured = as_stages([answered(twins, log, size) for size in SIZES], SIZES)
-        first = next(iter(twins.emb))
-        asked = [list(twins.requests(chunk).values()) for chunk in batches(log, BATCH * STEADY, BATCH)]
-        period = steady(twins.emb[first], asked)[0] if cards == 1 else 0.0
-    return measured, period / (Device.load(DEVICE).kernel_mhz * 1e6)
+    with TemporaryDirectory() as folder, Cards(bundle.write(
+            Path(folder) / "bundle", plan, profile, SeededWeights()), card="twin") as twins:
+        yield twins
+
+
+def on_log(twins: Cards) -> Stages:
+    return as_stages([answered(twins, anime()[0], size) for size in SIZES], SIZES)
+
+
+def back_to_back(twins: Cards) -> float:
+    """Seconds from one full batch of the log to the next on the only card."""
+    (card,) = twins.emb.values()
+    asked = [list(twins.requests(chunk).values()) for chunk in batches(anime()[0], BATCH * STEADY, BATCH)]
+    return steady(card, asked)[0] / (Device.load(DEVICE).kernel_mhz * 1e6)
 
 
 def on_statistics() -> Stages:
@@ -183,8 +185,12 @@ def loaded(name: str, what: str, stages: Stages) -> Iterator[Row]:
 def rows() -> Iterator[Row]:
     """Latency over load of the simulated system, MLPerf's server and offline scenarios, and 8 cards over one."""
     network = replace(Model.load("screc_rm0", dim=DIM), features=len(anime()[1].tables))
-    yield from loaded("anime", f"anime, RM0, {CARDS} cards", on_log(CARDS, network)[0])
-    (one, period), (many, _) = on_log(1), on_log(CARDS)
+    with opened(CARDS, network) as twins:
+        yield from loaded("anime", f"anime, RM0, {CARDS} cards", on_log(twins))
+    with opened(CARDS) as twins:
+        many = on_log(twins)
+    with opened(1) as twins:
+        one, period = on_log(twins), back_to_back(twins)
     yield figure("system.scaling.8", f"anime, tables alone: samples per second of {CARDS} cards over one's, full "
                  f"batches of {BATCH:,}", round(many.most / one.most, 2), "times")
     yield figure("system.steady.anime", "anime, tables alone, one card: the slowest stage over the time from one full "
