@@ -110,8 +110,8 @@ def offline(stages: Stages, sizes: NDArray[np.int64]) -> float:
 
 
 def sustained(stages: Stages, p99_s: float, *, sizes: NDArray[np.int64] | None = None) -> float:
-    """The most queries per second whose 99th percentile is within p99_s, to half a per cent; 0 where a lone sample
-    takes longer. sizes: as `latency` takes them."""
+    """The most queries per second whose 99th percentile is within p99_s, to half a per cent; 0 where it is at none.
+    sizes: as `latency` takes them."""
     low, high = 0.0, stages.most / (1.0 if sizes is None else float(sizes.mean()))
     most = high
     if stages.seconds(1).sum() > p99_s:
