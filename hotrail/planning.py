@@ -62,6 +62,8 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @click.option("--tt-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
               help="Share of a batch's time that TT rows must save; a plan in which they save less has none.")
 @click.option("--table-wise", is_flag=True, help="Every table whole on one card, as in SCRec's program.")
+@click.option("--join", is_flag=True,
+              help="Join small tables of which each sample has one index, a row for each pair of their rows.")
 @RESULTS
 @ROW_FORMAT
 @TT_FORMAT
@@ -81,7 +83,7 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @JSON
 def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
          levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
-         table_wise: bool, results: str | None, row_format: str | None, tt_format: str | None,
+         table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
          error_budget: float | None, weights: Path | None, dim: int, batch: int | None, sample: float,
          held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
@@ -96,7 +98,7 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 
     options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
                            sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
-                           table_wise, error_budget, weights)
+                           table_wise, error_budget, weights, join)
     folder = out or build_folder() / "plan"
     with together(folder) as half:
         try:

@@ -2,12 +2,14 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fpga.card.costs import measure
+from fpga.card.costs import PAGE_BYTES, measure
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.data.logs import open_log
@@ -22,7 +24,7 @@ from gen.model.recommender import CHOSEN, ROW_FORMATS, WORDS, Recommender, Table
 from gen.model.weights import FileWeights
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
-from gen.planner.costs import Costs
+from gen.planner.costs import Costs, row_bytes
 from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.served import served
@@ -62,6 +64,7 @@ class Options:
     table_wise: bool = False
     error_budget: float | None = None
     weights: Path | None = None
+    join: bool = False
 
 
 def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
@@ -75,7 +78,7 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 row_format and tt_format [float32], or error_budget, within which both are chosen, and weights, an
                 .npz, of whose rows errors are measured [normal rows], sample [1] and held_back [0] of the samples,
                 gap [0.01], seconds [60] of each search, explain [True]: also with fewer memories and more cards,
-                table_wise [False]
+                table_wise [False], join [False] small tables into products
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
@@ -139,6 +142,8 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
         check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
+    if options.join:
+        dims |= set(_of_products(dims, options.preset))
     budgets = [options.error_budget, *(spec.error_budget for spec in (model.tables.values() if model else ()))]
     costs = measure(options.device, options.preset, dims=dims,
                     row_formats=sorted(formats) if budgets.count(None) == len(budgets) else ROW_FORMATS)
@@ -152,6 +157,14 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
         model = _as_given(model, options)
     return model, profile, costs, notes
+
+
+def _of_products(dims: set[int], preset: str) -> Iterator[int]:
+    """Values of a row of two joined tables, as far as the core takes rows as wide."""
+    for dim in {one + other for one, other in product(dims, dims)}:
+        with suppress(ValueError):
+            row_bytes(preset, dim, PAGE_BYTES)
+            yield dim
 
 
 def _weights(options: Options) -> FileWeights | None:
@@ -187,7 +200,7 @@ def _planned(options: Options, model: Recommender, profile: Profile, costs: Cost
     return make(model, profile, costs, cards=cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, tt_share=options.tt_share, tt_gain=options.tt_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
-                errors=errors, say=lambda line: say(f"search     {line}"))
+                errors=errors, join=options.join, say=lambda line: say(f"search     {line}"))
 
 
 def _as_given(model: Recommender, options: Options) -> Recommender:

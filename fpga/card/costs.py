@@ -12,14 +12,15 @@ from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, Costs, requests, row_bytes
 from gen.rtl import config
 
-__all__ = ["measure"]
+__all__ = ["PAGE_BYTES", "measure"]
 
 ROWS, STREAM, PAGES = 6000, 500, 4000
+PAGE_BYTES = 4096
 PACKET = 4      # lines of the link's packets, as in fpga/card/cpp/link.h
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
-            row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = 4096) -> Costs:
+            row_formats: Iterable[str] = ROW_FORMATS[:1], page_bytes: int = PAGE_BYTES) -> Costs:
     """The costs of a device with rows of `dims` words, and with slices of them, in each of the formats.
 
     Raises      ValueError: an unknown device or preset, a page size that there is not, rows that the core does not take

@@ -9,6 +9,10 @@ Whatever its prices w of the times and u of the memories are, with the sum of w 
 is a bound (Lagrange); a table that lies on several cards is a column with the loads of all of them, so that it holds
 for such placements, too. It is what is reported, in our own arithmetic, so that the LP solver's tolerances do not
 enter.
+A product of two tables (gen.planner.join) is a column of both. Then the sum is that of values y of the tables, where y
+is no more than the least cost of a table's splits, and of two tables no more than that of their product: so each table
+or pair costs at least what its tables are worth. The linear program's own prices of the tables are such, once put right
+where they are not.
 Splits slower than a placement that is known cannot be part of a better one and are left out, which lifts the bound.
 """
 
@@ -20,7 +24,7 @@ from numpy.typing import NDArray
 from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
-__all__ = ["Master", "LpSolution"]
+__all__ = ["Master", "LpSolution", "Pairs"]
 
 ROUNDS = 200
 NEVER = Deadline()
@@ -42,11 +46,21 @@ class LpSolution:
     weights: NDArray[np.float64]
 
 
-class Master:
-    """The linear program, with the columns found so far; they serve every number of cards."""
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Products of two tables each, whole on a card. tables: (P, 2); load: (P, LOADS)."""
 
-    def __init__(self, choices: Choices):
+    tables: NDArray[np.int64]
+    load: NDArray[np.float64]
+
+
+class Master:
+    """The linear program, with the columns found so far; they serve every number of cards. pairs: of which `seconds`
+    has columns, too."""
+
+    def __init__(self, choices: Choices, pairs: Pairs | None = None):
         self.choices = choices
+        self.pairs = pairs or Pairs(np.zeros((0, 2), np.int64), np.zeros((0, LOADS)))
         self.seen: set[tuple[int, int, int]] = set()
         self.options = self.a = self.h = np.zeros(0, np.int64)
         # The program's units: seconds of all tables one after the other, and a card's memories.
@@ -97,6 +111,16 @@ class Master:
         room[TT_S], main[TT_S] = 0.0, seconds
         return self._solve(main, room, DEAR / self.unit, 1.0, 1, seconds, until)
 
+    def _worth(self, values: NDArray[np.float64], prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of each table, less where two are worth more than their product costs."""
+        found = values.copy()
+        first, second = self.pairs.tables.T
+        cost = self.pairs.load @ prices
+        for at in np.flatnonzero(found[first] + found[second] > cost):
+            i, j = self.pairs.tables[at]
+            found[i if found[i] > found[j] else j] -= max(found[i] + found[j] - cost[at], 0.0)
+        return found
+
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
                among: NDArray[np.int64] | None = None, count: int | None = None, grain: float = 1.0,
@@ -127,6 +151,12 @@ class Master:
         lp.addCol(1.0, 0.0, np.inf, LOADS, np.arange(LOADS, dtype=np.int32), -main)
         for r in range(LOADS):
             lp.addCol(slack[r], 0.0, np.inf, 1, np.array([r], np.int32), np.array([-1.0]))
+        if pairs := len(self.pairs.load):
+            index = np.concatenate([np.broadcast_to(np.arange(LOADS), (pairs, LOADS)), LOADS + self.pairs.tables,
+                                    np.full((pairs, 1), LOADS + tables)], axis=1).astype(np.int32)
+            value = np.concatenate([self.pairs.load / unit, np.tile([1.0, 1.0, 2.0], (pairs, 1))], axis=1)
+            lp.addCols(pairs, np.zeros(pairs), np.zeros(pairs), np.full(pairs, np.inf), index.size,
+                       np.arange(pairs, dtype=np.int32) * (LOADS + 3), index.ravel(), value.ravel())
         in_lp, added = np.zeros(0, np.int64), 0
         best, best_prices, room = -np.inf, np.zeros(LOADS), np.where(np.isfinite(room), room, 0.0)
         cost, *cheap = choices.cheapest(EVERY_TIME / unit, limits)
@@ -159,7 +189,8 @@ class Master:
             else:
                 prices = main / (main @ main)
             cost, *cheap = choices.cheapest(prices / unit, limits)
-            found = float(np.sort(cost[among])[:count].sum() - prices @ room)
+            worth = self._worth(np.minimum(cost, dual[LOADS:-1] + dual[-1]), prices / unit) if pairs else cost
+            found = float(np.sort(worth[among])[:count].sum() - prices @ room)
             if found > best:
                 best, best_prices = found, prices
             if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
@@ -167,7 +198,7 @@ class Master:
             better = inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)
             if not self._add(*(each[better] for each in cheap)) or until.passed:
                 break
-        weights = np.array(lp.getSolution().col_value)[1 + LOADS:]
+        weights = np.array(lp.getSolution().col_value)[1 + LOADS + pairs:]
         used = np.nonzero(weights > 1e-9)[0]
         used = used[np.argsort(self.options[in_lp[used]], kind="stable")]
         at = in_lp[used]

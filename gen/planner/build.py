@@ -21,7 +21,7 @@ from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.widths import Errors, allowed, assumed
 from hw.isa import LONGEST_BAG
 
-__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards"]
+__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -102,11 +102,11 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         network = (*network_seconds(costs, of, model.batch), of.bottom[0] * value_s + features_s,
                    (of.top or of.bottom)[-1] * value_s)
     emb_cards = cards - bool(model.network)
-    heavy = _heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)
+    several = heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)
     ways = tuple(
         tuple(Sharding("whole", 1, item, (spec.row_format, spec.tt_format)) for spec, item in forms)
         + (tuple(_shardings(forms, model.batch, found[forms[0][1].name], costs, emb_cards)) if shared else ())
-        for forms, shared in zip(every, heavy, strict=True))
+        for forms, shared in zip(every, several, strict=True))
     kept = [_undominated(each) for each in ways]
     return Built(Problem(tuple(each[0].item for each in kept), cards, costs.dram_bytes, int(costs.tt_bytes),
                          costs.ssd_bytes, *network, shardings=tuple(each[1:] for each in kept),
@@ -139,7 +139,7 @@ def _betters(better: Sharding, way: Sharding) -> bool:
                     for at in (knots, one.tt_rows[one.tt_rows <= knots[-1]])))
 
 
-def _heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
+def heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
     """Which tables are worth more than one card: by their time and bytes with all rows in DRAM."""
     seconds = np.array([max(item.lookups * item.dram_s + item.bags_s, item.in_s, item.out_s) for item in items])
     time = seconds * cards / max(float(seconds.sum()), 1e-300)
@@ -148,14 +148,18 @@ def _heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.boo
     return ((time > LEAST) | (room > 1)) & (np.argsort(order) < SHARDED)
 
 
+def counts(cards: int) -> Iterator[int]:
+    """On how many cards a table may lie, of so many, beside one."""
+    return (count for count in range(2, cards + 1)
+            if count <= ANY or count == cards or count in (count & -count, 3 * (count & -count)))
+
+
 def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expected: Expected, costs: Costs,
                cards: int) -> Iterator[Sharding]:
     """The table on several cards, in the formats that it may have. Where each card serves its part of the samples,
     fewer accesses share a page. Where each holds a slice of the columns, each reads all indices, and there are no
     tensor trains."""
-    for count in range(2, cards + 1):
-        if count > ANY and count < cards and count not in (count & -count, 3 * (count & -count)):
-            continue
+    for count in counts(cards):
         batch = -(-whole_batch // count)
         for spec, item in forms:
             formats = spec.row_format, spec.tt_format

@@ -7,6 +7,7 @@ others take at least as long as the first's bound, and as the drive. What DRAM i
 (gen.planner.fill); the bound is that of cuts at steps.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +17,17 @@ from functools import partial
 import numpy as np
 
 from gen.compress import search
+from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
 from gen.planner.build import Built, build
 from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
+from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
+from gen.planner.join import bound as least_of_pairs
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration
-from gen.planner.problem import CardChoice, Item, Placement, Problem
+from gen.planner.problem import CardChoice, Item, Placement, Problem, Sharding
 from gen.planner.solve import Infeasible, NotFound, solve
 from gen.planner.widen import widened
 from gen.planner.widths import ASSUMED, Errors
@@ -32,6 +36,7 @@ __all__ = ["ALONE", "ANY", "FLOATS", "HALF", "LATE", "WHOLE", "least_reading", "
 
 HALF = "pooled vectors in half precision"
 WHOLE = "every table whole on one card (--table-wise)"
+APART = "no tables joined (without --join)"
 ALONE = "no access to rows that the log does not have"
 FLOATS = "rows and TT cores as float32 (--error-budget 0)"
 ANY = "every format, whatever it loses (--error-budget 1)"
@@ -41,6 +46,8 @@ LATE = "the search was ended by real time: on another machine, or a busier one, 
 MEGABYTE = 10**6
 PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
 FULL = 0.99         # of a memory
+WORTH = 1e-3        # of a batch's time, that joined tables must save
+NEAR = 0.1          # of the bound, past which fewer of them are tried
 
 Say = Callable[[str], None]
 
@@ -48,21 +55,28 @@ Say = Callable[[str], None]
 def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4, levels: int = 3,
          hot_share: float | None = None, tt_share: float | None = None, tt_gain: float = 0.1, gap: float = 0.01,
          seconds: float = 60.0, unseen: bool = True, table_wise: bool = False, explain: bool = True,
-         errors: Mapping[str, Errors] | None = None, say: Say | None = None) -> Plan:
+         errors: Mapping[str, Errors] | None = None, join: bool = False, say: Say | None = None) -> Plan:
     """The plan of `cards` cards.
 
     rank: of the tensor trains. levels: memories that may be used, 1: the SSD, 2: DRAM too, 3: all. hot_share,
     tt_share, unseen: see gen.planner.build. tt_gain: part of a batch's time that tensor trains must save, else
     the plan is that without any. gap, seconds: where the search for each placement may end. table_wise: every table
     lies whole on one card, as in SCRec's program. explain: fewer memories, more of each memory and each assumption that
-    binds are tried, too. errors: of tables with an error budget; those of normal rows where there are none. say: gets
-    lines of progress.
+    binds are tried, too. errors: of tables with an error budget; those of normal rows where there are none. join: small
+    tables may be joined (gen.planner.join), which says what the log must have. say: gets lines of progress.
     Raises      ValueError: what does not fit, in one sentence
     """
     say = say or (lambda _: None)
-    make_of = partial(build, profile=profile, costs=costs, rank=rank, hot_share=hot_share, tt_share=tt_share,
-                      table_wise=table_wise, errors=errors)
-    built = make_of(model, cards=cards, unseen=unseen)
+    if join and table_wise:
+        raise ValueError("--join with --table-wise: SCRec's program has no joined tables; leave out one of them")
+    products: dict[str, tuple[str, ...]] = {}
+
+    def make_of(model: Recommender, cards: int = cards, unseen: bool = unseen) -> Built:
+        made = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, tt_share=tt_share,
+                     unseen=unseen, table_wise=table_wise, errors=errors)
+        return merged(made, model, list(products.values()), costs) if products else made
+
+    built = plain = make_of(model)
 
     def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
@@ -71,14 +85,17 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             f"found in {time.monotonic() - begin:.1f} s")
         return found, parts
 
-    def tried(problem: Problem, what: str, built: Built = built) -> tuple[float, float] | None:
-        """Seconds and bound of what only explains the plan, and does not end it."""
+    def found_of(problem: Problem, what: str, built: Built) -> tuple[Placement, tuple[Part, ...]] | None:
         try:
-            found, _ = solved(problem, what, built)
+            return solved(problem, what, built)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
-        return found.seconds, found.bound
+
+    def tried(problem: Problem, what: str, built: Built) -> tuple[float, float] | None:
+        """Seconds and bound of what only explains the plan, and does not end it."""
+        found = found_of(problem, what, built)
+        return None if found is None else (found[0].seconds, found[0].bound)
 
     problem = with_levels(built.problem, levels)
     best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
@@ -92,20 +109,26 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 notes = (*built.notes, _left_out(best, problem.items, parts, without[1].seconds, tt_gain),
                          *_bounds(without[0], without[1]))
                 levels, (problem, best, parts) = 2, without
+    if join and levels > 1:
+        what_if[APART] = best.seconds, best.bound
+        products, built, best, parts, note = _joined(model, profile, built, levels, best, parts, costs, found_of)
+        problem = with_levels(built.problem, levels)
+        ablation, notes = {levels: (best.seconds, best.bound)}, (*notes, note)
     if explain:
         for fewer in range(levels - 1, 0, -1):
-            if fewer not in ablation and (less := tried(with_levels(built.problem, fewer),
-                                                        f"{cards} cards, {LEVELS[fewer]}")):
+            of = built if fewer > 1 else plain
+            if fewer not in ablation and (less := tried(with_levels(of.problem, fewer),
+                                                        f"{cards} cards, {LEVELS[fewer]}", of)):
                 ablation[fewer] = less
-        others = {"one card more": make_of(model, cards=cards + 1, unseen=unseen)}
+        others = {"one card more": make_of(model, cards + 1)}
         if any(spec.results == RESULTS[0] for spec in model.tables.values()):
-            others[HALF] = make_of(_halved(model), cards=cards, unseen=unseen)
+            others[HALF] = make_of(_halved(model))
         if any(each.unseen for each in built.expected.values()):
-            others[ALONE] = make_of(model, cards=cards, unseen=False)
+            others[ALONE] = make_of(model, unseen=False)
         mores = {what: (with_levels(each.problem, levels), each) for what, each in others.items()}
         if any(len(part.cards) > 1 for part in parts):
             mores[WHOLE] = problem.whole, built
-        mores |= _budgets(model, make_of, cards, unseen, levels)
+        mores |= _budgets(model, make_of, levels)
         mores |= _looser(problem, built, levels)
         if best.work <= PATIENCE:
             mores |= {f"1 MB more of {NAMES[name]} on every EMB card": (_roomier(problem, name), built)
@@ -123,13 +146,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     emb, parts, ways = widened(problem, best, parts, built.ways, built.errors, built.expected, costs,
                                max(max(card.seconds for card in best.emb), problem.before_s / max(best.mlp_cards, 1)))
     best = replace(best, emb=emb)
-    chosen = {name: replace(spec, row_format=way.formats[0], tt_format=way.formats[1], error_budget=None)
-              for (name, spec), way in zip(model.tables.items(), ways, strict=True)}
-    tables = [_table(way.by, part, costs, spec, rank, built.expected[name].unseen * item.lookups)
-              for (name, spec), way, item, part in zip(chosen.items(), ways, problem.items, parts, strict=True)]
-    widths = {name: _width(spec, way.by, part, costs, budget, built.errors[name])
-              for (name, spec), way, part in zip(chosen.items(), ways, parts, strict=True)
-              if (budget := model.tables[name].error_budget) is not None}
+    chosen, tables, widths = _tables(model, ways, parts, products, built, costs, rank)
     used = _cards(problem, tables, parts, best, costs.drive_s)
     return Plan(
         replace(model, tables=chosen), costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
@@ -172,8 +189,7 @@ def _bounds(problem: Problem, best: Placement) -> tuple[str, ...]:
                                                     (hot, "hot_share", "leave the SSD", "--hot-share")) if items)
 
 
-def _budgets(model: Recommender, make_of: Callable[..., Built], cards: int, unseen: bool,
-             levels: int) -> dict[str, tuple[Problem, Built]]:
+def _budgets(model: Recommender, make_of: Callable[..., Built], levels: int) -> dict[str, tuple[Problem, Built]]:
     """Without what error budgets bring, and without them."""
     if all(spec.error_budget is None for spec in model.tables.values()):
         return {}
@@ -181,7 +197,7 @@ def _budgets(model: Recommender, make_of: Callable[..., Built], cards: int, unse
     for what, budget in ((FLOATS, 0.0), (ANY, 1.0)):
         tables = {name: spec if spec.error_budget is None else replace(spec, error_budget=budget)
                   for name, spec in model.tables.items()}
-        built = make_of(replace(model, tables=tables), cards=cards, unseen=unseen)
+        built = make_of(replace(model, tables=tables))
         found[what] = with_levels(built.problem, levels), built
     return found
 
@@ -240,8 +256,48 @@ def _roomier(problem: Problem, name: str) -> Problem:
     return replace(problem, **{room: getattr(problem, room) + MEGABYTE})
 
 
-def _table(by: str, part: Part, costs: Costs, spec: TableSpec, rank: int, unseen: float) -> PlanTable:
-    """What its part means in bytes and seconds, of all its cards."""
+def _joined(model: Recommender, profile: Profile, plain: Built, levels: int, best: Placement, parts: tuple[Part, ...],
+            costs: Costs, found_of: Callable[[Problem, str, Built], tuple[Placement, tuple[Part, ...]] | None]) \
+        -> tuple[dict[str, tuple[str, ...]], Built, Placement, tuple[Part, ...], str]:
+    """The products that are worth it by name, the program with them, its placement with the bound of all that joins any
+    pairs or none, and what there is to say. best, parts: of no products, which stay where none is worth it."""
+    products: dict[str, tuple[str, ...]] = {}
+    problem = with_levels(plain.problem, levels)
+    pairs, built, apart = pairs_of(model, profile, problem, costs), plain, best
+    bound = min(apart.bound, _least_joined(problem, pairs, costs.drive_s)) if pairs else apart.bound
+    for picked in matchings(problem, pairs, len(best.emb)) if pairs else ():
+        each = merged(plain, model, [pair.names for pair in picked], costs)
+        found = found_of(with_levels(each.problem, levels), f"{len(picked)} pairs of tables joined", each)
+        if found and found[0].seconds < min((1 - WORTH) * apart.seconds, best.seconds):
+            products, built, (best, parts) = {name_of(pair.names): pair.names for pair in picked}, each, found
+        if best.seconds <= (1 + NEAR) * bound:
+            break
+    return (products, built, replace(best, bound=min(bound, best.seconds)), parts,
+            _joined_note(pairs, products, model))
+
+
+def _tables(model: Recommender, ways: Sequence[Sharding], parts: Sequence[Part],
+            products: Mapping[str, tuple[str, ...]], built: Built, costs: Costs,
+            rank: int) -> tuple[dict[str, TableSpec], list[PlanTable], dict[str, Width]]:
+    """The model's tables in the formats that were chosen, where each lies, and what chosen formats bring. ways, parts:
+    of each table or product."""
+    chosen, tables, widths = dict(model.tables), {}, {}
+    for way, part in zip(ways, parts, strict=True):
+        names = products.get(part.item.name, (part.item.name,))
+        for name in names:
+            spec = model.tables[name]
+            if len(names) == 1:
+                chosen[name] = replace(spec, row_format=way.formats[0], tt_format=way.formats[1], error_budget=None)
+            if spec.error_budget is not None:
+                widths[name] = _width(chosen[name], way.by, part, costs, spec.error_budget, built.errors[name])
+            tables[name] = _table(chosen[name], part, way.by, names, costs, rank, built.expected[name].unseen)
+    return chosen, [tables[name] for name in chosen], {name: widths[name] for name in chosen if name in widths}
+
+
+def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: Costs, rank: int,
+           unseen: float) -> PlanTable:
+    """What its part means in bytes and seconds, of all its cards. names: the table's, or those of all tables of whose
+    product the part is, each of which bears as much of it. unseen: share of the accesses."""
     item, count = part.item, len(part.cards)
     wide = search.width(spec.dim, rank, config=costs.unit)
     shape = search.best(part.warm, wide, rank=rank, config=costs.unit, form=spec.tt_format) if part.warm else None
@@ -251,12 +307,43 @@ def _table(by: str, part: Part, costs: Costs, spec: TableSpec, rank: int, unseen
     def tier(rows: int, bytes: int, accesses: float, seconds: float) -> Tier:
         return Tier(rows, count * bytes, (1 if by == "columns" else count) * accesses, count * seconds)
 
+    bytes = rows * item.row_bytes + item.bags_bytes
+    if len(names) > 1:
+        at = names.index(spec.name)
+        rows, bytes = spec.rows, bytes * (at + 1) // len(names) - bytes * at // len(names)
     return PlanTable(
-        item.name, part.cards,
-        tier(rows, rows * item.row_bytes + item.bags_bytes, part.to_dram, dram_seconds(part, costs)),
+        spec.name, part.cards, tier(rows, bytes, part.to_dram, dram_seconds(part, costs) / len(names)),
         tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
         tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.reads * item.ssd_s),
-        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen, by)
+        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen * item.lookups, by,
+        names if len(names) > 1 else ())
+
+
+def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], model: Recommender) -> str:
+    """What was joined, and of what."""
+    able = len({table for pair in pairs for table in pair.tables})
+    found = "; ".join(f"{' with '.join(names)} ({math.prod(model.tables[name].rows for name in names):,} rows)"
+                      for names in products.values())
+    return (f"joined (--join): {found or 'no tables, as none save time'}; {able} tables, of which each sample has one "
+            f"index, have products that save time of DRAM, {len(pairs)} in all"
+            + (f"; those of the {MOST} smallest tables alone were tried" if able == MOST else "")
+            + ("; samples without exactly one index of a joined table will be refused" if products else ""))
+
+
+def _least_joined(problem: Problem, pairs: Sequence[Pair], drive_s: float) -> float:
+    """No placement is faster, whichever of the pairs are joined: those that read the drive, and those that do not."""
+    reading = max(least_of_pairs(problem, pairs), least_reading(problem, drive_s))
+    if not drive_s or any(map(must_read, problem.items)):
+        return reading
+    # A second per table that reads it.
+    return min(reading, least_of_pairs(problem.mapped(partial(_dear, seconds=1.0)), pairs))
+
+
+def _dear(item: Item, seconds: float) -> Item:
+    """The table with so much more time of the drive wherever it is read, unless it must be."""
+    if not item.ssd_s or must_read(item):
+        return item
+    return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, seconds / item.ssd_s, 0))
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
@@ -265,13 +352,7 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Pla
     first = _waiting(problem, found, drive_s)
     if first.seconds <= found.seconds * (1 + 1e-9):
         return first
-    dear = 100 * first.seconds
-
-    def without_drive(item: Item) -> Item:
-        if not item.ssd_s or must_read(item):
-            return item
-        return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, dear / item.ssd_s, 0))
-
+    without_drive = partial(_dear, seconds=100 * first.seconds)
     # Of all placements that read the drive, and then of those that do not, where there may be any.
     least, best = max(found.bound, least_reading(problem, drive_s)), first
     try:

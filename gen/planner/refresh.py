@@ -61,7 +61,7 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
     ranks = [max(table.ranks) for table in plan.tables.values() if table.ranks]
     fresh = make(by_row, rows, costs, cards=len(plan.cards), levels=3 if ranks else min(plan.levels, 2), gap=gap,
                  seconds=seconds, rank=max(ranks, default=4), tt_gain=0.0, table_wise=table_wise, explain=False,
-                 say=say)
+                 join=not table_wise and any(table.joined for table in plan.tables.values()), say=say)
     mlp = [card for card in plan.cards if card.kind == "mlp"]
     most_s = (1 + within) * fresh.seconds
     limit = np.full(5, most_s - max((card.after_s for card in mlp), default=0.0))
