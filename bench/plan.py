@@ -29,7 +29,7 @@ from gen.data.profiling.held import parted
 from gen.data.profiling.mels import mels
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD
 from gen.model.network import Model
-from gen.model.recommender import RESULTS, Recommender
+from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
 from gen.planner.bound import Master
 from gen.planner.build import bags_of, build
@@ -53,7 +53,7 @@ DRIFT_CARDS, DRIFT, DRIFT_SAMPLES, SAID = 2, 1.1, 400_000, 0.1
 WITHIN, MOVED = 0.05, 0.2
 LARGE_TABLES, LARGE_CARDS, LARGE_SECONDS, LARGE_GAP = 2000, 64, 120.0, 0.02
 ROWS_GAP = 0.005
-NARROW, WIDE = 16, 512     # values of a row
+WIDE = 512     # values of a row
 SCALING_SECONDS, SCALING_GAP, SCALING = 10.0, 0.001, 7.0
 
 
@@ -345,20 +345,6 @@ def rows_on_cards() -> Iterator[Row]:
                       "most", least.gain(least.built), "%", 100 * GAP)
         yield figure(f"plan.join.{name}", f"{what}, {CARDS} cards: gain by joining small tables, and by rows of a "
                      "table on different cards, at most", least.gain(least.joined), "%")
-
-
-@bench("plan_join")
-def joining() -> Iterator[Row]:
-    """What joining small tables could gain at most where rows are narrow, or results in half precision."""
-    cases = [(name, name, profiled(log)) for name, log in logs_of_plan()]
-    cases.append(("criteo", "Criteo", criteo(needed(CALIBRATION))))
-    for name, what, profile in cases:
-        for id, dim, results in (("d16", NARROW, RESULTS[0]), ("half", DIM, RESULTS[1])):
-            of = model(profile)
-            of = replace(of, tables={name: replace(spec, dim=dim, results=results) for name, spec in of.tables.items()})
-            least = Least(profile, of, measure("smartssd", "smartssd", dims={dim}), SMALL_SECONDS, True)
-            yield figure(f"plan.join.{name}.{id}", f"{what}, {CARDS} cards, rows of {dim} values, results in "
-                         f"{results}: gain by joining small tables, at most", least.gain(least.joined), "%")
 
 
 @bench("plan_large")

@@ -7,8 +7,7 @@ several cards by samples a product takes no less of anything, so that its column
 matching by the program's prices says which tables are joined; the products are then tables like others to the search.
 
 Pairs are left out that cannot be (gen.data.joins.unfit, a product past a card's DRAM, rows past the core's), and those
-that take no less time of DRAM than both tables do: they better nothing. Of more than MOST tables those of the fewest
-rows are paired.
+that save time of neither DRAM nor the link to the host. Of more than MOST tables those of the fewest rows are paired.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,8 +71,9 @@ def pairs_of(model: Recommender, profile: Profile, problem: Problem, costs: Cost
         if joins.unfit(both) or not _wide_enough(joins.joined(both), costs):
             continue
         pair = Pair((i, j), both, _product(both, model.batch, costs))
-        apart = sum(items[k].lookups * items[k].dram_s + items[k].bags_s for k in (i, j))
-        if pair.load[DRAM] <= problem.dram_bytes and pair.load[DRAM_S] < apart:
+        dram_s = sum(items[k].lookups * items[k].dram_s + items[k].bags_s for k in (i, j))
+        saves = pair.load[DRAM_S] < dram_s or pair.load[OUT_S] < items[i].out_s + items[j].out_s
+        if saves and pair.load[DRAM] <= problem.dram_bytes:
             found.append(pair)
     return tuple(found)
 

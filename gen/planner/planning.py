@@ -85,17 +85,13 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             f"found in {time.monotonic() - begin:.1f} s")
         return found, parts
 
-    def found_of(problem: Problem, what: str, built: Built) -> tuple[Placement, tuple[Part, ...]] | None:
+    def tried(problem: Problem, what: str, built: Built) -> tuple[Placement, tuple[Part, ...]] | None:
+        """None where there is no placement, which does not end the plan."""
         try:
             return solved(problem, what, built)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
-
-    def tried(problem: Problem, what: str, built: Built) -> tuple[float, float] | None:
-        """Seconds and bound of what only explains the plan, and does not end it."""
-        found = found_of(problem, what, built)
-        return None if found is None else (found[0].seconds, found[0].bound)
 
     problem = with_levels(built.problem, levels)
     best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
@@ -111,7 +107,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 levels, (problem, best, parts) = 2, without
     if join and levels > 1:
         what_if[APART] = best.seconds, best.bound
-        products, built, best, parts, note = _joined(model, profile, built, levels, best, parts, costs, found_of)
+        products, built, best, parts, note = _joined(model, profile, built, levels, best, parts, costs, tried)
         problem = with_levels(built.problem, levels)
         ablation, notes = {levels: (best.seconds, best.bound)}, (*notes, note)
     if explain:
@@ -119,7 +115,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             of = built if fewer > 1 else plain
             if fewer not in ablation and (less := tried(with_levels(of.problem, fewer),
                                                         f"{cards} cards, {LEVELS[fewer]}", of)):
-                ablation[fewer] = less
+                ablation[fewer] = less[0].seconds, less[0].bound
         others = {"one card more": make_of(model, cards + 1)}
         if any(spec.results == RESULTS[0] for spec in model.tables.values()):
             others[HALF] = make_of(_halved(model))
@@ -140,7 +136,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             if found := tried(changed, what, of):
                 # Whatever else is found, the plan itself fits there too, but for one with less freedom.
                 most = np.inf if what in (WHOLE, FLOATS) else best.seconds
-                what_if[what] = min(found[0], most), min(found[1], most)
+                what_if[what] = min(found[0].seconds, most), min(found[0].bound, most)
     if best.late:
         notes += (LATE,)
     emb, parts, ways = widened(problem, best, parts, built.ways, built.errors, built.expected, costs,
@@ -257,7 +253,7 @@ def _roomier(problem: Problem, name: str) -> Problem:
 
 
 def _joined(model: Recommender, profile: Profile, plain: Built, levels: int, best: Placement, parts: tuple[Part, ...],
-            costs: Costs, found_of: Callable[[Problem, str, Built], tuple[Placement, tuple[Part, ...]] | None]) \
+            costs: Costs, tried: Callable[[Problem, str, Built], tuple[Placement, tuple[Part, ...]] | None]) \
         -> tuple[dict[str, tuple[str, ...]], Built, Placement, tuple[Part, ...], str]:
     """The products that are worth it by name, the program with them, its placement with the bound of all that joins any
     pairs or none, and what there is to say. best, parts: of no products, which stay where none is worth it."""
@@ -267,7 +263,7 @@ def _joined(model: Recommender, profile: Profile, plain: Built, levels: int, bes
     bound = min(apart.bound, _least_joined(problem, pairs, costs.drive_s)) if pairs else apart.bound
     for picked in matchings(problem, pairs, len(best.emb)) if pairs else ():
         each = merged(plain, model, [pair.names for pair in picked], costs)
-        found = found_of(with_levels(each.problem, levels), f"{len(picked)} pairs of tables joined", each)
+        found = tried(with_levels(each.problem, levels), f"{len(picked)} pairs of tables joined", each)
         if found and found[0].seconds < min((1 - WORTH) * apart.seconds, best.seconds):
             products, built, (best, parts) = {name_of(pair.names): pair.names for pair in picked}, each, found
         if best.seconds <= (1 + NEAR) * bound:
@@ -325,7 +321,7 @@ def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], m
     found = "; ".join(f"{' with '.join(names)} ({math.prod(model.tables[name].rows for name in names):,} rows)"
                       for names in products.values())
     return (f"joined (--join): {found or 'no tables, as none save time'}; {able} tables, of which each sample has one "
-            f"index, have products that save time of DRAM, {len(pairs)} in all"
+            f"index, have products that save time of DRAM or link, {len(pairs)} in all"
             + (f"; those of the {MOST} smallest tables alone were tried" if able == MOST else "")
             + ("; samples without exactly one index of a joined table will be refused" if products else ""))
 

@@ -59,6 +59,18 @@ def test_tables_on_several_cards_or_whole(log, tmp_path):
     assert {len(table.cards) for table in whole.tables.values()} == {1} and shared.seconds < whole.seconds
 
 
+def test_small_tables_joined(tmp_path):
+    random = np.random.default_rng(2)
+    np.savez(tmp_path / "log.npz", **{f"idx_{name}": random.integers(0, rows, 2000).astype(np.int32)
+                                      for name, rows in (("user", 300), ("genre", 40))}, label=np.ones(2000, np.int8))
+    done = run(tmp_path / "log.npz", "--cards", 1, "--levels", 2, "--dim", 16, "--join", "--quick", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert {table.joined for table in Plan.load(tmp_path).tables.values()} == {("user", "genre")}
+    for said in ("joined (--join): user with genre (12,000 rows)", "no tables joined (without --join)"):
+        assert said in " ".join(done.output.split()), done.output
+    assert "0, joined with genre" in (tmp_path / "index.html").read_text()
+
+
 def test_rows_in_another_format(log, tmp_path):
     """Take fewer bytes of DRAM and less time; the plan keeps the format."""
     plans = {}

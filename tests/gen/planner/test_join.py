@@ -117,7 +117,7 @@ def test_the_plan_says_it(known, tmp_path):
     again = Plan.load(made.save(tmp_path))
     assert again.tables == made.tables
     (note,) = [each for each in made.assumed if each.startswith("joined (--join): ")]
-    assert "4 tables, of which each sample has one index, have products that save time of DRAM, 6 in all" in note
+    assert "4 tables, of which each sample has one index, have products that save time of DRAM or link, 6 in" in note
     joined = [table for table in made.tables.values() if table.joined]
     assert len(joined) == 4 and all(table.dram_rows == ROWS[table.name] for table in joined)
     assert all(f"joined with {' '.join(set(table.joined) - {table.name})}" in table.place for table in joined)
