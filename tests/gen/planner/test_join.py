@@ -16,6 +16,8 @@ from gen.planner.costs import Costs
 from gen.planner.join import merged, pairs_of
 from gen.planner.plan import Plan
 from gen.planner.planning import make
+from gen.planner.refresh import refresh
+from gen.planner.served import served
 from gen.planner.solve import solve
 
 SAMPLES, BATCH, LEVELS = 400, 256, 2
@@ -135,3 +137,18 @@ def test_whole_tables_alone_are_not_joined(known):
     with pytest.raises(ValueError, match="^--join with --table-wise: SCRec's program has no joined tables; leave out "
                                          "one of them$"):
         make(model(), known, costs(), cards=2, table_wise=True, join=True)
+
+
+def test_its_own_log_is_served_as_planned_and_moves_no_rows(known):
+    """Seconds of a shard of a product are its tables' together, also after a refresh."""
+    of, c = model(), costs()
+    made = make(of, known, c, cards=2, levels=LEVELS, gap=0.0, seconds=0.1, explain=False, join=True)
+    assert sum(bool(table.joined) for table in made.tables.values()) == 4
+    np.testing.assert_allclose(served(made, known, known, c).seconds, made.seconds, rtol=1e-3)
+    words = {name: np.arange(rows, dtype=np.uint32) for name, rows in ROWS.items()}
+    again = refresh(made, words, {}, known, c, gap=0.0, seconds=0.1)
+    assert again.rows == 0 and not again.words
+    for card, old in zip(again.plan.cards, made.cards, strict=True):
+        np.testing.assert_allclose(card.dram.seconds, old.dram.seconds, rtol=1e-3)
+        assert abs(card.dram.bytes - old.dram.bytes) < 4
+    np.testing.assert_allclose(again.fresh.seconds, made.seconds, rtol=0.02)
