@@ -97,7 +97,7 @@ def test_a_plan_is_no_slower_for_what_is_filled():
         model = Recommender.of("m", {name: int(each.max()) + int(random.integers(1, 5000))
                                      for name, each in ids.items()}, 64, batch=BATCH)
         plan = planned(model, known, replace(COSTS, dram_bytes=int(random.integers(900_000, 3_000_000))), cards=2,
-                       seconds=0.5)
+                       seconds=0.1)
         free = [plan.capacity["dram"] - card.dram.bytes for card in plan.cards]
         assert min(free) >= 0
         several += sum(len(table.cards) > 1 for table in plan.tables.values())

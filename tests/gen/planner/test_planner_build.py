@@ -344,7 +344,7 @@ def test_a_sampled_profile_is_said(log, known, model):
 def test_bytes_of_trains_are_in_the_unit_of_their_room(known, model):
     """A card's TTs take the unit's lines and slots, so many bytes of the room; never less than their words."""
     plan = make(model, known, replace(FREE_LINK, dram_bytes=300_000), cards=2, tt_share=1, explain=False,
-                seconds=0.5)
+                seconds=0.1)
     warm = [table for table in plan.tables.values() if table.tt.rows]
     assert warm and plan.capacity["tt"] == COSTS.tt_bytes
     assert all(getattr(table, name).accesses >= 0 for table in plan.tables.values() for name in MEMORIES)

@@ -56,7 +56,7 @@ def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
 
 def test_of_its_own_log_a_plan_serves_what_it_says(model):
     known = profile(drawn(1))
-    plan = make(model, known, COSTS, cards=2, explain=False)
+    plan = make(model, known, COSTS, cards=2, explain=False, gap=0.05, seconds=0.5)
     found = served(plan, known, known, COSTS)
     assert found.unseen == 0 and found.shares[""][2] <= plan.from_ssd + 1e-9
     assert 0.8 * plan.seconds < found.seconds <= plan.seconds * 1.05
@@ -64,7 +64,7 @@ def test_of_its_own_log_a_plan_serves_what_it_says(model):
 
 def test_a_log_whose_rows_lie_elsewhere_takes_longer(model):
     known = profile(drawn(1))
-    plan = make(model, known, COSTS, cards=2, explain=False, levels=2, hot_share=0.9)
+    plan = make(model, known, COSTS, cards=2, explain=False, levels=2, hot_share=0.9, seconds=0.5)
     shifted = profile(of_arrays({"one": 899 - np.arange(3000) % 400, "bags": np.arange(9000) % 4000,
                                  "far": np.arange(3000)}, {"bags": np.arange(0, 9001, 3)}))
     found, own = (served(plan, known, each, COSTS) for each in (shifted, known))
