@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
 import pytest
-from amaranth.hdl import Shape
+from amaranth.hdl import Module, Shape
 from amaranth.hdl._ir import Fragment
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -82,10 +82,23 @@ def contradictions(docstring: str, components: list) -> list[str]:
     return sorted(set(wrong))
 
 
+class Once:
+    """A platform on which each distinct part is elaborated once: its equals have nothing within."""
+
+    def __init__(self):
+        self.keys = set()
+
+    def instance(self, component, reset, *, alone):
+        if component.key() in self.keys:
+            return Module()
+        self.keys.add(component.key())
+        return component
+
+
 @pytest.fixture(scope="module")
 def instances():
     """Class -> its instances in all cores of the tiny preset, the serial TT unit and a board."""
-    found = defaultdict(list)
+    found, once = defaultdict(list), Once()
     init = wiring.Component.__init__
 
     def recorded(self, *arguments, **keywords):
@@ -96,8 +109,8 @@ def instances():
         patch.setattr(wiring.Component, "__init__", recorded)
         tops = [(CORES[name], config) for name, config in load("tiny").cores.items()] + [(CORES["serial"], SERIAL)]
         for core, config in tops:
-            Fragment.get(core.kernel(config) if core.is_kernel else core.unit(config), None)
-        Fragment.get(board(None, None, **BOARD), None)
+            Fragment.get(core.kernel(config) if core.is_kernel else core.unit(config), once)
+        Fragment.get(board(None, None, **BOARD), once)
     return {cls: some for cls, some in found.items() if cls.__module__.startswith("hw.")}
 
 
