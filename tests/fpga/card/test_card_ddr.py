@@ -20,9 +20,9 @@ CONTROLLERS = {
 }
 
 
-def traced(device, seed, row_bytes, share, ahead=256):
+def traced(device, seed, row_bytes, share, ahead=256, count=1500):
     draw = np.random.default_rng(seed)
-    at = draw.integers(0, device.memory.bytes // row_bytes, 1500) * row_bytes
+    at = draw.integers(0, device.memory.bytes // row_bytes, count) * row_bytes
     at[::3] = at[0] + draw.integers(0, 64, at[::3].size) * row_bytes  # some rows in one place: hits and conflicts
     writes = (draw.random(at.size) < share) * draw.choice([1, 1, 2], at.size)    # a third of those written in part
     return rows(device, at, row_bytes, ahead=ahead, writes=writes, trace=True), int((writes > 1).sum())
@@ -101,16 +101,17 @@ def broken(commands, device):
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_every_rule_is_kept(map_, row_bytes, share, controller):
     device = CONTROLLERS[controller].replace("controller", map=map_)
-    done, partial = traced(device, 7, row_bytes, share)
+    count = min(1500, 12_000 * 64 // row_bytes)     # the time of some refreshes
+    done, partial = traced(device, 7, row_bytes, share, count=count)
     kinds = "".join(map(chr, done.commands["kind"]))
     # Under ECC a line of which some bytes are written is read before; the first-ready controller leaves that out.
     read_too = partial if "machines" in controller else 0
-    assert kinds.count("R") + kinds.count("W") == (1500 + read_too) * row_bytes // 64
+    assert kinds.count("R") + kinds.count("W") == (count + read_too) * row_bytes // 64
     assert bool(kinds.count("W")) == (share > 0) and bool(kinds.count("R")) == (share < 1 or read_too > 0)
     assert kinds.count("A") == done.counters["activates"] and kinds.count("F") == done.counters["refreshes"] > 0
     assert broken(done.commands, device) == []
     assert done.counters["row_hits"] + done.counters["row_misses"] + done.counters["row_conflicts"] == (
-        1500 * row_bytes // 64)
+        count * row_bytes // 64)
 
 
 @pytest.mark.parametrize("name, rule", [

@@ -15,7 +15,7 @@ from gen.planner.solve import Infeasible, solve
 from gen.planner.work import Deadline
 from tests.support.planner_problems import brute, check_optimum, drawn, seconds, split
 
-SEEDS = range(3000) if os.environ.get("HOTRAIL_REGRESS") else range(150)
+SEEDS = range(3000) if os.environ.get("HOTRAIL_REGRESS") else range(60)
 
 
 def item(name="t", rows=(0, 1, 3, 9, 40), total=50, row_bytes=16, lookups=100.0, **more):

@@ -28,7 +28,7 @@ from tests.support.planner_problems import (
     sharded,
 )
 
-SEEDS = range(600) if os.environ.get("HOTRAIL_REGRESS") else range(60)
+SEEDS = range(600) if os.environ.get("HOTRAIL_REGRESS") else range(24)
 
 
 def small(seed):
