@@ -24,7 +24,9 @@ from gen.model.weights import SeededWeights
 from gen.planner.plan import Plan
 from gen.planner.planning import make
 
-NARROW, BATCHES = 16, 4     # values of a row; batches on twins
+#: Values of a row, and the format of results.
+FORMS = ("d16", 16, RESULTS[0]), ("half", DIM, RESULTS[1]), ("d16half", 16, RESULTS[1])
+BATCHES = 4     # on twins
 
 
 @bench("plan_join")
@@ -34,7 +36,7 @@ def joining() -> Iterator[Row]:
                                                          for name, log in logs_of_plan()]
     cases.append(("criteo", "Criteo", criteo(needed(CALIBRATION)), None))
     for name, what, profile, log in cases:
-        for id, dim, results in (("d16", NARROW, RESULTS[0]), ("half", DIM, RESULTS[1])):
+        for id, dim, results in FORMS:
             of = model(profile)
             of = replace(of, tables={name: replace(spec, dim=dim, results=results) for name, spec in of.tables.items()})
             least = Least(profile, of, measure("smartssd", "smartssd", dims={dim}), SMALL_SECONDS, True)
