@@ -45,7 +45,8 @@ class Batch:
         number, kind, count, cold = (int(word) for word in words[0, :4])
         end = 1 + count * layout.sample_beats
         samples = words[1:end].reshape(count, -1)
-        rows = words[end:].view(np.float32).reshape(-1, layout.row_words)[:, :layout.dim]
+        values = words[end:].view(np.float16 if how.half else np.float32).reshape(-1).astype(np.float32)
+        rows = values[:len(values) // layout.row_words * layout.row_words].reshape(-1, layout.row_words)[:, :layout.dim]
         width = len(layout.positions)
         carried = samples[:, width:width + layout.payload]
         pooled = None
@@ -255,8 +256,7 @@ class Gpu:
         _, kind, count, cold = (int(word) for word in header[:4])
         beats = 1 + count * self.layout.sample_beats
         if kind == GATHERED:
-            sent = count * len(self.layout.begins) if how.pooled else cold
-            beats += sent << self.layout.row_beats_log2
+            beats += self.layout.rest_beats(how, count, cold)
         if beats > pitch:
             raise CardError(f"mini-batch {number} has {beats} beats, more than the {pitch} of its place")
         words = runs.card.read(runs.buffers["mailbox"], np.uint32, beats * runs.words, at * beat)

@@ -27,6 +27,7 @@ __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotl
            "RunError", "Table", "Times", "Train", "Trained", "indices_of"]
 
 TIMEOUT_CYCLES = 30_000_000     # a tenth of a second from one mini-batch to the next
+ROWS = "float32", "float16"     # formats in which rows go to the GPU
 UNSET = (1 << 64) - 1           # of a counter that the core has not written
 REFUSED_TWICE = 3               # detail of WRITE_ERROR: rows of a mini-batch may have old beats beside new ones
 
@@ -101,16 +102,20 @@ class Hotline(OnCard):
         return hot
 
     def train(self, model: Model, indices: ArrayLike, payload: ArrayLike | None = None, *, rate: float, batch: int,
-              slots: int = 4, pooled: bool = False) -> Trained:
+              slots: int = 4, pooled: bool = False, rows: str = "float32") -> Trained:
         """Trains on samples: indices (n, positions), payload (n, payload) 32-bit words.
 
         rate: what gradients are multiplied with, minus the learning rate. batch: samples of a mini-batch; slots: of
         them in flight. pooled: the core joins the rows of gathered mini-batches; it reads hot rows ahead, which may be
-        as they were a step of the GPU before.
-        Raises      ValueError: what the core cannot deal; RunError: the core's own words; CardError: the card's
+        as they were a step of the GPU before. rows: format in which cold rows, or vectors, go to the GPU, float32 or
+        float16, to which they are rounded; rows in memory are float32 and take their updates as such.
+        Raises      ValueError: what the core cannot deal, another format; RunError: the core's own words; CardError:
+                    the card's
         """
+        if rows not in ROWS:
+            raise ValueError(f"rows must be {' or '.join(ROWS)}, not {rows!r}")
         embeddings = Embeddings(self.layout, self.hot, self._values, rate, model)
-        how = Train(batch, slots, rate, pooled)
+        how = Train(batch, slots, rate, pooled, half=rows == "float16")
         return self._deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
                           if pooled else None, embeddings)
 

@@ -75,12 +75,13 @@ class HotRows:
 @dataclass(frozen=True)
 class Train:
     """How a log is dealt: `batch` samples a mini-batch, `slots` of them in the mailbox, gradients times `rate`;
-    pooled: gathered ones bring vectors instead of rows."""
+    pooled: gathered ones bring vectors instead of rows; half: in binary16."""
 
     batch: int
     slots: int
     rate: float
     pooled: bool = False
+    half: bool = False
 
 
 class Layout:
@@ -273,7 +274,8 @@ class Layout:
     def train(self, how: Train, count: int, source: int, image: int) -> Words:
         """Loads the image at `image` of the inputs and deals `count` samples at `source`."""
         return np.stack([encode("LOAD", {"source": image}, HOTLINE), encode("TRAIN", {
-            **self._log(count, source), "pooled": int(how.pooled), "row_beats_log2": self.row_beats_log2,
+            **self._log(count, source), "pooled": int(how.pooled), "half": int(how.half),
+            "row_beats_log2": self.row_beats_log2,
             "batch": how.batch, "mailbox_slots": how.slots, "mailbox_pitch": self.mailbox_pitch(how),
             "gradients_pitch": self.gradients_pitch(how), "rate": int(np.float32(how.rate).view(np.uint32))}, HOTLINE)])
 
@@ -286,7 +288,13 @@ class Layout:
         """Cold rows of a mini-batch at the most."""
         return int(min(how.batch * len(self.positions), self.slots))
 
+    def rest_beats(self, how: Train, count: int, cold: int) -> int:
+        """Beats of a gathered mini-batch's vectors or rows in the mailbox: of `count` samples, or of `cold` rows."""
+        beats = (count * len(self.begins) if how.pooled else cold) << self.row_beats_log2
+        return -(-beats // 2) if how.half else beats
+
     def mailbox_pitch(self, how: Train) -> int:
+        """Room for a mini-batch in binary32, whatever it is sent as."""
         sent = how.batch * len(self.begins) if how.pooled else self.most_rows(how)
         return 1 + how.batch * self.sample_beats + (sent << self.row_beats_log2)
 

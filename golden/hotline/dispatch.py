@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.emb import packer
+from golden.fp import fp32
+from hw.isa.emb import FORMAT
 from hw.isa.hotline import KIND
 
-__all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of"]
+__all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of", "sent"]
 
 POPULAR, GATHERED = KIND
 Words = NDArray[np.uint32]
@@ -21,6 +24,15 @@ def beats_of(number: int, kind: int, count: int, samples: Words, rows: int, rest
     header = np.zeros((1, samples.shape[1]), np.uint32)
     header[0, :4] = number, kind, count, rows
     return np.concatenate([header, samples, rest])
+
+
+def sent(rest: Words, half: int) -> Words:
+    """Rows or vectors of a mini-batch, (beats, words), as they lie in the mailbox: as they are, or all values as
+    binary16 words one behind the other, +0 behind the last one."""
+    if not half or not len(rest):
+        return rest
+    words = rest.shape[1]
+    return packer.pack(fp32.value(rest).reshape(1, -1), FORMAT.FLOAT16, words).reshape(-1, words)
 
 
 @dataclass(kw_only=True)

@@ -155,7 +155,8 @@ class Program:
             return "load", {"source": item["source"], "beats": self.sizes.image_beats}
         told: tuple[str, ...] = ("indices", "sample_beats")
         if kind == "TRAIN":
-            told += ("row_beats_log2", "batch", "pooled", "mailbox_slots", "mailbox_pitch", "gradients_pitch", "rate")
+            told += ("row_beats_log2", "batch", "pooled", "half", "mailbox_slots", "mailbox_pitch", "gradients_pitch",
+                     "rate")
         return kind.lower(), {name: item[name] for name in told} | {
             "learn": int(kind == "LEARN"), "vectors": self.vectors(item) if kind == "TRAIN" else 0,
             "source": item["source"], "beats": item["count"] * item["sample_beats"]}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.hotline import bank, randomizer, reducer
-from golden.hotline.dispatch import GATHERED, POPULAR
+from golden.hotline.dispatch import GATHERED, POPULAR, sent
 from golden.hotline.lookup import HOT_BIT, NONE
 from golden.hotline.order import Portion, deal, merge
 from golden.hotline.program import OPCODES, Arguments, Program, Sizes, decode
@@ -57,8 +57,9 @@ class Memory:
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
     """A mini-batch as it lies in the mailbox, `number` the k of the run. samples: (n, words of a sample); rows:
-    (rows, words of a row), cold rows, or vectors if pooled; numbers: of the samples in their instruction; places: beats
-    of the cold rows in the rows' buffer, updates: what they are after the mini-batch, (rows, words of a row)."""
+    (rows, words of a row), cold rows, or vectors if pooled, with `half` their (beats, words); numbers: of the samples
+    in their instruction; places: beats of the cold rows in the rows' buffer, updates: what they are after the
+    mini-batch, (rows, words of a row)."""
 
     number: int
     kind: int
@@ -286,12 +287,14 @@ class Hotline:
         beats = memory.rows.reshape(-1, words)
         at = places[:, None] + np.arange(row_beats)
         rows = beats[at].reshape(len(places), row_beats * words)
-        sent = self._pool(item, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
-        batch = MiniBatch(len(self._batches), kind, own, sent, portion.samples, places, rows.copy())
+        rest = self._pool(item, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
+        if item["half"]:
+            rest = sent(rest.reshape(-1, words), 1)
+        batch = MiniBatch(len(self._batches), kind, own, rest, portion.samples, places, rows.copy())
         self._batches.append(batch)
         header = np.zeros(words, np.uint32)
         header[:4] = batch.number, kind, len(own), len(places)
-        whole = np.concatenate([header, own.reshape(-1), sent.reshape(-1)])
+        whole = np.concatenate([header, own.reshape(-1), rest.reshape(-1)])
         memory.mailbox[batch.number % item["mailbox_slots"] * item["mailbox_pitch"] * words:][:len(whole)] = whole
         self._counters[("batches_popular", "batches_gathered")[kind]] += 1
         self._cold += len(portion.ordinals)

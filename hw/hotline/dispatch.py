@@ -7,9 +7,11 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
+from hw.fp.logic import named
 from hw.hotline.config import HotlineConfig
+from hw.hotline.narrower import narrowed
 from hw.hotline.program import Job
-from hw.hotline.records import frame_layout, gathered_layout, place_layout, update_layout
+from hw.hotline.records import DispatchError, frame_layout, gathered_layout, place_layout, update_layout
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
@@ -17,18 +19,10 @@ from hw.isa.hotline import KIND
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Dispatcher", "DispatchError"]
+__all__ = ["Dispatcher"]
 
 NUMBER_BITS = 32        # of a mini-batch's number
 HEADER, SAMPLES, ROWS, VECTORS = range(4)       # what a mini-batch has in the mailbox, in order
-
-
-class DispatchError(data.Struct):
-    """What the GPU did wrong; valid stays until reset."""
-
-    valid: 1
-    code: 8
-    detail: 32
 
 
 class Dispatcher(Part):
@@ -70,7 +64,7 @@ class Dispatcher(Part):
                 error               Out  {valid, code, detail}
                 idle                Out  everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
-                more, pooled s * vectors * row_beats more
+                more, pooled s * vectors * row_beats more; of these, with `half`, half as many, rounded up
     Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 11 from its last beat to the next one's
                 header, besides what the first read of samples and that of rows take. A job begins 42 cycles after
                 `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU,
@@ -127,7 +121,7 @@ class Dispatcher(Part):
         self._updates(m, state)
         reads = self._reads(m, state)
         may_gather = self._room(m, state)
-        out = self._out(m, state, reads)
+        out = self._out(m, state, reads, platform)
         self._sequence(m, state, reads, may_gather, out)
         return m
 
@@ -264,7 +258,7 @@ class Dispatcher(Part):
             self.gathered.eq(ended & (kind == KIND.GATHERED)),
         ]
 
-    def _out(self, m: Module, state, reads) -> SimpleNamespace:
+    def _out(self, m: Module, state, reads, platform) -> SimpleNamespace:
         """Beats to the port, from where they come in turn: `sending` begins with the header of the mini-batch under
         way, `go` passes on a beat, `closes` with the last; a request goes behind its beats."""
         config, now, job = self.config, state.now, self.job
@@ -282,6 +276,8 @@ class Dispatcher(Part):
         there, cuts, able = Signal(), Signal(), Signal()
         left, final = Signal(29, reset_less=True), Signal(reset_less=True)
         pooled = job.pooled & (state.kind == KIND.GATHERED)
+        rest = narrowed(m, platform, words=config.words, begin=state.launch, half=job.half, pooled=pooled,
+                        rows=self.i_rows, vectors=self.i_vectors)
         count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
         m.d.comb += [
             closes.eq(final & (part[1] | (part[0] & ~more))),
@@ -298,8 +294,8 @@ class Dispatcher(Part):
             with m.Case(HEADER):
                 m.d.comb += there.eq(sending)
                 m.d.comb += source.eq(Cat(current, state.kind, Const(0, 31), now.samples, Const(0, 16), now.rows))
-            for number, i in ((SAMPLES, self.i_beats), (ROWS, self.i_rows), (VECTORS, self.i_vectors)):
-                with m.Case(number):
+            for numbers, i in (((SAMPLES,), self.i_beats), ((ROWS, VECTORS), rest.o)):
+                with m.Case(*numbers):
                     m.d.comb += there.eq(sending & i.valid)
                     m.d.comb += source.eq(i.payload)
                     m.d.comb += i.ready.eq(sending & able)
@@ -346,8 +342,8 @@ class Dispatcher(Part):
                     with m.Case(VECTORS):
                         m.d.sync += self.free.valid.eq(now.frees)
         return SimpleNamespace(
-            closes=closes, go=go, sending=sending, address=address, rest_beats=rest_beats, more=more,
-            current=current)
+            closes=closes, go=go, sending=sending, address=address, all_beats=rest.beats,
+            rest_beats=rest_beats, more=more, current=current)
 
     def _sequence(self, m: Module, state, reads, may_gather, out) -> None:
         """Where the next mini-batch goes, and how long it is: products, a bit of the factor a cycle, the highest
@@ -364,6 +360,7 @@ class Dispatcher(Part):
         doubled, less = Signal(9), Signal(10)
         m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
         m.d.comb += less.eq(doubled - job.mailbox_slots)
+        total = named(m, "total", (Mux(job.pooled, rest, now.rows) << job.row_beats_log2)[:29])
         m.d.sync += state.launch.eq(0)
         with m.FSM() as steps:
             with m.State("PICK"):
@@ -430,7 +427,8 @@ class Dispatcher(Part):
                     m.next = "SHIFT"
             with m.State("SHIFT"):
                 m.d.sync += [
-                    out.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2),
+                    out.all_beats.eq(total),
+                    out.rest_beats.eq(Mux(job.half, total[1:] + total[0], total)),
                     state.launch.eq(1),
                     reads.first_beat.eq(first),
                     reads.sample_beats.eq(beats),

@@ -65,6 +65,7 @@ class Job(data.Struct):
     row_beats_log2: 3
     batch: 16
     pooled: 1
+    half: 1
     vectors: 7
     mailbox_slots: 8
     mailbox_pitch: 32

@@ -4,11 +4,19 @@ from amaranth.lib import data
 
 from hw.hotline.config import HotlineConfig
 
-__all__ = ["HOT", "NONE", "access_layout", "answer_layout", "beat_layout", "frame_layout", "gathered_layout",
-           "image_layout", "place_layout", "register_layout", "sample_layout", "update_layout"]
+__all__ = ["HOT", "NONE", "DispatchError", "access_layout", "answer_layout", "beat_layout", "frame_layout",
+           "gathered_layout", "image_layout", "place_layout", "register_layout", "sample_layout", "update_layout"]
 
 NONE = 0xFFFFFFFF   # an index word that stands for no index
 HOT = 31            # the bit of a translated word that says: a hot row, its number in the bits below
+
+
+class DispatchError(data.Struct):
+    """What the GPU did wrong; valid stays until reset."""
+
+    valid: 1
+    code: 8
+    detail: 32
 
 
 def register_layout(config: HotlineConfig) -> data.StructLayout:

@@ -68,6 +68,8 @@ HOTLINE = Kernel(
                                  "rows"),
         Field("join", 0, 10, 2, "in a pooled sample the position's row: 0 begins a vector, 1 is added to the vector "
                                 "before, 2 is multiplied with it, element by element", maximum=2),
+        Field("half", 0, 12, 1, "gathered mini-batches carry rows or vectors as binary16 words, one behind the "
+                                "other"),
         Field("position", 0, 16, 8, "address register: which index of a sample", maximum=63),
         Field("count", 1, 0, 32, "samples", minimum=1),
         Field("source", 2, 0, 32, "offset in the inputs, in beats"),
@@ -93,8 +95,8 @@ HOTLINE = Kernel(
         Instruction(2, "CLEAR", "Forgets all rows that the logger holds.", ()),
         Instruction(3, "LEARN", "Sends samples through the logger, which learns from them.", _SAMPLES),
         Instruction(4, "TRAIN", "Deals samples to the GPU in mini-batches, and applies what it returns.", (
-            *_SAMPLES, Use("pooled"), Use("row_beats_log2"), Use("batch"), Use("mailbox_slots"), Use("mailbox_pitch"),
-            Use("gradients_pitch"), Use("rate"))),
+            *_SAMPLES, Use("pooled"), Use("half"), Use("row_beats_log2"), Use("batch"), Use("mailbox_slots"),
+            Use("mailbox_pitch"), Use("gradients_pitch"), Use("rate"))),
         Instruction(5, "SAVE", "Writes the logger's image to the mailbox.", (Use("out"),)),
         Instruction(6, "LOAD", "Reads the logger's image from the inputs.", (Use("source"),)),
     ),

@@ -228,13 +228,14 @@ class Bench(FaultyBench):
 tried: Counter = Counter()      # faults by kind, of all files
 
 
-def mixed(pooled, **options):
+def mixed(pooled, half=False, **options):
     """Learns, saves, deals: popular and gathered mini-batches, rows that several of them share."""
     log = make.log(21, 130, rows=(300, 200, 20), dim=11, exponent=0.8, **options)
-    return run_of(log, Train(6, 3, -0.25, pooled), 0.4)
+    return run_of(log, Train(6, 3, -0.25, pooled, half), 0.4)
 
 
 RUNS = {"rows": mixed(False), "pooled": mixed(True, bag=3)}
+HALVES = {"rows": mixed(False, True), "pooled": mixed(True, True, bag=3)}
 
 
 def fixtures():

@@ -69,7 +69,8 @@ def wild(random, config=TINY):
                join="begin" if 1 in pinned else str(random.choice(["begin", "add"])),
                exponent=float(random.choice([0.5, 1.1, 1.6])))
     most = config.frame_beats // made.layout.sample_beats
-    how = Train(int(random.integers(1, most + 1)), int(random.integers(1, 6)), -0.25, bool(random.integers(2)))
+    how = Train(int(random.integers(1, most + 1)), int(random.integers(1, 6)), -0.25, bool(random.integers(2)),
+                bool(random.integers(2)))
     return made, how
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from golden.hotline.dispatch import GATHERED, POPULAR, Scheduler, beats_of
+from golden.hotline.dispatch import GATHERED, POPULAR, Scheduler, beats_of, sent
 from hw.hotline.config import HotlineConfig
 from hw.hotline.transfers import chunk_beats
 from verif.bench import reset
@@ -126,7 +126,7 @@ class Bench:
         config = self.config
         self.job = {
             "learn": 0, "indices": config.words, "sample_beats": 1, "row_beats_log2": 0, "batch": 4, "pooled": 0,
-            "vectors": 0, "mailbox_slots": 2, "mailbox_pitch": 100, "gradients_pitch": 50} | job
+            "half": 0, "vectors": 0, "mailbox_slots": 2, "mailbox_pitch": 100, "gradients_pitch": 50} | job
         ports = self.ports
         ports.clear("start", "polled", "written", "updated", "i_popular__valid", "i_gathered__valid", "finished",
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
@@ -162,8 +162,9 @@ class Bench:
         most = min(batch * indices, config.row_slots, config.embedding_beats >> log2)
         least = 1 + batch * sample_beats + ((batch * vectors if pooled else most) << log2)
         return {"sample_beats": sample_beats, "row_beats_log2": log2, "batch": batch, "indices": indices,
-                "pooled": pooled, "vectors": vectors, "mailbox_slots": r.choice([1, 2, 3, 4, 7]),
-                "mailbox_pitch": least + r.choice([0, 1, 17]), "gradients_pitch": (most << log2) + r.choice([0, 5])}
+                "pooled": pooled, "half": r.randrange(2), "vectors": vectors,
+                "mailbox_slots": r.choice([1, 2, 3, 4, 7]), "mailbox_pitch": least + r.choice([0, 1, 17]),
+                "gradients_pitch": (most << log2) + r.choice([0, 5])}
 
     def fill(self, count: int, share: float = 0.6) -> None:
         """Mini-batches of both kinds; gathered ones may share a frame."""
@@ -346,7 +347,8 @@ class Bench:
         job = self.job
         first, last = (at * job["sample_beats"] for at in (portion.start, portion.start + portion.samples))
         rest = np.empty((0, self.config.words), np.uint32) if portion.rest is None else portion.rest
-        want = beats_of(number, portion.kind, portion.samples, portion.words[first:last], len(portion.slots), rest)
+        want = beats_of(number, portion.kind, portion.samples, portion.words[first:last], len(portion.slots),
+                        sent(rest, job["half"]))
         place = number % job["mailbox_slots"] * job["mailbox_pitch"]
         got = [self.memory.get(place + at) for at in range(len(want))]
         return all(beat is not None and (beat == word).all() for beat, word in zip(got, want, strict=True))

@@ -30,7 +30,7 @@ PULSES = ("clear", "start_save", "start_load", "begin", "train")
 INPUTS_READ = ("i", "i_inputs", "i_image_beats")
 OUTPUTS_READY = ("o_requests", "o_input_requests", "o_beats", "o_image_beats", "o_write_requests", "o_write_data")
 JOB = ("indices", "sample_beats", "learn", "vectors")
-TRAINS = ("row_beats_log2", "batch", "pooled", "mailbox_slots", "mailbox_pitch", "gradients_pitch", "rate")
+TRAINS = ("row_beats_log2", "batch", "pooled", "half", "mailbox_slots", "mailbox_pitch", "gradients_pitch", "rate")
 
 
 def encode(item: dict[str, int]) -> list[int]:

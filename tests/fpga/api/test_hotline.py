@@ -102,6 +102,33 @@ def test_training_is_that_of_one_place(pooled, options):
         assert hotline.last["code"] == 0 and hotline.gpu.busy > 0
 
 
+def test_cold_rows_in_half_precision():
+    """They are rounded on their way; rows in memory, which get the same gradients, do not notice."""
+    log, seen, values = make.log(2, 120, pinned=()), {}, {}
+    gradients = np.random.default_rng(1).standard_normal((1000, log.layout.dim)).astype(np.float32)
+    for half in (False, True):
+        with opened(log) as hotline:
+            hotline.learn(log.indices[:40])
+            batches = seen[half] = []
+
+            def compute(batch, batches=batches):
+                batches.append(batch)
+                return gradients[:batch.cold]
+
+            hotline.deal(compute, log.indices, log.payload, Train(7, 2, RATE, half=half))
+            values[half] = [hotline.values(table.name) for table in log.layout.tables]
+            passed = hotline.link.out_bytes
+        seen[half] = batches, passed
+    assert sum(batch.cold for batch in seen[True][0]) > 50 and seen[True][1] < seen[False][1]
+    for batch, wide in zip(seen[True][0], seen[False][0], strict=True):
+        assert batch.indices.tobytes() == wide.indices.tobytes()
+        np.testing.assert_array_equal(batch.rows, wide.rows.astype(np.float16).astype(np.float32))
+    for table, wide in zip(values[True], values[False], strict=True):
+        np.testing.assert_array_equal(table, wide)
+    with opened(log) as hotline, pytest.raises(ValueError, match="^rows must be float32 or float16, not 'int8'$"):
+        hotline.train(make.model, log.indices, log.payload, rate=RATE, batch=7, rows="int8")
+
+
 def test_nothing_learned_and_everything():
     log = make.log(4, 60, rows=(70, 80, 9))
     with opened(log) as hotline:

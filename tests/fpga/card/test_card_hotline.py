@@ -20,7 +20,7 @@ from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests.support import hotline_logs as make
 from tests.support.faulty import CHANNELS, UNTOUCHED, count_of
-from tests.support.hotline_bench import RUNS, Bench, Run, fixtures, run_of, tried
+from tests.support.hotline_bench import HALVES, RUNS, Bench, Run, fixtures, run_of, tried
 
 UNIT = "hotline/core"
 
@@ -33,7 +33,7 @@ benches, bench, standing = fixtures()
 # Function
 
 def test_standing_runs_use_it_all(bench):
-    for run in RUNS.values():
+    for run in (*RUNS.values(), *HALVES.values()):
         bench.same(run)
         assert {int(word) & 0xFF for word in run.words[:, 0]} == {item.opcode for item in HOTLINE.instructions} - {
             HOTLINE.instruction("LOAD").opcode}
