@@ -7,7 +7,6 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, request_layout
-from hw.fp.logic import named
 from hw.hotline.config import HotlineConfig
 from hw.hotline.narrower import narrowed
 from hw.hotline.program import Job
@@ -65,10 +64,11 @@ class Dispatcher(Part):
                 idle                Out  everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more; of these, with `half`, half as many, rounded up
-    Timing      a beat a cycle; 10 cycles from a mini-batch to its header, 11 from its last beat to the next one's
-                header, besides what the first read of samples and that of rows take. A job begins 42 cycles after
-                `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU,
-                `timeout` + 5 after the poll with the last that was finished. `idle` is two cycles late
+    Timing      a beat a cycle, of rows and vectors every other cycle with `half`; 10 cycles from a mini-batch to its
+                header, 11 from its last beat to the next one's header, besides what the first read of samples and that
+                of rows take. A job begins 42 cycles after `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a
+                mini-batch while none was with the GPU, `timeout` + 5 after the poll with the last that was finished.
+                `idle` is two cycles late
     Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
@@ -276,8 +276,8 @@ class Dispatcher(Part):
         there, cuts, able = Signal(), Signal(), Signal()
         left, final = Signal(29, reset_less=True), Signal(reset_less=True)
         pooled = job.pooled & (state.kind == KIND.GATHERED)
-        rest = narrowed(m, platform, words=config.words, begin=state.launch, half=job.half, pooled=pooled,
-                        rows=self.i_rows, vectors=self.i_vectors)
+        rest = narrowed(m, platform, words=config.words, begin=state.launch, beats=rest_beats, half=job.half,
+                        pooled=pooled, rows=self.i_rows, vectors=self.i_vectors)
         count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
         m.d.comb += [
             closes.eq(final & (part[1] | (part[0] & ~more))),
@@ -334,16 +334,16 @@ class Dispatcher(Part):
                     with m.Case(SAMPLES):
                         m.d.sync += [
                             part.eq(Mux(pooled, VECTORS, ROWS)),
-                            left.eq(rest_beats),
-                            final.eq(rest_beats == 1),
+                            left.eq(rest.beats),
+                            final.eq(rest.beats == 1),
                             self.free.valid.eq(now.frees & ~pooled),
                             self.o_bags.valid.eq(pooled),
                         ]
                     with m.Case(VECTORS):
                         m.d.sync += self.free.valid.eq(now.frees)
         return SimpleNamespace(
-            closes=closes, go=go, sending=sending, address=address, all_beats=rest.beats,
-            rest_beats=rest_beats, more=more, current=current)
+            closes=closes, go=go, sending=sending, address=address, rest_beats=rest_beats, more=more,
+            current=current)
 
     def _sequence(self, m: Module, state, reads, may_gather, out) -> None:
         """Where the next mini-batch goes, and how long it is: products, a bit of the factor a cycle, the highest
@@ -360,7 +360,6 @@ class Dispatcher(Part):
         doubled, less = Signal(9), Signal(10)
         m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
         m.d.comb += less.eq(doubled - job.mailbox_slots)
-        total = named(m, "total", (Mux(job.pooled, rest, now.rows) << job.row_beats_log2)[:29])
         m.d.sync += state.launch.eq(0)
         with m.FSM() as steps:
             with m.State("PICK"):
@@ -427,8 +426,7 @@ class Dispatcher(Part):
                     m.next = "SHIFT"
             with m.State("SHIFT"):
                 m.d.sync += [
-                    out.all_beats.eq(total),
-                    out.rest_beats.eq(Mux(job.half, total[1:] + total[0], total)),
+                    out.rest_beats.eq(Mux(job.pooled, rest, now.rows) << job.row_beats_log2),
                     state.launch.eq(1),
                     reads.first_beat.eq(first),
                     reads.sample_beats.eq(beats),

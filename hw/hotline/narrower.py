@@ -77,13 +77,14 @@ class Narrower(Part):
         return m
 
 
-def narrowed(m: Module, platform, *, words: int, begin: Value, half: Value, pooled: Value, rows, vectors) \
-        -> SimpleNamespace:
-    """A Narrower of vectors, or of rows: `o`, its stream, and `beats`, a register that says from `begin` on how many
-    beats of either a mini-batch has."""
+def narrowed(m: Module, platform, *, words: int, begin: Value, beats: Value, half: Value, pooled: Value, rows, vectors
+             ) -> SimpleNamespace:
+    """A Narrower of vectors, or of rows: `o`, its stream, and `beats`, how many come out of it, from the cycle behind
+    `begin` on. begin, beats, half: its own; words: of a beat."""
     narrower = Narrower(words=words)
     place(m, platform, "narrower", narrower)
-    beats = Signal(len(narrower.beats), name="all_beats", reset_less=True)
+    becomes = Signal(len(narrower.beats), name="becomes", reset_less=True)
+    m.d.sync += becomes.eq(Mux(half, beats[1:] + beats[0], beats))
     m.d.comb += [
         narrower.begin.eq(begin),
         narrower.beats.eq(beats),
@@ -93,4 +94,4 @@ def narrowed(m: Module, platform, *, words: int, begin: Value, half: Value, pool
         vectors.ready.eq(pooled & narrower.i.ready),
         rows.ready.eq(~pooled & narrower.i.ready),
     ]
-    return SimpleNamespace(o=narrower.o, beats=beats)
+    return SimpleNamespace(o=narrower.o, beats=becomes)
