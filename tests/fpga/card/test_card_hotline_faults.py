@@ -46,7 +46,7 @@ WRONG = {
     "opcode 0": put("TRAIN", "opcode", 0), "opcode 7": put("LEARN", "opcode", 7),
     "opcode 255": put("S_WR", "opcode", 255),
     **{f"reserved bit {number} of {name}": bit(name, 0, number)
-       for name, number in (("S_WR", 12), ("CLEAR", 15), ("LEARN", 24), ("TRAIN", 31), ("SAVE", 30))},
+       for name, number in (("S_WR", 13), ("CLEAR", 15), ("LEARN", 24), ("TRAIN", 31), ("SAVE", 30))},
     "reserved bit of word 9": bit("S_WR", 9, 8), "reserved bit of word 9 of TRAIN": bit("TRAIN", 9, 31),
     "more positions than registers": put("S_WR", "position", TINY.positions),
     "position 255": put("S_WR", "position", 255), "join 3": put("S_WR", "join", 3),
