@@ -209,7 +209,7 @@ class ReadPort(Part):
                 m.d.sync += only.eq(beat)
         else:
             layout = read_layout(self.beat_bytes)
-            queue = Fifo(layout, depth=depth, block=True, quick=mask_of(layout, "error", "last") | self.quick[k])
+            queue = Fifo(layout, depth=depth, quick=mask_of(layout, "error", "last") | self.quick[k])
             m.submodules[f"queue_{k}"] = ResetInserter(self.stop)(queue)
             m.d.comb += [
                 queue.i.valid.eq(arrived),

@@ -95,7 +95,7 @@ class WritePort(Part):
         queues, held, whole = [], [], []
         granted, last = Signal(len(self.clients)), Signal(len(self.clients))
         for k, depth in enumerate(self.clients):
-            queue = Fifo(data_layout(self.beat_bytes), depth=depth, block=True)
+            queue = Fifo(data_layout(self.beat_bytes), depth=depth)
             m.submodules[f"queue_{k}"] = ResetInserter(empty)(queue)
             bits = (depth + 1).bit_length()
             request = Signal(data.StructLayout({"address": 64, "beats": bits}), reset_less=True, name=f"request_{k}")

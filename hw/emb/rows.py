@@ -11,7 +11,7 @@ from hw.emb.row_requests import RowRequests, beats_bits
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
 from hw.isa.emb import ROW_FORMAT
 from hw.place import Part, place
-from hw.stream.fifo import Fifo, mask_of
+from hw.stream.fifo import Fifo
 
 __all__ = ["RowFetch", "beat_layout", "beats_bits", "pooled_layout", "row_layout"]
 
@@ -184,9 +184,7 @@ class RowFetch(Part):
             "vector": beats_bits(self.row_beats_max), "row_format": 3,
             "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
-        # What decides when a row leaves, and where its beats lie.
-        quick = mask_of(wait_layout, "position", "mark", "found", "bank", "vector", "row_format")
-        m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=True, quick=quick)
+        m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows)
         entry = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(window.o_valid),

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["Fifo", "mask_of"]
 
 LUT_DEPTH = 64      # as deep as one LUT memory
-MOST_LUTS = 96      # of a queue that is deeper; one that takes more goes to block memory
+MOST_LUTS = 288     # of a queue that is deeper; one that takes more goes to block memory
 
 
 def mask_of(layout: data.StructLayout, *names: str) -> int:

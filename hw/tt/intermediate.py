@@ -1,4 +1,4 @@
-"""The intermediate buffer T: a bank a word, written where the tile's format says."""
+"""The intermediate buffer T, written where the tile's format says."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory
@@ -8,11 +8,13 @@ from hw.fp.group import Aligner
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
-__all__ = ["Intermediate", "WordBank"]
+__all__ = ["Intermediate", "LineBank"]
+
+BANK_BITS = 36      # of a line: as wide as a RAMB18 is with 512 lines
 
 
-class WordBank(Part):
-    """depth x 32 bits, a write and a read port.
+class LineBank(Part):
+    """depth x `bits`, a write and a read port.
 
     Members     write, write_address, word  In
                 address  In
@@ -23,20 +25,19 @@ class WordBank(Part):
 
     latency = 2
 
-    def __init__(self, *, depth: int):
-        self.depth = depth
-        bits = (depth - 1).bit_length()
+    def __init__(self, *, depth: int, bits: int):
+        self.depth, self.bits = depth, bits
+        address = range(depth)
         super().__init__({
-            "write": In(1), "write_address": In(bits), "word": In(32),
-            "address": In(bits), "data": Out(32),
+            "write": In(1), "write_address": In(address), "word": In(bits), "address": In(address), "data": Out(bits),
         })
 
     def elaborate(self, platform):
         m = Module()
-        store = memory.Memory(shape=32, depth=self.depth, init=[], attrs={"ram_style": "block"})
+        store = memory.Memory(shape=self.bits, depth=self.depth, init=[], attrs={"ram_style": "block"})
         m.submodules.store = store
         write, read = store.write_port(), store.read_port()
-        held = Signal(32, reset_less=True)
+        held = Signal(self.bits, reset_less=True)
         m.d.sync += held.eq(read.data)
         m.d.comb += [
             write.addr.eq(self.write_address),
@@ -105,6 +106,7 @@ class Intermediate(Part):
         def result(row, cell, sub):
             return self.z[(row * n + cell) * n + sub]
 
+        line = []
         for cell in range(n):
             for sub in range(n):
                 words = []
@@ -127,14 +129,18 @@ class Intermediate(Part):
                     m.d.comb += held.eq(aligner.o)
                 else:
                     m.d.sync += held.eq(Cat(words))
-                for word in range(n):
-                    bank = WordBank(depth=depth)
-                    place(m, platform, f"bank_{cell}_{sub}_{word}", bank)
-                    m.d.comb += [
-                        bank.write.eq(write),
-                        bank.write_address.eq(write_address),
-                        bank.word.eq(held.word_select(word, 32)),
-                        bank.address.eq(address),
-                        self.line[(cell * n + sub) * n + word].eq(bank.data),
-                    ]
+                line.append(held)
+
+        written, read = Cat(line), self.line.as_value()
+        for at in range(0, len(written), BANK_BITS):
+            part = slice(at, at + BANK_BITS)
+            bank = LineBank(depth=depth, bits=len(written[part]))
+            place(m, platform, f"bank_{at // BANK_BITS}", bank)
+            m.d.comb += [
+                bank.write.eq(write),
+                bank.write_address.eq(write_address),
+                bank.word.eq(written[part]),
+                bank.address.eq(address),
+                read[part].eq(bank.data),
+            ]
         return m

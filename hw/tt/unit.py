@@ -13,7 +13,7 @@ from hw.tt.core_memory import CoreMemory
 from hw.tt.descriptor import Target, load_layout
 from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
-from hw.tt.intermediate import Intermediate, WordBank
+from hw.tt.intermediate import Intermediate, LineBank
 from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
@@ -115,7 +115,7 @@ class TTUnit(Part):
         grids = [Grid(config) for _ in lanes]
         grid_latency = grids[0].latency
         entry = Intermediate(config).entry
-        distance = FETCH_CYCLES + grid_latency + entry + 2 - (FETCH_CYCLES - 1 - WordBank.latency)
+        distance = FETCH_CYCLES + grid_latency + entry + 2 - (FETCH_CYCLES - 1 - LineBank.latency)
         sequencers, slots = [], []
         for lane in lanes:
             sequencer = Sequencer(config, distance=distance)
@@ -237,7 +237,7 @@ class TTUnit(Part):
             place(m, platform, f"{name}_{lane}", part)
 
         # T is read so that its line arrives with the cores'.
-        _, early = slots[FETCH_CYCLES - 2 - WordBank.latency]
+        _, early = slots[FETCH_CYCLES - 2 - LineBank.latency]
         m.d.comb += buffer.ring.eq(early.ring)
         m.d.comb += buffer.address.eq(early.y)
         wrong = self._operands(m, lane, slots, lines, buffer, grid, events)
