@@ -12,6 +12,7 @@ from golden.tt.registers import HORIZON, SERVED
 __all__ = ["ends_chunk", "lane_steps", "part"]
 
 FIRST, MIDDLE, LAST = range(3)
+FETCH_CYCLES = 8        # from a slot's decision to its operands in the grid
 
 # A part of the unit. References to arrays are not counted, which would take most of the time: callers hold them.
 part = njit(_nrt=False)
@@ -326,7 +327,7 @@ def _chunk_slot(sizes, lane, lookups, cycle, done):
     if this.machine.tiles == 1 and this.machine.left <= this.rows:
         _release(lane, lookups[this.machine.lookup + this.rows - this.machine.left])
     if done:
-        lane.soon[(cycle + sizes.grid_latency + 7 + sizes.side + 3) % HORIZON].whole += 1
+        lane.soon[(cycle + sizes.grid_latency + FETCH_CYCLES + sizes.side + 3) % HORIZON].whole += 1
 
 
 # All parts of a lane

@@ -277,12 +277,15 @@ class EmbCore(Part):
         front, finish, arbiter = parts.front, parts.finish, parts.arbiter
         # Of the port's clients; the run control keeps the final report's out, which could not be told any more.
         unwritten = writes.error[OUTPUTS] | writes.error[COPIES] | writes.error[STATUS]
+        # From a register: a block memory says so.
+        unread = Signal()
+        m.d.sync += unread.eq(parts.fetch.copy_valid & parts.fetch.o_copy.error & ~parts.flush)
         tell_first(m, frame, (
             (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
              front.error.detail),
             (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,
              Mux(finish.fault.code == EMB.code("READ_ERROR"), ROWS, 0)),
-            (parts.fetch.copy_valid & parts.fetch.o_copy.error, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
+            (unread, EMB.code("READ_ERROR"), front.finished, 0, 0, ROWS),
             (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0,
              Cat(writes.error[COPIES], writes.error[STATUS])),
             (parts.bell.failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),

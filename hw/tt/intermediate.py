@@ -14,16 +14,19 @@ BANK_BITS = 36      # of a line: as wide as a RAMB18 is with 512 lines
 
 
 class LineBank(Part):
-    """depth x `bits`, a write and a read port.
+    """depth x `bits`, a write and a read port with registers of their own, since the banks lie far apart.
 
-    Members     write, write_address, word  In
+    Members     write, write_address  In
+                word     In  a cycle behind its address
                 address  In
                 data     Out
-    Timing      latency 2 cycles from address to data; a word written in one cycle is read from the next on
+    Timing      latency 3 cycles from address to data, of them `read_latency` in the memory; a word is read at the
+                earliest by an address that comes a cycle behind its own
     Reset       contents stay
     """
 
-    latency = 2
+    read_latency = 2
+    latency = 1 + read_latency
 
     def __init__(self, *, depth: int, bits: int):
         self.depth, self.bits = depth, bits
@@ -37,13 +40,19 @@ class LineBank(Part):
         store = memory.Memory(shape=self.bits, depth=self.depth, init=[], attrs={"ram_style": "block"})
         m.submodules.store = store
         write, read = store.write_port(), store.read_port()
-        held = Signal(self.bits, reset_less=True)
-        m.d.sync += held.eq(read.data)
+        written, write_address = Signal(), Signal.like(self.write_address, reset_less=True)
+        address, held = Signal.like(self.address, reset_less=True), Signal(self.bits, reset_less=True)
+        m.d.sync += [
+            written.eq(self.write),
+            write_address.eq(self.write_address),
+            address.eq(self.address),
+            held.eq(read.data),
+        ]
         m.d.comb += [
-            write.addr.eq(self.write_address),
+            write.addr.eq(write_address),
             write.data.eq(self.word),
-            write.en.eq(self.write),
-            read.addr.eq(self.address),
+            write.en.eq(written),
+            read.addr.eq(address),
             self.data.eq(held),
         ]
         return m
@@ -63,10 +72,12 @@ class Intermediate(Part):
                 write, middle, swap, write_address  In
                 ring, address  In  the line to read, ring 1 holds middle products
                 line           Out  words (cell, sub, word)
-    Timing      latency 2 cycles from address to line, written lines are readable 2 + `entry` cycles after `write`
+    Timing      latency 4 cycles from address to line; a line may be asked for from `entry` cycles after `write` on
     Reset       contents stay
     Golden      golden.tt.layout.written_to          Tests  verif/tt/test_unit.py
     """
+
+    latency = 1 + LineBank.latency
 
     def __init__(self, config: TTConfig):
         self.config = config
@@ -94,14 +105,14 @@ class Intermediate(Part):
             return Mux(ring, config.t_lines + address[:middle_bits], address[:first_bits])
 
         write, write_address = self.write, physical(self.middle, self.write_address)
-        for at in range(1 + self.entry):
+        for at in range(self.entry):
             held_write = Signal(name=f"write_{at}")
             held_address = Signal(range(depth), name=f"write_address_{at}", reset_less=True)
             m.d.sync += held_write.eq(write)
             m.d.sync += held_address.eq(write_address)
             write, write_address = held_write, held_address
-        address = Signal(range(depth))
-        m.d.comb += address.eq(physical(self.ring, self.address))
+        address = Signal(range(depth), reset_less=True)
+        m.d.sync += address.eq(physical(self.ring, self.address))
 
         def result(row, cell, sub):
             return self.z[(row * n + cell) * n + sub]

@@ -20,8 +20,9 @@ from hw.tt.tokens import Product, slot_layout
 
 __all__ = ["TTUnit", "counters_layout"]
 
-# From the cycle in which a slot is decided to the one in which its operands enter the grid.
-FETCH_CYCLES = 1 + CoreMemory.latency + 1
+# From the cycle in which a slot is decided to the one in which its operands enter the grid: two registers behind the
+# memories, since these lie far from the grid and from each other.
+FETCH_CYCLES = 1 + CoreMemory.latency + 2
 
 
 def counters_layout() -> data.StructLayout:
@@ -115,7 +116,7 @@ class TTUnit(Part):
         grids = [Grid(config) for _ in lanes]
         grid_latency = grids[0].latency
         entry = Intermediate(config).entry
-        distance = FETCH_CYCLES + grid_latency + entry + 2 - (FETCH_CYCLES - 1 - LineBank.latency)
+        distance = FETCH_CYCLES + grid_latency + entry + 2 - (FETCH_CYCLES - 1 - LineBank.read_latency)
         sequencers, slots = [], []
         for lane in lanes:
             sequencer = Sequencer(config, distance=distance)
@@ -236,8 +237,8 @@ class TTUnit(Part):
         for name, part in (("intermediate", buffer), ("grid", grid), ("order", order)):
             place(m, platform, f"{name}_{lane}", part)
 
-        # T is read so that its line arrives with the cores'.
-        _, early = slots[FETCH_CYCLES - 2 - LineBank.latency]
+        # T is read so that its line arrives with what the first register has of the cores'.
+        _, early = slots[FETCH_CYCLES - 2 - Intermediate.latency]
         m.d.comb += buffer.ring.eq(early.ring)
         m.d.comb += buffer.address.eq(early.y)
         wrong = self._operands(m, lane, slots, lines, buffer, grid, events)
@@ -272,9 +273,10 @@ class TTUnit(Part):
     def _operands(self, m: Module, lane: int, slots, lines, buffer: Intermediate, grid: Grid, events):
         """Brings the slot's lines to the grid; returns whether one of them could not be corrected."""
         config, n = self.config, self.config.side
-        # Lines that have arrived; one more register before the grid. What chooses among them comes from registers.
-        _, before = slots[FETCH_CYCLES - 3]
-        valid, slot = slots[FETCH_CYCLES - 2]
+        # Lines that have arrived; two more registers before the grid. What chooses among them comes from registers.
+        _, before = slots[FETCH_CYCLES - 4]
+        valid, slot = slots[FETCH_CYCLES - 3]
+        _, behind = slots[FETCH_CYCLES - 2]
         x, even, odd = lines
         pick_odd = Signal(name=f"pick_odd_{lane}")
         m.d.sync += pick_odd.eq(~before.paired & before.y[0])
@@ -286,53 +288,56 @@ class TTUnit(Part):
         held = {name: Signal(32 * config.line_words, name=f"{name}_held_{lane}", reset_less=True)
                 for name in ("x", "y_low", "y_high")}
         if config.grouped:
-            seconds = self._groups(m, lane, before, slot, lines, pick_odd, buffer, held)
+            seconds = self._groups(m, lane, before, behind, lines, pick_odd, buffer, held)
             for name, is_second in seconds.items():
                 read[name] &= Cat(*(~is_second, ~slot.block | is_second) * (pairs // 2))
         else:
-            stored = Mux(pick_odd, odd.words, even.words)
-            chosen = (x.words, Mux(slot.lines, buffer.line.as_value(), stored), odd.words)
-            m.d.sync += [to.eq(words) for to, words in zip(held.values(), chosen, strict=True)]
+            first = {name: Signal.like(to, name=f"{name}_first_{lane}") for name, to in held.items()}
+            chosen = x.words, Mux(pick_odd, odd.words, even.words), odd.words
+            m.d.sync += [to.eq(words) for to, words in zip(first.values(), chosen, strict=True)]
+            m.d.sync += [to.eq(first[name]) for name, to in held.items()]
+            with m.If(behind.lines):
+                m.d.sync += held["y_low"].eq(buffer.line)
         m.d.comb += [getattr(grid, name).eq(words) for name, words in held.items()]
         uses = [(x, read["x"], valid),
                 (even, read["y"], valid & ~slot.lines & ~pick_odd),
                 (odd, read["y"], valid & ~slot.lines & (pick_odd | slot.paired))]
         for at, (line, mine, used) in enumerate(uses):
             for name in ("corrected", "uncorrectable"):
-                seen = Signal(name=f"{name}_{lane}_{at}")
-                m.d.sync += seen.eq((line[name] & mine).any() & used)
+                flags, seen = Signal(pairs, name=f"{name}_flags_{lane}_{at}"), Signal(name=f"{name}_{lane}_{at}")
+                m.d.sync += flags.eq(line[name] & mine & used.replicate(pairs))
+                m.d.sync += seen.eq(flags.any())
                 events[name].append(seen)
         unread = events["uncorrectable"]
         return unread[-1] | unread[-2] | unread[-3]
 
-    def _groups(self, m: Module, lane: int, before, slot, lines, pick_odd, buffer: Intermediate, held):
-        """Registers the groups of the lines in `held`, of lines of block16 what one half says; returns whether that is
-        the second half, of X and of Y memory.
+    def _groups(self, m: Module, lane: int, before, behind, lines, pick_odd, buffer: Intermediate, held):
+        """Registers twice: halves of the lines that have arrived, then, in `held`, groups: of lines of block16 what one
+        half says, or lines of the intermediate buffer. Returns whether the half is the second, of X and of Y memory.
         """
-        x_second, y_second, block_y = (Signal(name=f"{name}_{lane}") for name in ("x_second", "y_second", "block_y"))
-        # Of the even line's halves, the odd line's and the intermediate buffer's.
-        source = Signal(2, name=f"source_{lane}")
+        x_second, y_second = Signal(name=f"x_second_{lane}"), Signal(name=f"y_second_{lane}")
         shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
-        of_y = Mux(before.paired, before.y[0], before.y[1])
         m.d.sync += [
             x_second.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift]),
-            y_second.eq(before.block & of_y),
-            block_y.eq(before.block & ~before.lines),
-            source.eq(Mux(before.lines, 3, Mux(~before.paired & before.y[0], 2, before.block & of_y))),
+            y_second.eq(before.block & Mux(before.paired, before.y[0], before.y[1])),
         ]
         size = Shape.cast(Group).width
         for at in range(self.config.line_words // GROUP):
             x, even, odd = ((line.words.word_select(2 * at, size // 2), line.words.word_select(2 * at + 1, size // 2))
                             for line in lines)
-            kept = parted(data.View(Group, buffer.line.as_value().word_select(at, size)))
-            x_block, odd_block = Mux(x_second, x[1], x[0]), Mux(y_second, odd[1], odd[0])
-            low_block = Array([*even, odd_block, kept[0]])[source]
-            low_rest = Mux(slot.lines, kept[1], Mux(pick_odd, odd[1], even[1]))
-            for name, block, rest, by_itself in (("x", x_block, x[1], slot.block),
-                                                 ("y_low", low_block, low_rest, block_y),
-                                                 ("y_high", odd_block, odd[1], slot.block)):
-                group = joined(*(Mux(by_itself, whole, part)
+            odd_block = Mux(y_second, odd[1], odd[0])
+            low_block = Mux(pick_odd, odd_block, Mux(y_second, even[1], even[0]))
+            for name, chosen in (("x", (Mux(x_second, x[1], x[0]), x[1])),
+                                 ("y_low", (low_block, Mux(pick_odd, odd[1], even[1]))),
+                                 ("y_high", (odd_block, odd[1]))):
+                block, rest = (Signal(size // 2, name=f"{name}_{half}_{lane}_{at}", reset_less=True)
+                               for half in ("block", "rest"))
+                m.d.sync += block.eq(chosen[0])
+                m.d.sync += rest.eq(chosen[1])
+                group = joined(*(Mux(behind.block, whole, part)
                                  for whole, part in zip(widened(block), (block, rest), strict=True)))
+                if name == "y_low":
+                    group = Mux(behind.lines, buffer.line.as_value().word_select(at, size), group)
                 m.d.sync += held[name].word_select(at, size).eq(group)
         return {"x": x_second, "y": y_second}
 
