@@ -260,7 +260,8 @@ class RowTable(Part):
     def _act(self, m: Module, arrays, op, seen, slots) -> SimpleNamespace:
         """What becomes of the row: the list goes on, or it is shared, comes or goes."""
         s = self.config.slot_bits
-        new_slot = Signal(s)
+        # What the memory of free slots says has been there for cycles when a row comes.
+        new_slot = Signal(s, reset_less=True)
         target = Signal(s)
         goes_on, answers, shares, comes, goes = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -269,9 +270,9 @@ class RowTable(Part):
             shares.eq(answers & seen.found & ~seen.here),
             comes.eq(answers & ~seen.found),
             goes.eq(op.act & op.releases & seen.last_holder),
-            new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh)),
             target.eq(Mux(comes, new_slot, op.slot)),
         ]
+        m.d.sync += new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh))
         with m.If(op.act):
             m.d.sync += op.idle.eq(~goes_on)
         with m.If(goes_on):
