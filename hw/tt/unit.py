@@ -317,10 +317,8 @@ class TTUnit(Part):
         """
         x_second, y_second = Signal(name=f"x_second_{lane}"), Signal(name=f"y_second_{lane}")
         shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
-        m.d.sync += [
-            x_second.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift]),
-            y_second.eq(before.block & Mux(before.paired, before.y[0], before.y[1])),
-        ]
+        m.d.sync += x_second.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift])
+        m.d.sync += y_second.eq(before.block & Mux(before.paired, before.y[0], before.y[1]))
         size = Shape.cast(Group).width
         for at in range(self.config.line_words // GROUP):
             x, even, odd = ((line.words.word_select(2 * at, size // 2), line.words.word_select(2 * at + 1, size // 2))
