@@ -9,15 +9,19 @@
 // in the order of the bursts.
 #pragma once
 
-#include <deque>
+#include <algorithm>
 
 #include "dram.h"
+#include "ring.h"
 
 class GroupMachines {
   public:
     void reset(const Dram& d) {
         // A machine serves a group; where there are two groups only, the banks with one lowest address bit of one.
-        halves = d.t.groups < MACHINES ? int(MACHINES / d.t.groups) : 1;
+        const int halves = d.t.groups < MACHINES ? int(MACHINES / d.t.groups) : 1, banks = int(d.t.banks);
+        machine_of.resize(d.bank.size());
+        for (int bank = 0; bank < int(d.bank.size()); bank++)
+            machine_of[size_t(bank)] = (bank / banks * halves + bank % banks % halves) % MACHINES;
         clear();
         turn_column = turn_row = turn_close = 0;
     }
@@ -28,12 +32,12 @@ class GroupMachines {
         answered = 0;
         kind = 0;
         within[0] = within[1] = false;
-        gone = paused = waiting = 0;
-        last_answer = 0;
+        gone = paused = waiting = opened = 0;
+        last_answer = wake = 0;
     }
     bool room(const Dram&, bool write) const { return entry[write].size() < ENTRY; }
-    bool idle() const { return !waiting && entry[0].empty() && entry[1].empty() && answers.empty(); }
-    void put(const Dram&, const DdrRequest& r) { entry[r.write].push_back(r); }
+    bool idle() const { return !waiting && entry[0].empty() && entry[1].empty(); }
+    void put(const Dram&, const DdrRequest& r) { entry[r.write].push(r); }
 
     template <class Read, class Wrote>
     void advance(Dram& d, int64_t end, Read read, Wrote wrote) {
@@ -42,12 +46,16 @@ class GroupMachines {
             if (d.now >= d.refresh_at) {
                 d.refresh();
                 for (Machine& m : machines) m.open = 0;
+                opened = wake = 0;
             }
-            if (idle()) {
-                int64_t next = d.refresh_at < end ? d.refresh_at : end;
-                d.now += (Dram::later(next - d.now, 1) + step - 1) / step * step;
+            if (idle() || (d.now < wake && calm())) {
+                const int64_t next = std::min({idle() ? end : wake, d.refresh_at, end});
+                const int64_t clocks = (Dram::later(next - d.now, 1) + step - 1) / step;
+                if (waiting) paused += clocks;
+                d.now += clocks * step;
                 continue;
             }
+            wake = Dram::NEVER;
             enter(d);
             columns(d, wrote);
             rows(d);
@@ -64,30 +72,32 @@ class GroupMachines {
     static constexpr size_t ENTRY = 4;
     static constexpr int64_t PAUSE = 16;   // clocks without a line after which the other kind has its turn
     struct Machine {
-        std::deque<DdrRequest> lines;
-        size_t open = 0;       // lines at the front whose pages were found open or have been opened
+        Ring<DdrRequest> lines;
+        uint32_t open = 0;     // lines at the front whose pages were found open or have been opened
+        int64_t ready = 0;     // no column command of the first line goes before
         int64_t modify = -1;   // when the first line, a partial write, has been read and may be written
     };
     Machine machines[MACHINES];
-    std::deque<DdrRequest> entry[2];  // reads, writes
+    Ring<DdrRequest> entry[2];  // reads, writes
     struct Answer {
         int port;
         uint64_t id;
         int64_t clock;  // in which its last data arrive; before its column command -1
     };
-    std::deque<Answer> answers;  // in the order of the reads' entry
+    Ring<Answer> answers;  // in the order of the reads' entry
     uint64_t answered = 0;
-    int halves = 2;
+    std::vector<int> machine_of;        // by bank
     int kind = 0;                       // what enters now: reads, writes
     bool within[2] = {false, false};    // a burst of them has entered in part
     int64_t gone = 0, paused = 0;       // lines of them in this turn; clocks in which none came
-    int64_t waiting = 0, last_answer = 0;
+    int64_t waiting = 0, opened = 0;    // lines in the machines; those of them whose pages are open
+    int64_t last_answer = 0, wake = 0;  // wake: nothing goes before, unless a line comes
     int turn_column = 0, turn_row = 0, turn_close = 0;
 
-    Machine& of(const Dram& d, const DdrRequest& r) {
-        int inner = r.bank % int(d.t.banks);
-        return machines[(r.group * halves + inner % halves) % MACHINES];
-    }
+    // Nothing is at the entry, nor awaited there.
+    bool calm() const { return entry[0].empty() && entry[1].empty() && !within[0] && !within[1]; }
+    // Something goes at clock `at` of a controller clock, or might.
+    void wakes(int64_t at) { wake = std::min(wake, at - PRECHARGE_SLOT); }
 
     // The AXI side: whose turn it is, and its next line.
     void enter(Dram& d) {
@@ -101,18 +111,18 @@ class GroupMachines {
             paused++;
             return;
         }
-        DdrRequest r = entry[kind].front();
-        Machine& m = of(d, r);
+        DdrRequest& r = entry[kind].front();
+        Machine& m = machines[machine_of[size_t(r.bank)]];
         if (int64_t(m.lines.size()) >= d.t.machine_depth) return;
-        entry[kind].pop_front();
         within[kind] = !r.last;
         gone++;
         paused = 0;
         if (!kind) {
-            answers.push_back({r.port, r.id, -1});
+            answers.push({r.port, r.id, -1});
             r.id = answered + answers.size() - 1;
         }
-        m.lines.push_back(r);
+        m.lines.push(r);
+        entry[kind].pop();
         waiting++;
     }
 
@@ -121,28 +131,43 @@ class GroupMachines {
     void columns(Dram& d, Wrote wrote) {
         // A line whose page is open joins those that await their column command, one a clock in each machine.
         for (Machine& m : machines)
-            if (m.open < m.lines.size() && d.open(m.lines[m.open])) m.open++;
+            if (m.open < m.lines.size() && d.open(m.lines[m.open])) m.open++, opened++, wake = 0;
+        if (!opened) return;
         for (int64_t slot = 0; slot < d.t.column_slots; slot++) {
-            int64_t clock = d.now + COLUMN_SLOT_STEP * slot;
-            for (bool write : {false, true})
-                for (int k = 0; k < MACHINES; k++) {
-                    int i = (turn_column + k) % MACHINES;
-                    Machine& m = machines[i];
-                    if (!m.open || writes(m) != write || d.column_time(m.lines[0], write) > clock) continue;
-                    if (write && m.modify > clock) continue;
-                    column(d, m, write, clock, wrote);
-                    turn_column = (i + 1) % MACHINES;
-                    return;
-                }
+            const int64_t clock = d.now + COLUMN_SLOT_STEP * slot;
+            int chosen = -1;
+            for (int k = 0; k < MACHINES && (chosen < 0 || writes(machines[chosen])); k++) {
+                const int i = (turn_column + k) % MACHINES;
+                Machine& m = machines[i];
+                if (!m.open || (chosen >= 0 && writes(m)) || !may(d, m, clock)) continue;
+                chosen = i;
+            }
+            if (chosen < 0) continue;
+            column(d, machines[chosen], clock, wrote);
+            turn_column = (chosen + 1) % MACHINES;
+            wake = 0;
+            return;
         }
+    }
+    // Whether the column command of a machine's first line may go.
+    bool may(const Dram& d, Machine& m, int64_t clock) {
+        if (m.ready <= clock) {
+            const bool write = writes(m);
+            m.ready = d.column_time(m.lines[0], write);
+            if (write) m.ready = Dram::later(m.ready, m.modify);
+        }
+        if (m.ready > clock) wakes(m.ready);
+        return m.ready <= clock;
     }
     // Whether a machine's first line asks for a write command now: a partial line is read before.
     static bool writes(const Machine& m) { return m.lines[0].write && (!m.lines[0].partial || m.modify >= 0); }
 
     template <class Wrote>
-    void column(Dram& d, Machine& m, bool write, int64_t clock, Wrote wrote) {
-        DdrRequest r = m.lines[0];
+    void column(Dram& d, Machine& m, int64_t clock, Wrote wrote) {
+        const bool write = writes(m);
+        const DdrRequest r = m.lines[0];
         d.column(r, write, clock);
+        m.ready = 0;
         if (!write && r.write) {
             m.modify = clock + d.t.rmw;
             return;
@@ -151,34 +176,41 @@ class GroupMachines {
         if (write)
             wrote(r.port, r.id);
         else
-            answers[r.id - answered].clock = clock + d.t.cl + d.t.bl2;
+            answers[uint32_t(r.id - answered)].clock = clock + d.t.cl + d.t.bl2;
         m.modify = -1;
-        m.lines.pop_front();
+        m.lines.pop();
         m.open--;
+        opened--;
         waiting--;
     }
 
     // One activation and one precharge, each for a machine's first line without an open page.
     void rows(Dram& d) {
+        if (waiting == opened) return;
         int64_t clock = d.now + ACTIVATE_SLOT;
         for (int k = 0; k < MACHINES; k++) {
-            int i = (turn_row + k) % MACHINES;
+            const int i = (turn_row + k) % MACHINES;
             Machine& m = machines[i];
             if (m.open == m.lines.size()) continue;
             DdrRequest& r = m.lines[m.open];
-            if (d.bank[r.bank].row >= 0 || d.activate_time(r) > clock) continue;
+            if (d.bank[r.bank].row >= 0) continue;
+            const int64_t at = d.activate_time(r);
+            wakes(at);
+            if (at > clock) continue;
             d.activate(r, clock);
             turn_row = (i + 1) % MACHINES;
             break;
         }
         clock = d.now + PRECHARGE_SLOT;
         for (int k = 0; k < MACHINES; k++) {
-            int i = (turn_close + k) % MACHINES;
+            const int i = (turn_close + k) % MACHINES;
             Machine& m = machines[i];
             if (m.open == m.lines.size()) continue;
             DdrRequest& r = m.lines[m.open];
             const Dram::Bank& b = d.bank[r.bank];
-            if (b.row < 0 || d.open(r) || b.precharge > clock || needed(m, r.bank)) continue;
+            if (b.row < 0 || d.open(r) || needed(m, r.bank)) continue;
+            wakes(b.precharge);
+            if (b.precharge > clock) continue;
             d.precharge(r.bank, clock);
             r.closed = true;
             turn_close = (i + 1) % MACHINES;
@@ -187,7 +219,7 @@ class GroupMachines {
     }
     // Whether lines before the first without an open page still await their column command in a bank.
     static bool needed(const Machine& m, int bank) {
-        for (size_t k = 0; k < m.open; k++)
+        for (uint32_t k = 0; k < m.open; k++)
             if (m.lines[k].bank == bank) return true;
         return false;
     }
@@ -199,7 +231,7 @@ class GroupMachines {
             const Answer& a = answers.front();
             last_answer = Dram::later(a.clock, last_answer + d.t.controller_clocks);
             read(a.port, a.id, last_answer);
-            answers.pop_front();
+            answers.pop();
             answered++;
         }
     }

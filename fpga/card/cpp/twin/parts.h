@@ -8,28 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "../ring.h"
+
 namespace twin {
-
-// A queue in a ring of a power of two.
-template <class T>
-class Ring {
-  public:
-    explicit Ring(size_t most) {
-        size_t size = 1;
-        while (size < most) size *= 2;
-        items.resize(size);
-        mask = uint32_t(size - 1);
-    }
-    bool empty() const { return head == tail; }
-    uint32_t size() const { return tail - head; }
-    T& front() { return items[head & mask]; }
-    T& push(const T& item) { return items[tail++ & mask] = item; }
-    T pop() { return items[head++ & mask]; }
-
-  private:
-    std::vector<T> items;
-    uint32_t mask, head = 0, tail = 0;
-};
 
 // golden.stream.fifo.Fifo; has: `o` stands at the output.
 template <class T>
