@@ -20,6 +20,13 @@ struct Card {
     Ssd ssd;
     Binding pins;
     std::vector<Port> ports;
+    // Where lines of reads or of writes wait for the controller.
+    struct Source {
+        int port;
+        LineQueue* reads;
+        WriteQueue* writes;
+    };
+    std::vector<Source> sources;
     std::map<std::string, int64_t*> options;
     int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
     uint64_t started = 0, counted_from = 0;
@@ -69,6 +76,10 @@ struct Card {
         model = make_model(int(seed), pins);
         ports.resize(pins.masters.size());
         for (size_t i = 0; i < ports.size(); i++) ports[i].attach(&memory, int(i), pins.masters[i], pins.beats[i]);
+        for (size_t i = 0; i < ports.size(); i++)
+            sources.insert(sources.end(), {{int(i), &ports[i].lines, nullptr}, {int(i), nullptr, &ports[i].writes}});
+        sources.insert(sources.end(), {{HOST, nullptr, &ssd.to_write}, {HOST, nullptr, &link.to_write},
+                                       {HOST, &link.lines, nullptr}});
         reset(4);
         return true;
     }
@@ -140,21 +151,15 @@ struct Card {
 
     // Lines enter the controller: the ports' reads and writes, the drive and the host take turns.
     void serve() {
-        size_t sources = 2 * ports.size() + 3;
-        for (int left = memory.ddr.lines_a_cycle(); left; left--)
-            for (size_t k = 0; k < sources; k++) {
-                size_t i = turn + k < sources ? turn + k : turn + k - sources;
-                if (!send(i)) continue;
-                turn = i + 1 == sources ? 0 : i + 1;
-                break;
-            }
+        for (int left = memory.ddr.lines_a_cycle(); left && send(); left--) {
+        }
         memory.ddr.advance(
             memory.cycle,
             [this](int port, uint64_t id, int64_t clock) {
                 LineQueue& lines = port == HOST ? link.lines : ports[port].lines;
                 if (id < lines.head || id >= lines.tail) return;
                 Line& l = lines.at(id);
-                if (port != HOST) memory.sample(l, port);
+                if (port != HOST) memory.sample(l, port, ports[port].reads_data());
                 l.done = true;
                 l.ready = memory.ddr.cycle_of(clock) + uint64_t(memory.back);
             },
@@ -166,52 +171,38 @@ struct Card {
         int64_t of = burst_of[write];
         return memory.ddr.room(write) && !(memory.ddr.keeps_bursts() && of >= 0 && of != int64_t(source));
     }
-    bool send(size_t source) {
-        if (source >= 2 * ports.size()) return send_outside(source);
-        Port& p = ports[source / 2];
-        if (source & 1) {
-            if (p.writes.empty() || !enters(source, true)) return false;
-            WriteLine line = p.writes.front();
-            p.writes.pop_front();
-            p.accepted++;
-            burst_of[1] = line.last ? -1 : int64_t(source);
-            memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), int(source / 2), 0, true, line.last,
-                           line.partial);
+    // The next line of the source whose turn it is; whether there is one.
+    bool send() {
+        for (size_t k = 0; k < sources.size(); k++) {
+            const size_t i = turn + k < sources.size() ? turn + k : turn + k - sources.size();
+            if (sources[i].reads ? !send_read(i, *sources[i].reads) : !send_write(i, *sources[i].writes)) continue;
+            turn = i + 1 == sources.size() ? 0 : i + 1;
             return true;
         }
-        LineQueue& q = p.lines;
-        if (q.sent == q.tail || !enters(source, false)) return false;
-        Line& l = q.at(q.sent);
-        if (l.ready > memory.cycle) return false;
-        burst_of[0] = l.last ? -1 : int64_t(source);
-        if (!store->exists(l.address, l.count)) {  // nothing answers there: the interconnect does
-            memory.sample(l, int(source / 2));
-            l.done = true;
-            l.ready = memory.cycle + uint64_t(memory.back);
-            q.sent++;
-            return true;
-        }
-        memory.ddr.put((l.address - base) / LINE, int(source / 2), q.sent++, false, l.last, false);
+        return false;
+    }
+    bool send_write(size_t source, WriteQueue& q) {
+        if (q.empty() || !enters(source, true)) return false;
+        const WriteLine line = q.pop();
+        q.accepted++;
+        burst_of[1] = line.last ? -1 : int64_t(source);
+        memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), sources[source].port, 0, true, line.last,
+                       line.partial);
         return true;
     }
-
-    // Lines of the drive, to the card and to the host: the last three sources.
-    bool send_outside(size_t source) {
-        size_t which = source - 2 * ports.size();
-        if (which < 2) {
-            std::deque<WriteLine>& writes = which ? link.to_write : ssd.to_write;
-            if (writes.empty() || !enters(source, true)) return false;
-            WriteLine line = writes.front();
-            writes.pop_front();
-            burst_of[1] = line.last ? -1 : int64_t(source);
-            memory.ddr.put((line.address - base) / LINE, HOST, 0, true, line.last, false);
-            return true;
-        }
-        LineQueue& q = link.lines;
+    bool send_read(size_t source, LineQueue& q) {
         if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !enters(source, false)) return false;
         Line& l = q.at(q.sent);
+        const int port = sources[source].port;
         burst_of[0] = l.last ? -1 : int64_t(source);
-        memory.ddr.put((l.address - base) / LINE, HOST, q.sent++, false, l.last, false);
+        if (store->exists(l.address, l.count)) {
+            memory.ddr.put((l.address - base) / LINE, port, q.sent++, false, l.last, false);
+            return true;
+        }
+        memory.sample(l, port, true);  // nothing answers there: the interconnect does
+        l.done = true;
+        l.ready = memory.cycle + uint64_t(memory.back);
+        q.sent++;
         return true;
     }
 

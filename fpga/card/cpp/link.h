@@ -31,11 +31,11 @@ struct Lane {
 constexpr uint64_t PACKET = 4;
 inline bool ends_packet(uint64_t line) { return (line / LINE + 1) % PACKET == 0; }
 // Of `number` lines from `at` on those that are `due`, as far as their packets are whole; `pushed` of them were so before.
-inline void arrive(std::deque<WriteLine>& to, uint64_t at, uint64_t number, uint64_t due, uint64_t& pushed) {
+inline void arrive(WriteQueue& to, uint64_t at, uint64_t number, uint64_t due, uint64_t& pushed) {
     while (due < number && due > pushed && !ends_packet(at + (due - 1) * LINE)) due--;
     for (; pushed < due; pushed++) {
         uint64_t line = at + pushed * LINE;
-        to.push_back({line, false, pushed + 1 == number || ends_packet(line)});
+        to.push({line, false, pushed + 1 == number || ends_packet(line)});
     }
 }
 
@@ -50,7 +50,7 @@ class Link {
   public:
     LinkTiming t;
     Lane in, out;
-    std::deque<WriteLine> to_write;  // lines on their way to the controller
+    WriteQueue to_write;
     LineQueue lines;                // lines asked for from it
 
     void attach(Memory* memory) {

@@ -12,7 +12,7 @@ struct Pins {
     uint8_t *arvalid, *arready, *arid, *arlen, *arsize, *arburst;
     uint8_t *rvalid, *rready, *rid, *rresp, *rlast;
     uint64_t *awaddr, *araddr;
-    void *wdata, *wstrb, *rdata;
+    void *wdata, *wstrb, *rdata;  // rdata: null where nobody looks at what is read
 };
 
 struct ControlPins {

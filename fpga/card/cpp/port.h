@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <vector>
 
 #include "ddr.h"
 #include "model.h"
+#include "ring.h"
 #include "store.h"
 
 // Reproducible anywhere: no generator of the standard library is the same in all of them.
@@ -91,6 +91,11 @@ struct WriteLine {
     bool partial, last;  // last: of its burst
 };
 
+// Lines on their way to the controller; accepted: that it has taken.
+struct WriteQueue : Ring<WriteLine> {
+    uint64_t accepted = 0;
+};
+
 struct PortCounters {
     uint64_t bursts_read = 0, beats_read = 0, read_waits = 0, bursts_written = 0, beats_written = 0, most = 0;
 };
@@ -109,8 +114,8 @@ struct Memory {
     Ddr ddr;
     uint64_t cycle = 0;
 
-    // What the memory holds at this moment, and what ECC says of it.
-    void sample(Line& l, int port) {
+    // What the memory holds at this moment, and what ECC says of it. data: of interest to the port.
+    void sample(Line& l, int port, bool data) {
         l.response = OKAY;
         if (!store->exists(l.address, l.count)) {
             broken.add(READ_OUTSIDE, port, l.address, cycle);
@@ -119,7 +124,7 @@ struct Memory {
             return;
         }
         if (!store->inside(l.address, l.count)) broken.add(READ_OUTSIDE, port, l.address, cycle);
-        memcpy(l.bytes, store->at(l.address), l.count);
+        if (data) memcpy(l.bytes, store->at(l.address), l.count);
         if (!store->known(l.address, l.count)) {
             broken.add(NEVER_WRITTEN, port, l.address, cycle);
             l.response = SLVERR;
@@ -143,8 +148,8 @@ class Port {
     PortCounters counters;
     Stall stall[5];  // aw, w, b, ar, r
     LineQueue lines;
-    std::deque<WriteLine> writes;  // lines on their way to the controller
-    uint64_t pushed = 0, accepted = 0;
+    WriteQueue writes;
+    uint64_t pushed = 0;  // to it
     uint64_t read_beats = 0, write_beats = 0;  // since faults were set
     int64_t silent_reads = -1, silent_writes = -1;  // the beat from which nothing is answered, -1: all is
 
@@ -164,7 +169,7 @@ class Port {
         bursts.clear();
         responses.clear();
         answered = 0;
-        pushed = accepted = 0;
+        pushed = writes.accepted = 0;
         offset = 0;
         taken = 0;
         m->reading -= int64_t(outstanding);
@@ -176,20 +181,20 @@ class Port {
         held_ar = held_aw = held_w = false;
         *p.awready = *p.wready = *p.bvalid = *p.arready = *p.rvalid = 0;
         *p.bid = *p.bresp = *p.rid = *p.rresp = *p.rlast = 0;
-        memset(p.rdata, 0, bytes);
+        if (p.rdata) memset(p.rdata, 0, bytes);
     }
 
     // Before the edge: what moves in it, and whether the master keeps the rules.
     void sample() {
         if (address(held_ar, old_ar, *p.arvalid, *p.arready, *p.araddr, *p.arlen, *p.arsize, *p.arburst, *p.arid)) {
-            reads.push_back({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
+            reads.push({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
             counters.bursts_read++;
             outstanding++;
             m->reading++;
             if (outstanding > counters.most) counters.most = outstanding;
         }
         if (address(held_aw, old_aw, *p.awvalid, *p.awready, *p.awaddr, *p.awlen, *p.awsize, *p.awburst, *p.awid)) {
-            bursts.push_back({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
+            bursts.push({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
             counters.bursts_written++;
             bursts_under_way++;
             m->writing++;
@@ -218,6 +223,7 @@ class Port {
     }
     uint64_t under_way() const { return outstanding + bursts_under_way; }
     bool asks() const { return *p.arvalid || *p.awvalid; }
+    bool reads_data() const { return p.rdata; }
 
   private:
     struct Held {
@@ -232,9 +238,9 @@ class Port {
     Pins p{};
     int me = 0, bytes = 64, size_code = 6;
     uint64_t full = ~0ull;
-    std::deque<Burst> reads, bursts;  // read addresses not yet cut into lines; writes whose data are awaited
-    std::deque<Response> responses;
-    size_t answered = 0;  // of them that the controller has taken, so that they have their time
+    Ring<Burst> reads, bursts;  // read addresses not yet cut into lines; writes whose data are awaited
+    Ring<Response> responses;
+    uint32_t answered = 0;  // of them that the controller has taken, so that they have their time
     uint64_t outstanding = 0, bursts_under_way = 0;  // reads, writes
     int line_bytes = 0;  // of the line being written that have come with all their strobes
     int offset = 0;      // bytes of the head line that were handed out
@@ -250,6 +256,7 @@ class Port {
 
     bool address(bool& held, Held& old, bool valid, bool ready, uint64_t at, uint8_t len, uint8_t size,
                  uint8_t burst, uint8_t id) {
+        if (!valid && !held) return false;
         uint32_t rest = uint32_t(len) | size << 8 | burst << 16 | uint32_t(id) << 24;
         if (held) {
             if (!valid)
@@ -305,15 +312,15 @@ class Port {
         bool end = taken == b.beats;
         if (last != end) broken(WLAST, at);
         if (!m->ideal && (end || (at + bytes) % LINE == 0)) {
-            writes.push_back({at / LINE * LINE, line_bytes < LINE, end});
+            writes.push({at / LINE * LINE, line_bytes < LINE, end});
             pushed++;
             line_bytes = 0;
         }
         if (!end) return;
-        responses.push_back({pushed, m->ideal ? m->cycle + m->latency : UINT64_MAX, burst_response});
+        responses.push({pushed, m->ideal ? m->cycle + m->latency : UINT64_MAX, burst_response});
         burst_response = OKAY;
         taken = 0;
-        bursts.pop_front();
+        bursts.pop();
     }
 
     void write(uint64_t at, uint64_t strobe) {
@@ -347,12 +354,12 @@ class Port {
             lines.push(at, int(count), !b.beats, ready);
             if (m->ideal) {
                 Line& l = lines.at(lines.tail - 1);
-                m->sample(l, me);
+                m->sample(l, me, p.rdata);
                 l.done = true;
                 lines.sent = lines.tail;
             }
         }
-        if (!b.beats) reads.pop_front();
+        if (!b.beats) reads.pop();
     }
 
     void next_read(bool hold) {
@@ -364,7 +371,7 @@ class Port {
         uint64_t at = l.address + offset;
         uint8_t response = m->injected(me, false, read_beats++, at);
         if (response == OKAY) response = l.response;
-        memcpy(p.rdata, l.bytes + offset, bytes);
+        if (p.rdata) memcpy(p.rdata, l.bytes + offset, bytes);
         offset += bytes;
         bool end = offset == l.count;
         *p.rlast = end && l.last;
@@ -384,7 +391,7 @@ class Port {
         if (responses.empty()) return;
         if (silent_writes >= 0 && write_beats > uint64_t(silent_writes)) return;
         // A burst is answered some time after the controller has taken its last line.
-        while (answered < responses.size() && accepted >= responses[answered].line) {
+        while (answered < responses.size() && writes.accepted >= responses[answered].line) {
             Response& r = responses[answered++];
             if (r.ready == UINT64_MAX) r.ready = m->cycle + uint64_t(m->back);
         }
@@ -392,7 +399,7 @@ class Port {
         if (!answered || r.ready > m->cycle || hold) return;
         *p.bvalid = 1;
         *p.bresp = r.response;
-        responses.pop_front();
+        responses.pop();
         answered--;
         bursts_under_way--;
         m->writing--;

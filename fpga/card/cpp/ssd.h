@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <vector>
 
 #include "link.h"
@@ -101,7 +102,7 @@ class Ssd {
         }
         finish();
     }
-    std::deque<WriteLine> to_write;  // lines on their way to the controller
+    WriteQueue to_write;
 
   private:
     static constexpr uint32_t MASK = (1u << 30) - 1;

@@ -87,8 +87,11 @@ struct Store {
         return true;
     }
     bool known(uint64_t address, uint64_t count) const {
-        for (uint64_t w = (address - base) >> 3; w <= (address - base + count - 1) >> 3; w++)
-            if (!(written[w >> 6] >> (w & 63) & 1)) return false;
+        const uint64_t end = ((address - base + count - 1) >> 3) + 1;
+        for (uint64_t w = (address - base) >> 3; w < end; w = (w | 63) + 1) {
+            const uint64_t span = std::min(end, (w | 63) + 1) - w;
+            if (~(written[w >> 6] >> (w & 63)) & (~0ull >> (64 - span))) return false;
+        }
         return true;
     }
     void mark(uint64_t address, uint64_t count, bool value) {

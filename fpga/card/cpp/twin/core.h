@@ -19,7 +19,7 @@ template <int WRITERS, int COUNTS>
 class Core : public Model {
   public:
     Core(const Frame& frame, Binding& pins)
-        : bytes(uint32_t(4 * frame.words)), block(std::min(4096 / bytes, 256u)), m00(bytes), m01(bytes), frame(frame),
+        : bytes(uint32_t(4 * frame.words)), block(std::min(4096 / bytes, 256u)), m00(bytes), m01(bytes, false), frame(frame),
           control(bus, uint32_t(frame.status)), run(uint32_t(frame.period)),
           reporter(uint32_t(frame.words), uint32_t(frame.period)) {
         pins.masters = {m00.bound(), m01.bound()};

@@ -20,13 +20,18 @@ struct PortPins {
     uint64_t awaddr = 0, araddr = 0, wstrb = ~0ull;
     alignas(64) Beat wdata{}, rdata{};
 
-    explicit PortPins(uint32_t bytes) { awsize = arsize = uint8_t(__builtin_ctz(bytes)); }
+    explicit PortPins(uint32_t bytes, bool data = true) : data(data) {
+        awsize = arsize = uint8_t(__builtin_ctz(bytes));
+    }
     PortPins(const PortPins&) = delete;
     Pins bound() {
         return {&awvalid, &awready, &awid, &awlen, &awsize, &awburst, &wvalid, &wready, &wlast, &bvalid, &bready,
                 &bid, &bresp, &arvalid, &arready, &arid, &arlen, &arsize, &arburst, &rvalid, &rready, &rid, &rresp,
-                &rlast, &awaddr, &araddr, wdata.data(), &wstrb, rdata.data()};
+                &rlast, &awaddr, &araddr, wdata.data(), &wstrb, data ? rdata.data() : nullptr};
     }
+
+  private:
+    bool data;      // whether what is read is looked at
 };
 
 // hw.axi.reader.Reader: the row port's. `o`: a beat comes out.
