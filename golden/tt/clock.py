@@ -8,13 +8,13 @@ from numba import carray, cfunc, from_dtype, types
 
 from golden.tt.cycles import idle_unit
 from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
-from golden.tt.sequencer import lane_steps
+from golden.tt.sequencer import NEVER, lane_steps, wakes
 from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 
 __all__ = ["Clock"]
 
-ROOM, EMPTY, OFFERED = 1, 2, 4      # what is said of the next cycle
-RESTS = 256                         # cycles without an event after which nothing moves by itself
+ROOM, OFFERED, FLAGS = 1, 2, 2      # what is said of the next cycle, and in how many bits
+SETTLED = 8                         # cycles without a decision after which what follows of the last one is decided too
 
 _pointers = [types.CPointer(each) for each in (
     types.int64, *(from_dtype(record) for record in (UNIT, LANE, ENTRY, LOOKUP, VECTOR)), types.int64)]
@@ -28,18 +28,19 @@ def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup,
     lanes, entries = carray(lanes, sizes.lanes), carray(entries, (sizes.lanes, sizes.entries))
     lookups, vectors = carray(lookups, n[0]), carray(vectors, n[1])
     if not _goes_on(unit.total, vectors):
-        return 0
-    unit.total.idle += 1
+        return NEVER
     accept = _room(sizes, unit, lanes, lookups) and lookup != 0
-    _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes != 0)
+    moved = _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes != 0) or accept
     _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
     for number in range(sizes.lanes):
-        lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
-    if not _goes_on(unit.total, vectors):
-        return 0
-    unit.total.idle = min(unit.total.idle, RESTS)       # whoever takes the beats may take any time
-    empty = unit.total.finished == unit.sums.order_in and unit.total.idle == RESTS
-    return ((ROOM if _room(sizes, unit, lanes, lookups) else 0) | (EMPTY if empty else 0)
+        moved |= lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
+    unit.total.still = 0 if moved else unit.total.still + 1
+    wake = cycle + 1
+    if unit.total.still >= SETTLED:
+        wake = NEVER
+        for lane in lanes:
+            wake = min(wake, wakes(sizes, lane, lookups, cycle))
+    return ((wake - cycle) << FLAGS | (ROOM if _room(sizes, unit, lanes, lookups) else 0)
             | (0 if unit.sums.offered == -1 else OFFERED))
 
 
@@ -48,8 +49,9 @@ class Clock:
 
     pointers: of the step, of what it takes first, and of its three totals, first products computed and reused and
     slots; to be kept no longer than this object. The step goes on with the number of the cycle, whether there is a
-    lookup and whether a beat would be taken; it returns of the next cycle whether a lookup has ROOM, whether nothing
-    moves until one comes (EMPTY), whether a beat is OFFERED.
+    lookup and whether a beat would be taken; it returns of the next cycle whether a lookup has ROOM, whether a beat is
+    OFFERED, and above these FLAGS bits after how many cycles the next step is: there is none before, unless a lookup
+    is taken or a beat that is offered.
     """
 
     def __init__(self, layouts: Sequence[Any], tables: np.ndarray, indices: np.ndarray, offsets: np.ndarray,

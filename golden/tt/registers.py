@@ -12,7 +12,7 @@ import numpy as np
 __all__ = ["HORIZON", "PORT", "SERVED", "TABLE", "Sizes", "Unit"]
 
 # Cycles that can be looked ahead.
-HORIZON = 4096
+HORIZON = 128
 # Rows that wait for the first machine.
 SERVED = 8
 
@@ -32,9 +32,10 @@ LOOKUP = _record("key gap begin rows vector after entry taken_at", plan=TABLE)
 VECTOR = _record("begin lane last_at")
 
 # -- The unit. next: the next lookup; turn: its lane. order_in, order_out: vectors whose lane is known, that were read.
+# idle: cycles without a lookup taken or a vector done; still: without a decision of any part.
 INPUT = _record("next turn turn_before pause", "inside_chunk")
 SUMS = _record("order_in order_out reading beats_left given offered", "room following")
-TOTAL = _record("finished idle computed reused slots")
+TOTAL = _record("finished idle still computed reused slots")
 # The cache of Numba looks at the file of a function alone; the name of a type makes it notice what that calls.
 _SOURCES = b"".join((Path(__file__).parent / name).read_bytes() for name in ("registers.py", "sequencer.py", "unit.py"))
 UNIT = _record("", f"of_{hashlib.sha256(_SOURCES).hexdigest()[:16]}", input=INPUT, sums=SUMS, total=TOTAL)

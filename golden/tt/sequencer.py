@@ -9,10 +9,11 @@ from numba import njit
 
 from golden.tt.registers import HORIZON, SERVED
 
-__all__ = ["ends_chunk", "lane_steps", "part"]
+__all__ = ["NEVER", "ends_chunk", "lane_steps", "part", "wakes"]
 
 FIRST, MIDDLE, LAST = range(3)
 FETCH_CYCLES = 8        # from a slot's decision to its operands in the grid
+NEVER = 1 << 60
 
 # A part of the unit. References to arrays are not counted, which would take most of the time: callers hold them.
 part = njit(_nrt=False)
@@ -333,7 +334,9 @@ def _chunk_slot(sizes, lane, lookups, cycle, done):
 # All parts of a lane
 @part
 def lane_steps(sizes, lane, entries, number, lookups, total, cycle):
+    """Returns whether any part decided something, or something arrived."""
     soon = lane.soon[cycle % HORIZON]
+    moved = soon.middle_ripe > 0 or soon.last_ripe > 0 or soon.returned > 0 or lane.last.rest > 0
     lane.middle.queue.ripe += soon.middle_ripe
     lane.last.queue.ripe += soon.last_ripe
     lane.last.credits += soon.returned
@@ -353,3 +356,22 @@ def lane_steps(sizes, lane, entries, number, lookups, total, cycle):
     _first_steps(sizes, lane, lookups, cycle, first, slot, comes, admitted.skips)
     _middle_steps(sizes, lane, lookups, cycle, middle, slot, admitted.serve)
     _last_steps(sizes, lane, lookups, cycle, last, slot, middle.begin)
+    return (moved or slot.product >= 0 or first.done or first.begin or first.take or middle.done or middle.begin
+            or middle.take or last.done or last.begin or last.take or last.moves or admitted.serve or admitted.ages
+            or admitted.drop or admitted.ask or admitted.fetch)
+
+
+@part
+def wakes(sizes, lane, lookups, cycle):
+    """The cycle, after this one, in which something arrives at a lane that decides nothing before."""
+    wake = NEVER
+    comes, middle = lookups[lane.admission.left_last].after, lane.middle
+    if comes >= 0 and lane.admission.fetched < 0:
+        wake = lookups[comes].taken_at + sizes.split_latency + 1
+    if middle.machine.lookup >= 0 and middle.machine.skips:
+        wake = min(wake, middle.busy_until + 1)
+    for at in range(cycle + 1, min(cycle + HORIZON, wake)):
+        soon = lane.soon[at % HORIZON]
+        if soon.middle_ripe or soon.last_ripe or soon.returned or soon.whole:
+            return at
+    return max(wake, cycle + 1)

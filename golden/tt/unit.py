@@ -14,6 +14,7 @@ STUCK = 100_000
 # hw.tt.sums.SumStream
 @part
 def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
+    """Returns whether anything moved."""
     this = unit.sums
     free_2 = this.offered == -1 or goes
     step = this.reading >= 0 and (this.given == -1 or free_2)
@@ -22,7 +23,9 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
         vectors[this.offered].last_at = cycle
         unit.total.finished += 1
         unit.total.idle = 0
+    moved = step or (free_2 and (this.given != -1 or this.offered != -1))
     for lane in lanes:
+        moved |= lane.soon[cycle % HORIZON].whole > 0
         lane.whole += lane.soon[cycle % HORIZON].whole
         lane.soon[cycle % HORIZON].whole = 0
     next_lane = lanes[vectors[this.order_out].lane]
@@ -30,7 +33,9 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
     # The next vector's lane waits in a register before the queue.
     queued = this.order_in - this.order_out - this.following
     this.room = queued < 4 * sizes.in_flight * sizes.lanes - 4
-    this.following = (queued > 0 and (not this.following or starts)) or (this.following and not starts)
+    follows = (queued > 0 and (not this.following or starts)) or (this.following and not starts)
+    moved |= starts or follows != this.following
+    this.following = follows
     if free_2:
         this.offered = this.given
         this.given = -1
@@ -45,6 +50,7 @@ def _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, goes):
         this.reading = this.order_out
         this.beats_left = lookups[vectors[this.reading].begin].plan.beats
         this.order_out += 1
+    return moved
 
 
 # hw.tt.unit.TTUnit: lookups in, dealt to the lanes

@@ -14,7 +14,7 @@ struct Sizes {
 };
 
 // The clock of golden.tt.unit, by golden.tt.clock: what the unit reports of the next cycle, after its inputs of
-// this one.
+// this one, and after how many cycles it goes on by itself.
 struct TensorTrains {
     int64_t (*clock)(void* sizes, void* unit, void* lanes, void* entries, void* lookups, void* vectors,
                      const int64_t* counts, int64_t cycle, int64_t lookup, int64_t goes);
@@ -32,7 +32,7 @@ struct Run {
 enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED,
              TT_REUSED, TT_SLOTS, COUNTS };
 
-constexpr int64_t ROOM = 1, EMPTY = 2, OFFERED = 4;     // see golden.tt.clock
+constexpr int64_t ROOM = 1, OFFERED = 2, FLAGS = 2;     // see golden.tt.clock
 constexpr int GLANCE = 4096, POLL = 64;
 
 class Doorbell {
@@ -71,7 +71,7 @@ struct Parts {
     SkidBuffer<bool> vectors;
     Doorbell doorbell;
     uint64_t pool = 0, decoder = 0;     // two bits a cycle: whose vector's beat is in the pooling unit, in the decoder
-    int64_t tt_cycle = 0, tt_says = 0;
+    int64_t tt_cycle = 0, tt_says = 0, tt_wake = 0;
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : program(jobs, uint32_t(s.frame.words)), feeder(uint32_t(s.frame.words)),
@@ -135,6 +135,7 @@ class EmbCore : public Core<3, COUNTS> {
         tt = tts[unit_at];
         parts->tt_cycle = 0;
         parts->tt_says = tt.clock ? ROOM : 0;
+        parts->tt_wake = tt.clock ? 0 : INT64_MAX;
     }
     void end_unit() {
         for (int k = 0; tt.clock && k < 3; k++) count[TT_COMPUTED + k] += uint64_t(tt.totals[k]);
@@ -181,9 +182,11 @@ class EmbCore : public Core<3, COUNTS> {
         p.requests.step(asks, joined, output_taken);
         const bool vector_room = !p.vectors.held;
         p.vectors.step(vector, true, used.tt);
-        if (tt.clock && (lookup || !(p.tt_says & EMPTY)))
+        if (p.tt_cycle >= p.tt_wake || lookup_taken || (vector && vector_room)) {
             p.tt_says = tt.clock(tt.sizes, tt.unit, tt.lanes, tt.entries, tt.lookups, tt.vectors, tt.counts, p.tt_cycle,
                                  lookup, vector_room);
+            p.tt_wake = p.tt_cycle + (p.tt_says >> FLAGS);
+        }
         p.tt_cycle++;
         if (p.program.flush_tt) {
             end_unit();
