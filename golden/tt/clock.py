@@ -14,7 +14,7 @@ from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 __all__ = ["Clock"]
 
 ROOM, OFFERED, FLAGS = 1, 2, 2      # what is said of the next cycle, and in how many bits
-SETTLED = 8                         # cycles without a decision after which what follows of the last one is decided too
+SETTLED = 6                         # cycles without a decision after which what follows of the last one is decided too
 
 _pointers = [types.CPointer(each) for each in (
     types.int64, *(from_dtype(record) for record in (UNIT, LANE, ENTRY, LOOKUP, VECTOR)), types.int64)]

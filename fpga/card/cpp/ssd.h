@@ -95,9 +95,11 @@ class Ssd {
         if (on_link >= 0) {
             // Its lines reach the card's memory evenly over the time that the link takes.
             Flight& f = flights[on_link];
-            uint64_t lines = page_bytes / LINE, span = lane->free - link_start;
-            uint64_t due = lane->is_free(now) ? lines : (now - link_start) * lines / span;
-            arrive(to_write, target(f.number), lines, due, link_lines);
+            const uint64_t lines = page_bytes / LINE, span = lane->free - link_start;
+            if (lane->is_free(now) || (now - link_start) * lines >= (link_lines + 1) * span) {
+                const uint64_t due = lane->is_free(now) ? lines : (now - link_start) * lines / span;
+                arrive(to_write, target(f.number), lines, due, link_lines);
+            }
             if (lane->is_free(now)) land();
         }
         finish();

@@ -362,6 +362,7 @@ class Tiers {
 
     void step(const Feeder::Tokens& tokens, bool dram_taken, bool ssd_taken, bool tt_taken, bool steps_taken,
               bool fill_taken) {
+        if (calm && !tokens.count && !(dram_taken || ssd_taken || tt_taken || steps_taken || fill_taken)) return;
         const bool is_open = dram.room && ssd.room && lookups.room && steps.room && fills.room;
         bool comes[NONE + 1] = {}, push_fill = false;
         Row fill{};
@@ -397,9 +398,12 @@ class Tiers {
             has[token.device] = true;
         }
         ended = tokens.count && bag.last;
+        calm = !tokens.count && open == (dram.room && ssd.room && lookups.room && steps.room && fills.room) &&
+               dram.still() && ssd.still() && lookups.still() && steps.still() && fills.still();
     }
 
   private:
+    bool calm = false;      // nothing changes before something comes or goes
     Token held[NONE]{}, bag{};
     bool has[NONE] = {}, ended = false, first = true;
     int64_t in_chunk = 0;

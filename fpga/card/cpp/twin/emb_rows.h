@@ -159,12 +159,12 @@ class RowFetch {
     uint64_t found_rows = 0, fetched_rows = 0;
 
     RowFetch(uint32_t window_beats, uint32_t sets, uint32_t longest, uint32_t rows, uint32_t stripe, uint32_t banks)
-        : requests(stripe, banks, rows), size(window_beats / 4), sets(sets), set_bits(uint32_t(__builtin_ctz(sets))),
+        : requests(stripe, banks, rows), size(window_beats / 4), size_bits(uint32_t(__builtin_ctz(size))), sets(sets), set_bits(uint32_t(__builtin_ctz(sets))),
           longest(longest), rows(rows), queue(rows), table(sets), arrived(banks), clear_until(sets) {}
 
     // comes: a row is taken, only if `ready`; data: a beat comes back; taken: the request is.
     void step(bool comes, const Fetched& item, bool data, bool taken, bool flush) {
-        const bool near = gate && ahead % size >= size - 2 * longest;
+        const bool near = gate && (ahead & (size - 1)) >= size - 2 * longest;
         const bool under_way = comes || stage[0].has || stage[1].has;
         ready = cycle >= clear_until && !near && !(slow && under_way) && waiting < rows && !requests.full() && !flush;
         const bool served = serve(data);
@@ -174,7 +174,7 @@ class RowFetch {
         uint32_t refund_now = 0;
         const Fetched place = stage[1].row;
         if (placed) {
-            const uint64_t before = head / size;
+            const uint64_t before = lap();
             found = find(place);
             if (found) {
                 refund_now = place.beats + 1u;
@@ -183,7 +183,7 @@ class RowFetch {
                 request = true;
                 head += place.beats + 1u;
             }
-            mark = head / size != before;
+            mark = lap() != before;
             if (mark) {
                 gate = true;
                 if (turns() % TURNS == 0) clear();
@@ -219,7 +219,7 @@ class RowFetch {
         bool found, mark;
         uint32_t bank;
     };
-    uint32_t size, sets, set_bits, longest, rows;
+    uint32_t size, size_bits, sets, set_bits, longest, rows;
     Fifo<Delivery> queue;
     std::vector<Entry> table;
     std::vector<uint32_t> arrived;      // beats that have not been delivered yet, by bank
@@ -250,7 +250,8 @@ class RowFetch {
         return served;
     }
     // Quarters of the ring that have been entered, with those that flushes passed over.
-    uint64_t turns() const { return head / size + 4 * flushes; }
+    uint64_t turns() const { return lap() + 4 * flushes; }
+    uint64_t lap() const { return head >> size_bits; }
     void clear() {
         life++;
         clear_until = cycle + 1 + sets;
@@ -263,7 +264,7 @@ class RowFetch {
     // Whether the row lies in the ring; if not, it is entered.
     bool find(const Fetched& item) {
         if (item.ring || item.copy) return false;
-        const uint64_t now = head / size;
+        const uint64_t now = lap();
         Entry& e = table[set_of(item.offset)];
         for (int way = 0; way < 2; way++)
             if (e.life[way] == life && e.offset[way] == item.offset && e.beats[way] == item.beats &&

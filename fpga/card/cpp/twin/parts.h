@@ -22,6 +22,7 @@ class Fifo {
     explicit Fifo(uint32_t depth, uint32_t headroom = 0) : inside(depth), depth(depth), most(depth - headroom) {}
     bool ready() const { return inside.size() < depth; }
     bool held() const { return has || !inside.empty(); }
+    bool still() const { return calm; }     // nothing changes before something comes or goes
     void step(bool push, const T& item, bool taken) {
         if (calm && !push && !taken) return;
         room = inside.size() <= most;
@@ -36,7 +37,7 @@ class Fifo {
   private:
     Ring<T> inside;
     uint32_t depth, most;
-    bool calm = true;       // nothing changes before something comes or goes
+    bool calm = true;
 };
 
 // golden.stream.skid_buffer.SkidBuffer

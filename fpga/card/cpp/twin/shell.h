@@ -26,6 +26,7 @@ class ControlSlave {
 
     ControlSlave(ControlBus& bus, uint32_t status_at) : p(bus), status_at(status_at) {}
     void reset() {
+        calm = false;
         start = wants = running = done = addressed = filled = reading = grouped = false;
         gie = ier = isr = 0;
         p.bvalid = p.rvalid = p.interrupt = 0;
@@ -33,6 +34,7 @@ class ControlSlave {
     }
     // ends: the run does, in this cycle; status: of the run.
     void step(bool ends, uint32_t status) {
+        if (calm && !(ends || p.awvalid || p.wvalid || p.arvalid)) return;
         const bool write = addressed && filled && !p.bvalid, clear = reading && wanted == CTRL;
         const uint32_t word = write ? value : 0;
         if (p.awvalid && p.awready) addressed = true, address = p.awaddr & ~3u;
@@ -57,6 +59,8 @@ class ControlSlave {
         if (write) addressed = filled = false;
         p.awready = !addressed;
         p.wready = !filled;
+        calm = !(addressed || filled || reading || grouped || p.bvalid || p.rvalid || start) && wants == running &&
+               p.interrupt == (gie && isr) && p.arready;
     }
 
   private:
@@ -65,6 +69,7 @@ class ControlSlave {
     uint32_t status_at, address = 0, value = 0, wanted = 0, group = 0, gie = 0, ier = 0, isr = 0;
     bool wants = false, running = false, done = false, addressed = false, filled = false, reading = false;
     bool grouped = false;
+    bool calm = false;      // nothing changes before the host asks or the run ends
 
     void read(uint32_t status) {
         if (grouped) {
