@@ -402,6 +402,7 @@ API void card_no_faults(void* h) {
         p.read_beats = p.write_beats = 0;
         p.silent_reads = p.silent_writes = -1;
         for (Stall& s : p.stall) s = Stall();
+        p.stalls = false;
     }
     c.ssd.lost.clear();
     c.ssd.dies_after = -1;
@@ -413,6 +414,7 @@ API void card_stall(void* h, int channel, uint32_t share, uint32_t longest, uint
     for (size_t i = 0; i < c.ports.size(); i++) {
         Stall& s = c.ports[i].stall[channel];
         s.share = share;
+        c.ports[i].stalls |= share != 0;
         s.longest = longest;
         s.random.seed(seed * 1024 + i * 8 + channel + 1);
         for (int k = 0; k < 8; k++) s.random.next();

@@ -147,6 +147,7 @@ class Port {
   public:
     PortCounters counters;
     Stall stall[5];  // aw, w, b, ar, r
+    bool stalls = false;  // any of them ever does
     LineQueue lines;
     WriteQueue writes;
     uint64_t pushed = 0;  // to it
@@ -212,14 +213,17 @@ class Port {
     // begin is taken off.
     void drive(int64_t& reads_left, int64_t& writes_left) {
         expand();
-        bool hold_r = stall[4].now(), hold_b = stall[2].now();
-        if (r_free) next_read(hold_r);
-        if (b_free) next_response(hold_b);
-        *p.arready = !stall[3].now() && reads_left > 0;
-        *p.awready = !stall[0].now() && writes_left > 0;
-        reads_left -= *p.arready;
-        writes_left -= *p.awready;
-        *p.wready = !stall[1].now() && !bursts.empty() && writes.size() < 64;
+        bool hold[5] = {};
+        if (stalls)
+            for (int k = 0; k < 5; k++) hold[k] = stall[k].now();
+        if (r_free) next_read(hold[4]);
+        if (b_free) next_response(hold[2]);
+        const bool arready = !hold[3] && reads_left > 0, awready = !hold[0] && writes_left > 0;
+        reads_left -= arready;
+        writes_left -= awready;
+        *p.wready = !hold[1] && !bursts.empty() && writes.size() < 64;
+        *p.arready = arready;
+        *p.awready = awready;
     }
     uint64_t under_way() const { return outstanding + bursts_under_way; }
     bool asks() const { return *p.arvalid || *p.awvalid; }
