@@ -87,15 +87,16 @@ def test_the_published_rules(map_, row_bytes, depth):
 MUTANTS = [
     ("            turn_close = (i + 1) % MACHINES;\n            break;", "            turn_close = (i + 1) % MACHINES;",
      "two of P in a controller clock"),
-    ("d.open(m.lines[m.open])) m.open++;",
-     "d.open(m.lines[m.open]) && ++m.open > 1) std::swap(m.lines[m.open - 1], m.lines[m.open - 2]);",
+    ("d.open(m.lines[m.open])) m.open++, opened++, wake = 0;",
+     "d.open(m.lines[m.open]) && (opened++, wake = 0, ++m.open > 1))\n"
+     "                std::swap(m.lines[m.open - 1], m.lines[m.open - 2]);",
      "column commands of a machine out of order"),
     ("            DdrRequest& r = m.lines[m.open];\n            if (d.bank[r.bank].row >= 0",
      "            size_t next = m.open + 1 < m.lines.size() && m.lines[m.open + 1].bank != m.lines[m.open].bank\n"
      "                          && d.bank[m.lines[m.open + 1].bank].row < 0;\n"
      "            DdrRequest& r = m.lines[m.open + next];\n            if (d.bank[r.bank].row >= 0",
      "a page opened for a line that is not a machine's first without"),
-    ("inner % halves) % MACHINES]", "inner / halves % halves) % MACHINES]",
+    ("bank % banks % halves) % MACHINES;", "bank % banks / halves % halves) % MACHINES;",
      "column commands of a machine out of order"),
 ]
 
