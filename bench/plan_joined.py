@@ -39,10 +39,11 @@ def joining() -> Iterator[Row]:
         for id, dim, results in FORMS:
             of = model(profile)
             of = replace(of, tables={name: replace(spec, dim=dim, results=results) for name, spec in of.tables.items()})
-            least = Least(profile, of, measure("smartssd", "smartssd", dims={dim}), SMALL_SECONDS, True)
             what_of = f"{what}, {CARDS} cards, rows of {dim} values, results in {results}"
-            yield figure(f"plan.join.{name}.{id}", f"{what_of}: gain by joining small tables, at most",
-                         least.gain(least.joined), "%")
+            if id != "d16half":     # whose vectors share beats, which the bound does not know
+                least = Least(profile, of, measure("smartssd", "smartssd", dims={dim}), SMALL_SECONDS, True)
+                yield figure(f"plan.join.{name}.{id}", f"{what_of}: gain by joining small tables, at most",
+                             least.gain(least.joined), "%")
             yield from joined_plan(f"plan.join.{name}.{id}", what_of, profile, of, log)
 
 

@@ -433,4 +433,4 @@ def _errors(spec: TableSpec, weights: Weights, rows: NDArray[np.int64], cores: S
             squares = (words**2).sum(axis=1)
             total += squares.sum(), squares @ counts[part]
     plain, weighted = np.sqrt(np.divide(far, own, out=np.zeros(2), where=own > 0))
-    return float(plain), float(weighted)
+    return float(plain), float(weighted if own[1] > 0 else plain)

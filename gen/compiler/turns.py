@@ -14,7 +14,8 @@ from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
 __all__ = ["LOOKUPS", "in_turns", "kind", "part_sizes", "parts"]
 
-#: Lookups of a part at most, on average, by the memory that it waits for: what smartssd's queues hold of it.
+#: Lookups of a part at most, on average, by the memory that it waits for: what smartssd's queues hold of it, for all
+#: presets.
 LOOKUPS: dict[int, int] = {DRAM: 128, TT: 640, SSD: 128}
 
 

@@ -83,15 +83,14 @@ def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableP
         return counts
     share, levels = _of_vocabulary(table)
     found = np.where(counts > 0, _at(table.heat, levels, counts), 0)
-    found[-1] += round(_parts(table.heat) * share * table.heat.total)
+    found[-1] = _last(table.heat, levels, share, int(counts[-1]))
     return found
 
 
 def _shared(others: Heat, own: int, table: "TableProfile") -> Expected:
     """Where ids without a row share one, of which the log has `own` accesses. others: of the other rows."""
     share, levels = _of_vocabulary(table)
-    parts = _parts(table.heat)
-    last = round(parts * share * table.heat.total) + round(parts * (1 - share) * own)
+    last = _last(table.heat, levels, share, own)
     heat = Heat.joined(np.append(_at(table.heat, levels, others.accesses), last), np.append(others.rows, 1))
     return Expected(heat, heat.touched, share)
 
@@ -109,6 +108,15 @@ def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray
     wanted = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
     levels = _falling(wanted, np.append(heat.rows, others))
     return levels[:-1], int(levels[-1])
+
+
+def _last(heat: Heat, levels: NDArray[np.int64], share: float, own: int) -> int:
+    """Parts of an access that are expected of a vocabulary's last row, which has `own` of the log's."""
+    found = round(_parts(heat) * share * heat.total)
+    if own:
+        place = min(int(np.searchsorted(-heat.accesses, -own)), len(levels) - 1)
+        found += round(int(levels[place]) * max(own / int(heat.accesses[place]), 1.0))
+    return found
 
 
 def _of_vocabulary(table: "TableProfile") -> tuple[float, NDArray[np.int64]]:

@@ -27,6 +27,8 @@ def unfit(specs: Sequence[TableSpec]) -> str:
     """Why tables cannot be joined, whatever the log; empty where they can."""
     first = specs[0]
     for spec in specs:
+        if "*" in spec.name:
+            return f"table {spec.name} has a * in its name, which stands between the names of joined tables"
         if len(spec.looked_up_by) > 1:
             return f"table {spec.name} is looked up by {len(spec.looked_up_by)} columns"
         if fused_bytes(spec.row_format, spec.dim):

@@ -52,9 +52,10 @@ class Returns:
         if not len(numbers):
             return None
         found = np.asarray(numbers)
-        if len(found) != 2 + 2 * len(LEVELS) or found.min() < 0 or not found[2:2 + len(LEVELS)].sum():
+        before, after = found[2:2 + len(LEVELS)], found[2 + len(LEVELS):]
+        if len(found) != 2 + 2 * len(LEVELS) or found.min() < 0 or not before.sum() or not found[0] + after.sum():
             raise ValueError("what the end of the log asked of its rows is not whole")
-        return cls(found[2:2 + len(LEVELS)], found[2 + len(LEVELS):], int(found[0]), int(found[1]))
+        return cls(before, after, int(found[0]), int(found[1]))
 
 
 def measured(ids: NDArray[np.uint64], counts: NDArray[np.int64], later_ids: NDArray[np.uint64],

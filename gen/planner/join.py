@@ -63,7 +63,7 @@ def pairs_of(model: Recommender, profile: Profile, problem: Problem, costs: Cost
     """Those of a model that are worth a column. problem: its program."""
     items = problem.items
     able = [j for j, (name, spec) in enumerate(model.tables.items())
-            if _once(profile.tables[name]) and spec.error_budget is None and items[j].hot_share == 1]
+            if looked_up_once(profile.tables[name]) and spec.error_budget is None and items[j].hot_share == 1]
     able = sorted(able, key=lambda j: items[j].total_rows)[:MOST]
     specs, found = list(model.tables.values()), []
     for i, j in combinations(sorted(able), 2):
@@ -78,7 +78,7 @@ def pairs_of(model: Recommender, profile: Profile, problem: Problem, costs: Cost
     return tuple(found)
 
 
-def _once(table: TableProfile) -> bool:
+def looked_up_once(table: TableProfile) -> bool:
     """Whether each sample of the log has one index of it."""
     return bool((table.bag_lengths[table.bag_samples > 0] == 1).all()) and table.heat.total > 0
 

@@ -19,6 +19,7 @@ from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, numbered, row_counts, rows_of
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs
+from gen.planner.join import looked_up_once
 from gen.planner.moves import fewest
 from gen.planner.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier, duration
 from gen.planner.planning import LATE, make
@@ -54,10 +55,15 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
     traffic, with ids. within: part of the time of a plan made afresh, which has the model's hot_share and tt_share and
     with table_wise whole tables alone. gap, seconds: where each search may end.
 
-    Raises      ValueError: no swaps are fast enough; a profile without ids or with ids past the rows
+    Raises      ValueError: no swaps are fast enough; traffic that joined tables cannot serve; a profile without ids or
+                with ids past the rows
     """
     say = say or (lambda _: None)
     by_row, rows = in_rows(plan.model, profile, vocabularies)
+    for name, table in plan.tables.items():
+        if table.joined and not looked_up_once(profile.tables[name]):
+            raise ValueError(f"table {name} is joined with others, and not every sample of {profile.source} has one "
+                             "index of it: make a new plan")
     ranks = [max(table.ranks) for table in plan.tables.values() if table.ranks]
     fresh = make(by_row, rows, costs, cards=len(plan.cards), levels=3 if ranks else min(plan.levels, 2), gap=gap,
                  seconds=seconds, rank=max(ranks, default=4), tt_gain=0.0, table_wise=table_wise, explain=False,

@@ -61,8 +61,8 @@ class Group(data.Struct):
 class Block(data.Struct):
     """Half of a group: all of its operands if they are finite and their mantissas have no lower bits.
 
-    By itself, as `alone` stores it and `widened` reads it, it says padding by the one mantissa that
-    golden.tt.block16 never has, -2^13.
+    By itself, as `alone` stores it and `widened` reads it, the one mantissa that golden.tt.block16 never has, -2^13,
+    marks padding.
     """
 
     mants: data.ArrayLayout(BLOCK_BITS, GROUP)

@@ -41,6 +41,10 @@ class _Joined(Piece):
         self.piece = replace(self.piece, first=self.first)
         self.problems = self.piece.problems
 
+    @property
+    def steady(self) -> bool:
+        return self.piece.steady
+
     def _chunks(self, samples: int) -> Iterator[Chunk]:
         for chunk in self.piece.chunks(samples):
             self.done = self.piece.done

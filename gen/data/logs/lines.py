@@ -48,6 +48,10 @@ class TextPiece(Piece):
     stop: int | None = field(default=None, kw_only=True)
     broken: float = field(default=0.01, kw_only=True)
 
+    @property
+    def steady(self) -> bool:
+        return self.path.suffix not in stream.COMPRESSED    # of which much is read at once
+
     def _chunks(self, samples: int) -> Iterator[Chunk]:
         layout, self.problems, self.done = self.layout, Problems(), 0
         tables, values = layout.tables, layout.of_kind(parse.NUMBER, parse.LOOSE)

@@ -141,12 +141,17 @@ class Piece(ABC):
         Raises      ValueError: the file is damaged, too much of it is broken, or it asks for more than a log may
         """
         begin = self.done = 0
-        whole = self.whole or self.bytes
+        whole, middle = max(self.whole or self.bytes, 1), self.bytes // 2
         with readable(self.source):
             for chunk in self._chunks(samples):
-                ends = (self.before + begin) / max(whole, 1), (self.before + self.done) / max(whole, 1)
+                ends = (begin, self.done) if self.steady else (middle, middle)
                 begin = self.done
-                yield replace(chunk, place=ends)
+                yield replace(chunk, place=((self.before + ends[0]) / whole, (self.before + ends[1]) / whole))
+
+    @property
+    def steady(self) -> bool:
+        """Whether `done` is about as far as the samples are; if not, all are placed in the piece's middle."""
+        return True
 
     @abstractmethod
     def _chunks(self, samples: int) -> Iterator[Chunk]:

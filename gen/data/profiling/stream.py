@@ -65,9 +65,9 @@ def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
 def _sides(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
     """The chunk's samples before FROM of the log, 0, and behind it, 1."""
     begin, end = chunk.place
-    cut = chunk.samples
-    if end > FROM:
-        cut = max(round((FROM - begin) / (end - begin) * chunk.samples), 0)
+    cut = 0 if begin >= FROM else chunk.samples
+    if begin < FROM < end:
+        cut = round((FROM - begin) / (end - begin) * chunk.samples)
     if cut:
         yield chunk if cut == chunk.samples else chunk.part(0, cut), 0
     if cut < chunk.samples:

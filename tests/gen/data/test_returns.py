@@ -1,5 +1,6 @@
 """What the end of a log asks of the rows before it, against counting by hand, and what is expected from it."""
 
+import gzip
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -73,6 +74,40 @@ def test_of_a_text_file_by_its_bytes(tmp_path):
         assert np.abs(mine - wanted).max() <= 0.01 * wanted.sum()
 
 
+@pytest.mark.parametrize("lines, columns", [(66_000, 2), (131_100, 2), (140_000, 1)])
+def test_of_a_text_file_whose_last_block_makes_several_chunks(tmp_path, lines, columns):
+    ids = np.random.default_rng(2).integers(0, 1000, (lines, columns))
+    path = tmp_path / "log.csv"
+    names = ("user_id", "item_id")[:columns]
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in ids.tolist()), ""]))
+    found = profile(open_log(path))
+    assert found.samples == lines
+    after = sum(found.tables["user_id"].returns.array()[2 + len(LEVELS):])
+    assert after == pytest.approx(0.2 * lines, rel=0.3)
+
+
+def test_of_compressed_files_by_whole_files(tmp_path):
+    """Much of one is read before its first sample is there."""
+    random, paths = np.random.default_rng(3), []
+    for number in range(5):
+        ids = np.sort(random.integers(1000 * number, 1000 * number + 1000, 4000))
+        paths.append(tmp_path / f"day_{number}.csv.gz")
+        paths[-1].write_bytes(gzip.compress("\n".join(["user_id", *map(str, ids), ""]).encode()))
+    found = profile(open_log(paths)).tables["user_id"].returns
+    assert found.unseen == 4000 and found.after.sum() == 0
+    assert profile(open_log(paths[0])).tables["user_id"].returns is None
+
+
+def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order():
+    """2,000 ids with a row each, the first half of which stop coming; the last one's own accesses stop, too."""
+    random = np.random.default_rng(4)
+    ids = np.concatenate([random.integers(0, 1000, 40_000), np.full(9000, 1999), random.integers(1000, 1999, 12_000)])
+    table, spec = profile(of_arrays({"t": ids})).tables["t"], TableSpec("t", 2000, 4, "vocabulary")
+    order = expected_counts(spec, row_counts(spec, table), table)
+    heat = expected(spec, table).heat
+    assert order[-1] in heat.accesses and np.array_equal(np.sort(order)[::-1], np.repeat(heat.accesses, heat.rows))
+
+
 def test_short_logs_and_joined_profiles_say_nothing():
     assert set(numbers(profile(a_log(FEWEST))).values()) == {None}
     log = a_log(parts=2)
@@ -85,7 +120,8 @@ def test_a_profile_keeps_them(tmp_path):
     found.save(tmp_path / "p.npz")
     assert numbers(Profile.load(tmp_path / "p.npz")) == numbers(found)
     table = found.tables["user"]
-    for wrong in ([1, 2], [-1, *table.returns.array()[1:]], [1, 1, *[0] * (2 * len(LEVELS))]):
+    for wrong in ([1, 2], [-1, *table.returns.array()[1:]], [1, 1, *[0] * (2 * len(LEVELS))],
+                  [0, 1, *[5] * len(LEVELS), *[0] * len(LEVELS)]):
         with pytest.raises(ValueError, match="what the end of the log asked of its rows is not whole"):
             Returns.of(np.array(wrong))
     nothing = replace(table.returns, before=np.zeros_like(table.returns.before))
