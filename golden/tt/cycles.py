@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.tt.layout import Layout, plan
-from golden.tt.registers import PORT, TABLE, Sizes, Unit
+from golden.tt.registers import HORIZON, PORT, TABLE, Sizes, Unit
+from golden.tt.sequencer import farthest
 from golden.tt.unit import run, steps
 
 
@@ -43,7 +44,8 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     lanes .. in_flight, grouped: as in a preset. vectors: that a lane holds. offsets: (M + 1,) where chunks of up to 8
     rows begin and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before
     it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat,
-    repeated (default: always). latency: the grid's, default `grid_latency`.
+    repeated (default: always). latency: the grid's, default `grid_latency`. Raises ValueError for a latency past what
+    the model looks ahead
     """
     unit = idle_unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
@@ -83,7 +85,7 @@ class Steps:
 
 def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
           t_middle_lines, reuse_entries, in_flight, vectors, grouped=False) -> Unit:
-    """An idle unit before these lookups."""
+    """An idle unit before these lookups. Raises ValueError for a latency past what the model looks ahead"""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1
     if latency is None:
         latency = grid_latency(grid_log2, grouped=grouped) if len(layouts) else 0
@@ -91,6 +93,9 @@ def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lan
     sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=latency, delay=delay, t_lines=t_lines,
                   ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight, vectors=vectors,
                   side=1 << grid_log2)
+    if farthest(sizes) >= HORIZON:
+        raise ValueError(f"latency {latency}: the cycle model looks {HORIZON - 1} cycles ahead, where "
+                         f"{farthest(sizes)} are needed")
     tables = np.asarray(tables, dtype=np.int64)
     indices = np.asarray(indices, dtype=np.int64)
     count = len(tables)

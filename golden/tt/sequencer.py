@@ -9,10 +9,11 @@ from numba import njit
 
 from golden.tt.registers import HORIZON, SERVED
 
-__all__ = ["NEVER", "ends_chunk", "lane_steps", "part", "wakes"]
+__all__ = ["NEVER", "ends_chunk", "farthest", "lane_steps", "part", "wakes"]
 
 FIRST, MIDDLE, LAST = range(3)
-FETCH_CYCLES = 8        # from a slot's decision to its operands in the grid
+# Besides grid and side, from a chunk's last slot to its sum; 8 of them to the operands in the grid.
+WHOLE_CYCLES = 11
 NEVER = 1 << 60
 
 # A part of the unit. References to arrays are not counted, which would take most of the time: callers hold them.
@@ -328,7 +329,12 @@ def _chunk_slot(sizes, lane, lookups, cycle, done):
     if this.machine.tiles == 1 and this.machine.left <= this.rows:
         _release(lane, lookups[this.machine.lookup + this.rows - this.machine.left])
     if done:
-        lane.soon[(cycle + sizes.grid_latency + FETCH_CYCLES + sizes.side + 3) % HORIZON].whole += 1
+        lane.soon[(cycle + sizes.grid_latency + sizes.side + WHOLE_CYCLES) % HORIZON].whole += 1
+
+
+def farthest(sizes) -> int:
+    """How many cycles after a decision what follows of it may come; HORIZON must be more."""
+    return max(sizes.delay + 1, sizes.grid_latency + sizes.side + WHOLE_CYCLES)
 
 
 # All parts of a lane

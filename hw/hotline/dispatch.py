@@ -65,10 +65,10 @@ class Dispatcher(Part):
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more; of these, with `half`, half as many, rounded up
     Timing      a beat a cycle, of rows and vectors every other cycle with `half`; 10 cycles from a mini-batch to its
-                header, 11 from its last beat to the next one's header, besides what the first read of samples and that
-                of rows take. A job begins 42 cycles after `start`. TIMEOUT comes `timeout` + 2 cycles after `tell` of a
-                mini-batch while none was with the GPU, `timeout` + 5 after the poll with the last that was finished.
-                `idle` is two cycles late
+                header, 11 from its last beat to the next one's header, besides what the first read of samples, that of
+                rows and, with `half`, hw.hotline.narrower take. A job begins 42 cycles after `start`. TIMEOUT comes
+                `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU, `timeout` + 5 after the
+                poll with the last that was finished. `idle` is two cycles late
     Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go

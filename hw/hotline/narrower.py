@@ -83,8 +83,8 @@ def narrowed(m: Module, platform, *, words: int, begin: Value, beats: Value, hal
     `begin` on. begin, beats, half: its own; words: of a beat."""
     narrower = Narrower(words=words)
     place(m, platform, "narrower", narrower)
-    becomes = Signal(len(narrower.beats), name="becomes", reset_less=True)
-    m.d.sync += becomes.eq(Mux(half, beats[1:] + beats[0], beats))
+    out_beats = Signal(len(narrower.beats), name="out_beats", reset_less=True)
+    m.d.sync += out_beats.eq(Mux(half, beats[1:] + beats[0], beats))
     m.d.comb += [
         narrower.begin.eq(begin),
         narrower.beats.eq(beats),
@@ -94,4 +94,4 @@ def narrowed(m: Module, platform, *, words: int, begin: Value, beats: Value, hal
         vectors.ready.eq(pooled & narrower.i.ready),
         rows.ready.eq(~pooled & narrower.i.ready),
     ]
-    return SimpleNamespace(o=narrower.o, beats=becomes)
+    return SimpleNamespace(o=narrower.o, beats=out_beats)

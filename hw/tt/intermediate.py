@@ -14,14 +14,15 @@ BANK_BITS = 36      # of a line: as wide as a RAMB18 is with 512 lines
 
 
 class LineBank(Part):
-    """depth x `bits`, a write and a read port with registers of their own, since the banks lie far apart.
+    """A part of all lines, one write and one read port, with registers of its own, as the banks lie far apart.
 
+    Parameters  depth: lines; bits: of each that this bank holds
     Members     write, write_address  In
                 word     In  a cycle behind its address
                 address  In
                 data     Out
-    Timing      latency 3 cycles from address to data, of them `read_latency` in the memory; a word is read at the
-                earliest by an address that comes a cycle behind its own
+    Timing      latency 3 cycles from address to data, of them `read_latency` in the memory. A word can be read from
+                the cycle after its write_address on
     Reset       contents stay
     """
 

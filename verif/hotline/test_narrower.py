@@ -99,8 +99,8 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """As they are in the same cycle; in half precision a beat every cycle, `latency` cycles behind the second of two
-    and the last of all."""
+    """As they are in the same cycle; in half precision a beat every other cycle, `latency` cycles behind the
+    second of two and the last of all."""
     bench, draw = await Bench.fresh(dut), np.random.default_rng(seed("rate"))
     for beats in (1, 2, 9, 4 * DEPTH):
         for half in (0, 1):

@@ -15,7 +15,7 @@ from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests.support import hotline_logs as make
 from tests.support.faulty import CHANNELS, count_of
-from tests.support.hotline_bench import PORTS, RUNS, Bench, fixtures, run_of, tried
+from tests.support.hotline_bench import HALVES, PORTS, RUNS, Bench, fixtures, run_of, tried
 from tests.support.hotline_broken import BrokenCore, broken
 from tests.support.program_mutator import ProgramMutator, every, shorter
 
@@ -161,13 +161,18 @@ def test_garbage(bench):
 @pytest.mark.testpoint("errors")
 def test_a_gpu_that_stops(bench, standing, taken):
     """TIMEOUT, with how many it had finished."""
-    run = standing[0].copy(most=taken, timeout=2000)
-    bench.start(run)
-    told, left = bench.finish(run)
+    stopped(bench, standing[0], taken)
+
+
+def stopped(bench, run, taken):
+    """Behind so many mini-batches."""
+    cut = run.copy(most=taken, timeout=2000)
+    bench.start(cut)
+    told, left = bench.finish(cut)
     assert (told["code"], told["detail"]) == (bench.codes["TIMEOUT"], taken), told
-    bench.cut(run, told, left)
+    bench.cut(cut, told, left)
     tried["dead GPUs"] += 1
-    bench.mend(standing[0])
+    bench.mend(run)
 
 
 @pytest.mark.parametrize("ahead", [1, 2, HUGE])
@@ -246,6 +251,16 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
     if arena == "gradients":
         bench.card.free(unwritten)
     bench.mend(run)
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.testpoint("errors")
+def test_faults_in_half_precision(bench, name):
+    """Aborts, errors and a GPU that stops, while beats wait for their other half."""
+    run = HALVES[name]
+    bench.some_of_each(run)
+    bench.resets(run, bench.same(run), 3)
+    stopped(bench, run, 2)
 
 
 # Abort and reset
