@@ -11,8 +11,11 @@ request, where an instruction of bags is meant.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
-from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, SIDES, OnCard, RunError
 from gen.compiler.emb import Bags, Compiler, Program
 from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.device import Device
@@ -29,7 +32,6 @@ from gen.rtl.headers import KERNELS
 __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Staged", "Table"]
 
 KERNEL = KERNELS["emb"]
-OUTPUTS = ("outputs", "other_outputs")     # of one batch and of the next
 TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 
 
@@ -152,34 +154,53 @@ class EmbeddingBags(OnCard):
         self._know()
         program = self.compiler.compile(requests)
         with self._runs.transaction():
-            self.card.settle()      # vectors of `batches` may be on their way
+            self.card.settle()      # inputs and vectors of `batches` may be on their way
             self._run(program, requests)
             vectors = self._vectors(program, self._runs.fetched)
             self.compiler.commit(program)
         return vectors
 
     def batches(self, batches: Iterable[Sequence[Bags]]) -> Iterator[list[NDArray[np.float32]]]:
-        """As `batch`, one batch after the other: the vectors of one cross the link while the next is run. An error ends
-        all, also the batch before, whose vectors are still on their way.
+        """As `batch`, one batch after the other: while one is run, the inputs of the next and the vectors of the one
+        before cross the link; so two more batches are taken before the vectors of one are given. An error ends all,
+        also the batch before, whose vectors are still on their way; a request that is wrong is one when its turn comes.
+        What crosses the link while a batch is run is counted as its (`link`).
 
         Raises      as `batch`
         """
-        waiting = None
-        for number, requests in enumerate(batches):
+        before = None
+        asked = (_Asked(requests, side) for requests, side in zip(batches, cycle(SIDES), strict=False))
+        for now, following in pairwise(chain(asked, (None,))):
+            assert now is not None
             self._know()
-            program = self.compiler.compile(requests)
+            is_there = now.compiler is self.compiler and now.turn == self._runs.turn
+            if not is_there:
+                now.program = self.compiler.compile(now.requests)
             with self._runs.transaction():
-                self._run(program, requests, OUTPUTS[number % 2])
-                begun = self._runs.fetched
-                before = None if waiting is None else self._vectors(*waiting)
-                self.compiler.commit(program)
-            if before is not None:
-                yield before
-            waiting = program, begun
-        if waiting is not None:
+                if not is_there:
+                    self.card.settle()      # inputs of batches that nobody took may be on their way
+                self.compiler.commit(now.program)   # if it fails all are as at first
+                self._run(now.program, now.requests, now.side, is_there,
+                          partial(self._ahead, following))
+                now.begun = self._runs.fetched
+                vectors = None if before is None else self._vectors(before.program, before.begun)
+            if vectors is not None:
+                yield vectors
+            before = now
+        if before is not None:
             with self._runs.transaction():
-                last = self._vectors(*waiting)
-            yield last
+                vectors = self._vectors(before.program, before.begun)
+            yield vectors
+
+    def _ahead(self, asked: "_Asked | None") -> None:
+        """Sends the inputs of the batch, if there is one, that comes behind the run that is under way."""
+        if asked is None:
+            return
+        with suppress(ValueError):      # for its turn
+            asked.program = self.compiler.compile(asked.requests)
+            if asked.program.count:
+                self._runs.bring(asked.program.words, asked.program.inputs, asked.side)
+            asked.compiler, asked.turn = self.compiler, self._runs.turn
 
     def stage(self, images: CardImages, beats: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Staged":
         """Brings other images of the same tables, which differ in these beats of `rows` and these `pages`, to the card
@@ -235,16 +256,19 @@ class EmbeddingBags(OnCard):
     def _vectors(self, program: Program, begun: Any) -> list[NDArray[np.float32]]:
         return program.vectors(self._runs.results(begun))
 
-    def _run(self, program: Program, requests: Sequence[Bags] = (), outputs: str = OUTPUTS[0]) -> None:
-        """The outputs are then on their way (`fetched`)."""
+    def _run(self, program: Program, requests: Sequence[Bags] = (), side: str = SIDES[0], is_there: bool = False,
+             beside: Callable[[], None] | None = None) -> None:
+        """The outputs are then on their way (`fetched`). is_there: what `Runs.bring` sends is."""
         self.program, self._runs.fetched = program, None
         if not program.count:
             return
         runs, words = self._runs, self.images.words
+        if not is_there:
+            runs.clear_result(side)
+            runs.send(f"{side}inputs", program.inputs)
+        runs.room(f"{side}outputs", program.outputs_beats * words * 4)
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
-        result, ring = runs.clear_result(), runs.buffers["ring"]
-        runs.send("inputs", program.inputs)
-        runs.room(outputs, program.outputs_beats * words * 4)
+        result, ring = runs.buffers[f"{side}result"], runs.buffers["ring"]
         self.card.stream(None if not len(program.pages) else SsdStream(
             self.images.pages if self._file is None else self._file, self.images.page_bytes, program.transfers, ring,
             result.address + 4 * KERNEL.value("released").word, result.address + 4 * KERNEL.value("filled").word,
@@ -252,7 +276,7 @@ class EmbeddingBags(OnCard):
         if runs.run(program.words, {
                 "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
                 "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
-                "timeout": self.timeout_cycles}, outputs=outputs):
+                "timeout": self.timeout_cycles}, beside, side, is_there):
             raise self._error(program, requests)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
@@ -271,6 +295,19 @@ class EmbeddingBags(OnCard):
                 if "index" in code.place:
                     where.append(f"index {place['request_index']} of the request")
         return self._runs.error(where, **place)
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A batch of `batches`. side: of its buffers; program: what it is run by; begun: its vectors' transfer. Its inputs
+    are there as long as images and turn (Runs.turn) are those of `compiler` and `turn`."""
+
+    requests: Sequence[Bags]
+    side: str
+    program: Program = field(init=False)
+    compiler: Compiler | None = None
+    turn: int = -1
+    begun: Any = None
 
 
 @dataclass(frozen=True, eq=False)

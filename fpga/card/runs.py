@@ -20,10 +20,14 @@ from fpga.card import open as open_card
 from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 
-__all__ = ["LIMIT_CYCLES", "LIMIT_S", "OnCard", "RunError", "Runs"]
+__all__ = ["LIMIT_CYCLES", "LIMIT_S", "SIDES", "OnCard", "RunError", "Runs"]
 
 # Of a run: four seconds of a card at 250 MHz, and half an hour of the host's clock, which simulated ones reach first.
 LIMIT_CYCLES, LIMIT_S = 1_000_000_000, 1_800.0
+#: Before the names of buffers that are one run's alone (PER_RUN): of a run and, where its inputs come while that one is
+#: under way, of the next.
+SIDES = ("", "other_")
+PER_RUN = {"program", "inputs", "outputs", "result"}
 CLOSED = "it is closed: its buffers were given back"
 STOP_CYCLES, STOP_S = 100_000, 0.5      # that a core may take to obey its abort register, before it is reset
 
@@ -78,6 +82,11 @@ class Runs:
             self.is_known = False
             raise
         self.is_known = self._transactions == mine
+
+    @property
+    def turn(self) -> int:
+        """Another one from the begin of each transaction on."""
+        return self._transactions
 
     def doubt(self) -> int:
         """The card is not as the host believes from now on, as it is being changed. Gives what `trust` takes. Raises
@@ -134,25 +143,32 @@ class Runs:
             self.card.send(buffer, data)
         return buffer
 
-    def clear_result(self) -> Buffer:
+    def clear_result(self, side: str = "") -> Buffer:
         """The result block, all zeros: progress and doorbell begin there. The host looks at it during a run."""
         empty = np.zeros(self.kernel.result_words, np.uint32)
-        self.room("result", empty.nbytes, p2p=True)
-        return self.send("result", empty)
+        self.room(f"{side}result", empty.nbytes, p2p=True)
+        return self.send(f"{side}result", empty)
+
+    def bring(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], side: str) -> None:
+        """Sends all that a run of this side reads alone, for `run` with is_there; another may be under way."""
+        self.clear_result(side)
+        self.send(f"{side}inputs", inputs)
+        self.send(f"{side}program", program)
 
     def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
-            beside: Callable[[], object] | None = None, outputs: str = "outputs") -> int:
+            beside: Callable[[], object] | None = None, side: str = "", is_there: bool = False) -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
         result block must have been cleared. beside: what the host does while the core works; it returns when it has
-        nothing left to do. Whatever is raised meanwhile ends the run too. outputs: the buffer that is given as the
-        argument `outputs`; where `arguments` has its beats, they begin to cross the link with the result block, and
-        `results` takes them.
+        nothing left to do. Whatever is raised meanwhile ends the run too. side: of SIDES; where `arguments` has the
+        outputs' beats, they begin to cross the link with the result block, and `results` takes them. is_there: the
+        program has been sent.
 
         Raises CardError: the card's; a result block that the core has not written"""
         self.last, self.has_ended, self.fetched = {}, False, None
-        self.send("program", program)
-        pointers = {argument.name: self.buffers[outputs if argument.name == "outputs" else argument.name]
-                    for argument in self.kernel.arguments if argument.kind == "pointer"}
+        if not is_there:
+            self.send(f"{side}program", program)
+        names = [argument.name for argument in self.kernel.arguments if argument.kind == "pointer"]
+        pointers = {name: self.buffers[f"{side}{name}" if name in PER_RUN else name] for name in names}
         self._began = time.monotonic()
         try:
             self.card.run({**pointers, "program_count": len(program), **arguments})
@@ -163,9 +179,9 @@ class Runs:
         except BaseException:
             self._end()
             raise
-        begun = self.card.begin_fetch(self.buffers["result"], np.uint32)
+        begun = self.card.begin_fetch(pointers["result"], np.uint32)
         if beats := arguments.get("outputs_beats", 0):
-            self.fetched = self.card.begin_fetch(self.buffers[outputs], np.uint32, beats * self.words)
+            self.fetched = self.card.begin_fetch(pointers["outputs"], np.uint32, beats * self.words)
         block = self.card.end_fetch(begun)
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}
@@ -215,6 +231,7 @@ class Runs:
             return
         if self.is_known:
             with self.transaction():
+                self.card.settle()      # nothing may arrive where others' buffers lie soon
                 for buffer in self.buffers.values():
                     self.card.free(buffer)
                 self.buffers = {}

@@ -59,6 +59,7 @@ class XrtCard(Card):
         self._core: Any = None
         self._run: Any = None
         self._running, self._began = False, 0.0
+        self._given: set[str] = set()       # buffers of the last run
         self._source: Source | None = None
         self._stream: SsdStream | None = None
         self._transfers = np.zeros((0, 2), np.uint64)
@@ -197,7 +198,7 @@ class XrtCard(Card):
 
     def free(self, buffer: Buffer) -> None:
         objects = self._opened()
-        if self._running:
+        if self._running and buffer.name in self._given:
             raise CardError(f"buffer {buffer.name!r} cannot be given back while the core runs")
         objects.free(buffer)
 
@@ -228,6 +229,7 @@ class XrtCard(Card):
             self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
         feed = self._prepare(objects)
         self._began = time.monotonic()
+        self._given = {given.name for given in arguments.values() if isinstance(given, Buffer)}
         # From here on a run is under way, whatever happens, until XRT says that it is not.
         self._feed, self._running = feed, True
         try:

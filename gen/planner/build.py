@@ -197,9 +197,9 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
     words = 4 * (lookups + bags)        # indices and lengths of bags
     vectors = bags * costs.vector_bytes(spec.dim, spec.results)
     # Vectors are written by the core and read by the link, words the other way round. The vectors of the batch before
-    # are there, too, while they cross the link.
+    # and the words of the next are there, too, while they cross the link.
     return Bags(vectors * (costs.write_s + costs.packet_s) + words * (costs.packet_s + costs.read_s),
-                int(2 * vectors + words) + costs.spare_bytes(spec.dim, spec.row_format), words * costs.link_s,
+                int(2 * (vectors + words)) + costs.spare_bytes(spec.dim, spec.row_format), words * costs.link_s,
                 vectors * costs.link_s)
 
 
