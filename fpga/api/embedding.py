@@ -70,6 +70,7 @@ class EmbeddingBags(OnCard):
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last
+        self._waiting: list[_Asked] = []        # a batch whose vectors are on their way
         self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
         self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, **options)
@@ -80,6 +81,7 @@ class EmbeddingBags(OnCard):
         return self.compiler.images
 
     def _build(self) -> None:
+        self._waiting = []
         self._store(self._stale, self.images.pages)
         self._runs.write("rows", self.images.rows)
         self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
@@ -154,7 +156,7 @@ class EmbeddingBags(OnCard):
         self._know()
         program = self.compiler.compile(requests)
         with self._runs.transaction():
-            self.card.settle()      # inputs and vectors of `batches` may be on their way
+            self._settle()
             self._run(program, requests)
             vectors = self._vectors(program, self._runs.fetched)
             self.compiler.commit(program)
@@ -178,21 +180,21 @@ class EmbeddingBags(OnCard):
                 now.program = self.compiler.compile(now.requests)
             with self._runs.transaction():
                 if not is_there:
-                    self.card.settle()      # inputs of batches that nobody took may be on their way
-                self.compiler.commit(now.program)   # if it fails all are as at first
-                self._run(now.program, now.requests, now.side, is_there,
-                          partial(self._ahead, following))
+                    self._settle()
+                self.compiler.commit(now.program)   # a run that fails leaves no cache as it was
+                self._run(now.program, now.requests, now.side, is_there, partial(self._send_ahead, following))
                 now.begun = self._runs.fetched
-                vectors = None if before is None else self._vectors(before.program, before.begun)
-            if vectors is not None:
-                yield vectors
+                self._take()
+                self._waiting = [now]
+            if before is not None:
+                yield before.given()
             before = now
         if before is not None:
             with self._runs.transaction():
-                vectors = self._vectors(before.program, before.begun)
-            yield vectors
+                self._take()
+            yield before.given()
 
-    def _ahead(self, asked: "_Asked | None") -> None:
+    def _send_ahead(self, asked: "_Asked | None") -> None:
         """Sends the inputs of the batch, if there is one, that comes behind the run that is under way."""
         if asked is None:
             return
@@ -201,6 +203,17 @@ class EmbeddingBags(OnCard):
             if asked.program.count:
                 self._runs.bring(asked.program.words, asked.program.inputs, asked.side)
             asked.compiler, asked.turn = self.compiler, self._runs.turn
+
+    def _settle(self) -> None:
+        """Nothing of `batches` is on the link any more: neither inputs, for which nobody may come, nor vectors."""
+        self.card.settle()
+        self._take()
+
+    def _take(self) -> None:
+        """The vectors that are on their way have come; whoever waits for them has them."""
+        for each in self._waiting:
+            each.vectors = self._vectors(each.program, each.begun)
+        self._waiting = []
 
     def stage(self, images: CardImages, beats: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Staged":
         """Brings other images of the same tables, which differ in these beats of `rows` and these `pages`, to the card
@@ -215,6 +228,9 @@ class EmbeddingBags(OnCard):
             raise ValueError(f"images of {images.rows.shape} and {images.pages.shape} words: they must be of "
                              f"{old.rows.shape} and {old.pages.shape}, as on the card, and without a row cache")
         self._know()
+        if self._waiting:
+            with self._runs.transaction():
+                self._take()
         compiler = Compiler(images, ring_beats=self.compiler.ring_beats)
         doubted = self._runs.doubt()
         self._stale, self._staged = numbers, None
@@ -299,8 +315,8 @@ class EmbeddingBags(OnCard):
 
 @dataclass(eq=False)
 class _Asked:
-    """A batch of `batches`. side: of its buffers; program: what it is run by; begun: its vectors' transfer. Its inputs
-    are there as long as images and turn (Runs.turn) are those of `compiler` and `turn`."""
+    """A batch of `batches`. side: of its buffers; program: what it is run by. Its inputs are there as long as images
+    and turn (Runs.turn) are those of `compiler` and `turn`. begun: the transfer of its vectors; vectors: once taken."""
 
     requests: Sequence[Bags]
     side: str
@@ -308,6 +324,13 @@ class _Asked:
     compiler: Compiler | None = None
     turn: int = -1
     begun: Any = None
+    vectors: list[NDArray[np.float32]] | None = None
+
+    def given(self) -> list[NDArray[np.float32]]:
+        """Raises CardError: the card was built anew before they came"""
+        if self.vectors is None:
+            raise CardError("vectors of a batch were on their way when the card had to be built anew: ask for it again")
+        return self.vectors
 
 
 @dataclass(frozen=True, eq=False)

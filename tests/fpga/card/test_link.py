@@ -121,8 +121,9 @@ def test_a_core_goes_on_beside_a_transfer():
         assert sim.wait() == alone
 
 
-def test_results_use_the_card_s_memory():
-    """A reader of random rows is slower while the link reads, by less than what the link takes; the link is as fast as
+@pytest.mark.parametrize("way", ["to the host", "to the card"])
+def test_transfers_use_the_card_s_memory(way):
+    """A reader of random rows is slower beside a transfer, by less than what the link takes; the link is as fast as
     alone."""
     with opened("ddr4") as sim:
         rows, results = sim.allocate(1 << 22, "rows", fill=1), sim.allocate(1 << 20, "results", fill=5)
@@ -131,10 +132,20 @@ def test_results_use_the_card_s_memory():
         alone = sim.wait()
         sim.clear()
         sim.run(given)
-        found, taken = spent(sim, lambda: sim.fetch(results))
+        if way == "to the host":
+            found, taken = spent(sim, lambda: sim.fetch(results))
+            assert (found == 5).all()
+        else:
+            sim.send(results, data := content(results.bytes))
+            _, taken = spent(sim, sim.settle)
         together = sim.wait()
-        assert (found == 5).all() and taken < 1.01 * cycles_of(results.bytes) + BEGIN + END + 300
-        assert sim.counters()["ddr.reads"] == 60_000 + results.bytes / 64
+        assert taken < 1.01 * cycles_of(results.bytes) + BEGIN + END + 300
+        if way == "to the card":
+            assert (sim.read(results) == data).all()
+        moved = {name: sim.counters()[f"ddr.{name}"] for name in ("reads", "writes")}
+        lines = results.bytes // 64
+        assert moved == ({"reads": 60_000 + lines, "writes": 0} if way == "to the host" else
+                         {"reads": 60_000, "writes": lines})
         assert alone < together < 1.6 * alone
 
 

@@ -76,6 +76,7 @@ refused("argument rows must be a buffer, not 4096", it.run, {**given, "rows": 40
 it.run(given)
 refused("a run is under way", it.run, given)
 refused("buffer 'ring' cannot be given back while the core runs", it.free, ring)
+it.free(it.allocate(8, "of the next"))
 refused("the stream cannot be changed while the core runs", it.stream, None)
 assert it.step(10) is True and it.wait() > 0
 assert it.counters()["cycles"] > 0 and it.counters()["violations"] == 0 and it.violations() == ()
