@@ -19,8 +19,8 @@ TT_MODES, TT_COLUMNS, TT_RANKS = (40, 40, 40), (4, 4, 4), (1, 4, 4, 1)
 
 
 def steady(bags: EmbeddingBags, batches: Sequence[Sequence[Bags]]) -> tuple[float, float]:
-    """(cycles from one batch to the next, bytes to the host in them). What the first batch takes to begin, the last one,
-    beside which no inputs come, and its vectors are not counted."""
+    """(cycles from one batch to the next, bytes to the host in them). Not counted are what the first batch takes to
+    begin, and the last one, beside which no inputs come, with its vectors."""
     ends, sent = [], []
     for _ in bags.batches(batches):
         ends.append(bags.card.counters()["cycles"])

@@ -50,8 +50,8 @@ def each(asked):
 
 
 def test_order_of_calls():
-    """Result block, inputs and program of the next batch are sent between `run` and `wait`, where the run does not look.
-    A batch's vectors are read behind the run after it."""
+    """Result block, inputs and program of the next batch are sent between `run` and `wait`, where the run does not
+    look. A batch's vectors are read behind the run after it."""
     with on_oracle() as bags:
         seen = []
 
