@@ -40,7 +40,7 @@ def test_as_many_rows_as_fit_and_the_rest_is_priced():
     """Equally hot rows, DRAM for half of them: half of the accesses go to the SSD, not all."""
     known = uniform()
     model = Recommender("m", "", {"t": TableSpec("t", 20_000, 64)}, None, BATCH)
-    bags = 2 * BATCH * 256 + 4 * 2 * BATCH + 20 * 64     # vectors of two batches
+    bags = 2 * BATCH * (256 + 4 * 2) + 20 * 64     # vectors, indices and lengths of two batches
     plan = planned(model, known, replace(COSTS, dram_bytes=10_000 * 256 + bags + 255), levels=2)
     table = plan.tables["t"]
     assert table.dram_rows == 10_000 and table.ssd_rows == 10_000 and plan.cards[0].dram.bytes <= plan.capacity["dram"]
