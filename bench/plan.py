@@ -22,7 +22,7 @@ from fpga.card.costs import measure
 from gen.data.logs import Trace, of_arrays, open_log
 from gen.data.logs.criteo import ClickLog, drawn
 from gen.data.logs.log import Log
-from gen.data.profile import Heat, Profile, TableProfile
+from gen.data.profile import Heat, Profile
 from gen.data.profiling import profile as profiled
 from gen.data.profiling.criteo import criteo
 from gen.data.profiling.held import parted
@@ -146,7 +146,7 @@ class Leaving:
     """A table that has left some of its cards, as gen.planner.moves takes it: rows of the SSD come to DRAM that others
     left, so that none goes for them."""
 
-    def __init__(self, plan: Plan, name: str, cards: tuple[int, ...], words: NDArray[np.uint32], profile: TableProfile,
+    def __init__(self, plan: Plan, name: str, cards: tuple[int, ...], words: NDArray[np.uint32], profile: Profile,
                  costs: Costs):
         table = replace(plan.tables[name], cards=cards)
         of = Residents(replace(plan, tables={name: table}), name, words, profile, costs)
@@ -163,7 +163,8 @@ class Leaving:
         places[DRAM] += heat[:swaps].sum()
         places[SSD] -= heat[:swaps].sum()
         pages = np.bincount(self.page[swaps:], heat[swaps:]).astype(np.int64)
-        return self.of.shard.load(places, Heat.of(pages), self.costs)
+        fetches = self.of.fetched + float(self.of.fetches[self.cold[:swaps]].sum())
+        return self.of.shard.load(places, Heat.of(pages), fetches, self.costs)
 
 
 def by_leaving(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile, most_s: float,
@@ -176,7 +177,7 @@ def by_leaving(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Pro
     options = {}
     for name, table in plan.tables.items():
         some = [each for count in range(1, len(table.cards) + 1) for each in combinations(table.cards, count)]
-        options[name] = [Leaving(plan, name, each, words[name], profile.tables[name], costs)
+        options[name] = [Leaving(plan, name, each, words[name], profile, costs)
                          for each in (some if table.ssd.rows and table.by == "samples" else [table.cards])]
     least = None
     for chosen in product(*options.values()):

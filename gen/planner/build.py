@@ -133,7 +133,8 @@ def _betters(better: Sharding, way: Sharding) -> bool:
     numbers = ("row_bytes", "dram_s", "tt_s", "ssd_s", "bags_s", "bags_bytes", "in_s", "out_s", "page_in_s")
     knots = other.tt_rows
     return (all(getattr(one, name) <= getattr(other, name) for name in numbers)
-            and all((getattr(one, name) <= getattr(other, name)).all() for name in ("reads", "landing", "cold_bytes"))
+            and all((getattr(one, name) <= getattr(other, name)).all()
+                    for name in ("hot_s", "reads", "landing", "cold_bytes"))
             and one.tt_rows[-1] >= knots[-1]
             and all((np.interp(at, one.tt_rows, one.tt_bytes) <= np.interp(at, knots, other.tt_bytes)).all()
                     for at in (knots, one.tt_rows[one.tt_rows <= knots[-1]])))
@@ -141,7 +142,7 @@ def _betters(better: Sharding, way: Sharding) -> bool:
 
 def heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
     """Which tables are worth more than one card: by their time and bytes with all rows in DRAM."""
-    seconds = np.array([max(item.lookups * item.dram_s + item.bags_s, item.in_s, item.out_s) for item in items])
+    seconds = np.array([max(float(item.hot_s[-1]) + item.bags_s, item.in_s, item.out_s) for item in items])
     time = seconds * cards / max(float(seconds.sum()), 1e-300)
     room = np.array([float(item.rows[-1]) * item.row_bytes + item.bags_bytes for item in items]) / max(dram_bytes, 1)
     order = np.argsort(-np.maximum(time, room), kind="stable")
@@ -168,7 +169,7 @@ def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expect
             reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, item.dram_s, costs)
             yield Sharding("samples", count, replace(
                 item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
-                in_s=bags.in_s, out_s=bags.out_s), formats)
+                in_s=bags.in_s, out_s=bags.out_s, fetches=_fetches(spec, expected, item.rows, lookups, costs)), formats)
             if costs.sliced(spec.dim, count, spec.row_format):
                 narrow = replace(spec, dim=spec.dim // count)
                 slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
@@ -243,7 +244,16 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
         float(share[np.argmin(np.abs(share - hot_share))]), reads, landing,
         bags.seconds, bags.bytes, tt_share=tt_share,
         ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
-        in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share), refusal
+        in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share,
+        fetches=_fetches(spec, expected, rows, lookups, costs), core_s=costs.core_s(spec.dim)), refusal
+
+
+def _fetches(spec: TableSpec, expected: Expected, rows: NDArray[np.int64], lookups: float,
+             costs: Costs) -> NDArray[np.float64]:
+    """By the step up to which rows lie in DRAM, those of a batch that the core fetches."""
+    heat = expected.heat
+    found = heat.rows * costs.fetches(spec, heat.accesses / max(heat.total, 1), heat.rows, lookups)
+    return np.interp(rows, np.cumsum(np.append(0, heat.rows)), np.cumsum(np.append(0.0, found)))
 
 
 def _pages(rows: NDArray[np.int64], share: NDArray[np.float64], expected: Expected, lookups: float, row_bytes: int,

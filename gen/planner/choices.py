@@ -59,7 +59,7 @@ def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple
         a, h, share = choice.i_dram, choice.i_hot, item.share
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
         reads = float(item.reads[h])
-        dram_s = item.lookups * item.dram_s * float(share[a]) + float(item.landing[h]) + item.bags_s
+        dram_s = float(item.hot_s[a]) + float(item.landing[h]) + item.bags_s
         for at, each in enumerate((dram_s, item.lookups * item.tt_s * float(share[h] - share[a]), reads * item.ssd_s,
                                    item.in_s + reads * item.page_in_s, item.out_s,
                                    hot * item.row_bytes + item.bags_bytes,
@@ -104,7 +104,7 @@ class Choices:
             at = cuts(item)
             cut[j, : len(at)], count[j] = at, len(at)
             share = item.share
-            a_load[j, :own, DRAM_S] = item.lookups * item.dram_s * share + item.bags_s
+            a_load[j, :own, DRAM_S] = item.hot_s + item.bags_s
             h_load[j, :own, DRAM_S] = item.landing
             a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
             h_load[j, :own, TT_S] = item.lookups * item.tt_s * share

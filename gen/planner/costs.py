@@ -18,8 +18,9 @@ from gen.compiler.tables import stripes
 from gen.compress import search
 from gen.data.profile import Heat
 from gen.model.network import Model, Network
-from gen.model.recommender import RESULTS, ROW_FORMATS
+from gen.model.recommender import RESULTS, ROW_FORMATS, TableSpec
 from gen.model.row_formats import fused_bytes
+from gen.planner.window import fetches
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
 from golden.emb import packer, row_decoder
@@ -29,9 +30,9 @@ __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds"
            "tt_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
-#: EMB core takes: 96, 96, 97, 96, 97 and 95 % from 64 B to 2 KB in bags of 32 that it writes meanwhile
-#: (emb.dram.card.rows.* of `hotrail bench` beside fpga.card.costs), less in shorter bags.
-CORE_SHARE = 0.93
+#: EMB core takes beside the time of its bags: with it twins take 0.98 to 1.02 of what is planned for rows of 16 to 512
+#: values in bags of 32, and up to 1.07 where every bag has one row.
+CORE_SHARE = 0.98
 LINE_BYTES = 64
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
 #: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
@@ -104,7 +105,19 @@ class Costs:
     def dram_s(self, dim: int, row_format: str = ROW_FORMATS[0]) -> float:
         """Seconds a random row: as memory brings and the core pools them, a beat of FP32 values a cycle at most."""
         lines = -(-self.row_bytes(dim, row_format) // LINE_BYTES)
-        return max(self.row_s[lines] / CORE_SHARE, _beats(self.core, dim) / self.clock_hz)
+        return max(self.row_s[lines] / CORE_SHARE, self.core_s(dim))
+
+    def core_s(self, dim: int) -> float:
+        """Seconds a row in the core, wherever it comes from: a beat of FP32 values a cycle."""
+        return _beats(self.core, dim) / self.clock_hz
+
+    def fetches(self, spec: TableSpec, share: NDArray[np.float64], rows: NDArray[np.int64],
+                lookups: float) -> NDArray[np.float64]:
+        """As gen.planner.window.fetches, of a table with all rows in DRAM; each column that looks it up finds nothing
+        of the others."""
+        columns = len(spec.looked_up_by)
+        return columns * fetches(self.core, _beats(self.core, spec.dim, spec.row_format), share, rows,
+                                 lookups / columns)
 
 
 def row_bytes(preset: str, dim: int, page_bytes: int, row_format: str = ROW_FORMATS[0]) -> int:

@@ -22,7 +22,8 @@ __all__ = ["Part", "cold_bytes", "dram_seconds", "fill", "loads_of", "part_of", 
 @dataclass(frozen=True)
 class Part:
     """Where a table's rows lie on each of its cards: hot, spare in DRAM, warm in the tensor train, cold on the SSD.
-    item: what each of them serves; to_*: accesses of a batch there; reads: pages of a batch."""
+    item: what each of them serves; to_*: accesses of a batch there; fetches: of DRAM,
+    for those to rows that lie there; reads: pages of a batch."""
 
     cards: tuple[int, ...]
     item: Item
@@ -33,6 +34,7 @@ class Part:
     to_dram: float
     to_tt: float
     to_ssd: float
+    fetches: float
     reads: float
 
 
@@ -83,8 +85,11 @@ def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, cost
             heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
             costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
     to_tt = item.lookups * float(item.share[h] - item.share[a])
-    return Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end,
-                item.lookups * (1 - left) - to_tt, to_tt, item.lookups * left, reads)
+    to_dram = item.lookups * (1 - left) - to_tt
+    fetches = to_dram if item.fetches is None else float(
+        item.fetches[a] + np.interp(end, item.rows, item.fetches) - item.fetches[h])
+    return Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end, to_dram, to_tt,
+                item.lookups * left, fetches, reads)
 
 
 def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
@@ -106,7 +111,8 @@ def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -
 def dram_seconds(part: Part, costs: Costs) -> float:
     """Of a batch: rows of DRAM, bags, and pages that land with the rows read there."""
     item = part.item
-    return (part.to_dram + part.to_ssd) * item.dram_s + part.reads * costs.landing_s + item.bags_s
+    return (float(item.hot_s_of(part.fetches, part.to_dram)) + part.to_ssd * item.dram_s
+            + part.reads * costs.landing_s + item.bags_s)
 
 
 def cold_bytes(part: Part, costs: Costs) -> int:

@@ -26,6 +26,7 @@ from gen.planner.build import Built, bags_of, counts, heavy
 from gen.planner.choices import DRAM, DRAM_S, EVERY_TIME, IN_S, LOADS, OUT_S, Choices
 from gen.planner.costs import LINE_BYTES, Costs
 from gen.planner.problem import Item, Problem, Sharding
+from gen.planner.window import joint
 
 __all__ = ["MOST", "Pair", "bound", "matchings", "merged", "pairs_of"]
 
@@ -53,15 +54,16 @@ class Pair:
     def load(self) -> NDArray[np.float64]:
         """(LOADS,) of its card."""
         found, item = np.zeros(LOADS), self.item
-        found[DRAM_S] = item.lookups * item.dram_s + item.bags_s
+        found[DRAM_S] = item.hot_s[-1] + item.bags_s
         found[IN_S], found[OUT_S] = item.in_s, item.out_s
         found[DRAM] = item.total_rows * item.row_bytes + item.bags_bytes
         return found
 
 
-def pairs_of(model: Recommender, profile: Profile, problem: Problem, costs: Costs) -> tuple[Pair, ...]:
-    """Those of a model that are worth a column. problem: its program."""
-    items = problem.items
+def pairs_of(model: Recommender, profile: Profile, built: Built, costs: Costs) -> tuple[Pair, ...]:
+    """Those of a model that are worth a column. built: its program."""
+    problem, items = built.problem, built.problem.items
+    heats = [built.expected[item.name].heat for item in items]
     able = [j for j, (name, spec) in enumerate(model.tables.items())
             if looked_up_once(profile.tables[name]) and spec.error_budget is None and items[j].hot_share == 1]
     able = sorted(able, key=lambda j: items[j].total_rows)[:MOST]
@@ -70,8 +72,8 @@ def pairs_of(model: Recommender, profile: Profile, problem: Problem, costs: Cost
         both = specs[i], specs[j]
         if joins.unfit(both) or not _wide_enough(joins.joined(both), costs):
             continue
-        pair = Pair((i, j), both, _product(both, model.batch, costs))
-        dram_s = sum(items[k].lookups * items[k].dram_s + items[k].bags_s for k in (i, j))
+        pair = Pair((i, j), both, _product(both, [heats[k] for k in (i, j)], model.batch, costs))
+        dram_s = sum(items[k].hot_s[-1] + items[k].bags_s for k in (i, j))
         saves = pair.load[DRAM_S] < dram_s or pair.load[OUT_S] < items[i].out_s + items[j].out_s
         if saves and pair.load[DRAM] <= problem.dram_bytes:
             found.append(pair)
@@ -91,13 +93,16 @@ def _wide_enough(spec: TableSpec, costs: Costs) -> bool:
         return False
 
 
-def _product(specs: Sequence[TableSpec], batch: int, costs: Costs) -> Item:
-    """The product with all rows in DRAM, of which there is one way: no step. batch: of the samples that it serves."""
-    spec = joins.joined(specs)
+def _product(specs: Sequence[TableSpec], heats: Sequence[Heat], batch: int, costs: Costs) -> Item:
+    """The product with all rows in DRAM, of which there is one way: no step. heats: of the tables; batch: of the
+    samples that it serves."""
+    spec, (share, rows) = joins.joined(specs), joint(heats)
     bags = bags_of(spec, batch, batch, costs)
+    fetches = rows @ costs.fetches(spec, share, rows, batch)
     return Item(spec.name, np.array([spec.rows]), spec.rows, costs.row_bytes(spec.dim, spec.row_format), batch,
                 costs.dram_s(spec.dim, spec.row_format), 0.0, costs.page_s, np.zeros(1, np.int64), np.zeros(1),
-                bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s, out_s=bags.out_s, shares=np.ones(1))
+                bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s, out_s=bags.out_s, shares=np.ones(1),
+                fetches=np.array([fetches]), core_s=costs.core_s(spec.dim))
 
 
 def bound(problem: Problem, pairs: Sequence[Pair]) -> float:
@@ -159,13 +164,14 @@ def merged(built: Built, model: Recommender, names: Sequence[Sequence[str]], cos
     of the tables of each."""
     gone = {name for each in names for name in each}
     joined, batch = [tuple(model.tables[name] for name in each) for each in names], model.batch
+    heats = [[built.expected[name].heat for name in each] for each in names]
     problem, kept = built.problem, [j for j, item in enumerate(built.problem.items) if item.name not in gone]
-    made = [_product(specs, batch, costs) for specs in joined]
+    made = [_product(*each, batch, costs) for each in zip(joined, heats, strict=True)]
     items = (*(problem.items[j] for j in kept), *made)
     cards = problem.cards - bool(model.network)
     worth = heavy(items, cards, problem.dram_bytes)[len(kept):]
-    ways = [tuple(_ways(specs, item, batch, costs, cards if shared else 1))
-            for specs, item, shared in zip(joined, made, worth, strict=True)]
+    ways = [tuple(_ways(specs, of, item, batch, costs, cards if shared else 1))
+            for specs, of, item, shared in zip(joined, heats, made, worth, strict=True)]
     expected: Mapping[str, Expected] = {**built.expected, **{
         item.name: Expected(Heat(np.ones(1, np.int64), item.rows), item.total_rows, 0.0) for item in made}}
     shardings = (*(problem.ways(j)[1:] for j in kept), *(each[1:] for each in ways))
@@ -174,9 +180,10 @@ def merged(built: Built, model: Recommender, names: Sequence[Sequence[str]], cos
                    ways=(*(built.ways[j] for j in kept), *ways), expected=expected)
 
 
-def _ways(specs: Sequence[TableSpec], item: Item, batch: int, costs: Costs, cards: int) -> Iterator[Sharding]:
+def _ways(specs: Sequence[TableSpec], heats: Sequence[Heat], item: Item, batch: int, costs: Costs,
+          cards: int) -> Iterator[Sharding]:
     """The product whole on a card, and by samples on several."""
     formats = specs[0].row_format, specs[0].tt_format
     yield Sharding("whole", 1, item, formats)
     for count in counts(cards):
-        yield Sharding("samples", count, _product(specs, -(-batch // count), costs), formats)
+        yield Sharding("samples", count, _product(specs, heats, -(-batch // count), costs), formats)

@@ -206,7 +206,7 @@ def _width(spec: TableSpec, by: str, part: Part, costs: Costs, budget: float, kn
     errors = {form: error for form, error in known.rows.items() if np.isfinite(error)}
     return Width(budget, errors[spec.row_format], known.cores[spec.tt_format], errors, known.of,
                  count * rows * (costs.row_bytes(dim) - item.row_bytes),
-                 count * (part.to_dram + part.to_ssd) * (costs.dram_s(dim) - item.dram_s))
+                 count * (part.fetches + part.to_ssd) * (costs.dram_s(dim) - item.dram_s))
 
 
 def _within_budgets(tables: Mapping[str, TableSpec], widths: Mapping[str, Width]) -> Iterator[str]:
@@ -259,7 +259,7 @@ def _joined(model: Recommender, profile: Profile, plain: Built, levels: int, bes
     pairs or none, and what there is to say. best, parts: of no products, which stay where none is worth it."""
     products: dict[str, tuple[str, ...]] = {}
     problem = with_levels(plain.problem, levels)
-    pairs, built, apart = pairs_of(model, profile, problem, costs), plain, best
+    pairs, built, apart = pairs_of(model, profile, replace(plain, problem=problem), costs), plain, best
     bound = min(apart.bound, _least_joined(problem, pairs, costs.drive_s)) if pairs else apart.bound
     for picked in matchings(problem, pairs, len(best.emb)) if pairs else ():
         each = merged(plain, model, [pair.names for pair in picked], costs)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["CardChoice", "Item", "Placement", "Problem", "Sharding", "TableChoice"]
 
@@ -30,7 +30,9 @@ class Item:
     lie there, and its rows fill whole blocks. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from
     step i on lie there, not rising; None: `row_bytes` a row. in_s, out_s: of the link to the card and to the host
     whatever the split, as the table's indices and pooled vectors cross it; page_in_s: of the link for a read of the
-    drive.
+    drive. fetches: (S + 1,) of a batch, rows that the core fetches from DRAM for the accesses up to step i, not
+    falling; None: one an access. core_s: seconds that the core takes for an access to a row of DRAM, fetched or not,
+    while DRAM has to do with rows and bags.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Item:
     out_s: float = 0.0
     page_in_s: float = 0.0
     shares: NDArray[np.float64] | None = None
+    fetches: NDArray[np.float64] | None = None
+    core_s: float = 0.0
 
     @property
     def steps(self) -> int:
@@ -63,6 +67,16 @@ class Item:
     def share(self) -> NDArray[np.float64]:
         """(S + 1,) of the accesses, by the step up to which they are."""
         return np.arange(self.steps + 1) / self.steps if self.shares is None else self.shares
+
+    @property
+    def hot_s(self) -> NDArray[np.float64]:
+        """(S + 1,) seconds of DRAM a batch for the accesses up to that step, which lie there, beside `bags_s`."""
+        accesses = self.lookups * self.share
+        return self.hot_s_of(accesses if self.fetches is None else self.fetches, accesses)
+
+    def hot_s_of(self, fetches: ArrayLike, accesses: ArrayLike) -> NDArray[np.float64]:
+        """Seconds of DRAM for so many rows that are fetched, or what the core takes longer for so many accesses."""
+        return np.maximum(np.multiply(fetches, self.dram_s), np.multiply(accesses, self.core_s) - self.bags_s)
 
     @property
     def reads(self) -> NDArray[np.float64]:

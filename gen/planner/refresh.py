@@ -75,7 +75,7 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
         raise ValueError(f"{len(mlp)} MLP cards are too few: a plan made afresh takes {duration(fresh.seconds)} with "
                          f"{sum(card.kind == 'mlp' for card in fresh.cards)}; plan and compile anew")
     limit[2] = max(limit[2] - costs.drive_s, 0.0)       # whoever reads the drive waits for its first page
-    tables = {name: Residents(plan, name, words[name], rows.tables[name], costs) for name in plan.tables}
+    tables = {name: Residents(plan, name, words[name], rows, costs) for name in plan.tables}
     until = Deadline.of(seconds, max(LAST * seconds, LEAST))
     try:
         found = fewest(list(tables.values()), limit, gap=gap, until=until)
@@ -102,13 +102,14 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
 class Residents:
     """The rows of a table where they lie, under new traffic; its swaps, as gen.planner.moves takes them.
 
-    words: of each row. profile: of the new traffic, its ids the rows."""
+    words: of each row. profile: of the new traffic, its ids the rows. fetches: of each row in DRAM, of a batch."""
 
-    def __init__(self, plan: Plan, name: str, words: NDArray[np.uint32], profile: TableProfile, costs: Costs):
+    def __init__(self, plan: Plan, name: str, words: NDArray[np.uint32], profile: Profile, costs: Costs):
         self.table, self.words, self._costs = plan.tables[name], np.asarray(words), costs
         spec = replace(plan.model.tables[name], ids="index")
-        self.shard = Shard.of(plan, name, profile.pooling * plan.batch, costs)
-        self.heat, self._unseen = _heat(spec, profile)
+        asked = profile.tables[name]
+        self.shard = Shard.of(plan, name, asked.pooling * plan.batch, costs)
+        self.heat, self._unseen = _heat(spec, asked)
         memory, place = self.words >> DEVICE_SHIFT, (self.words & (ROWS_AT_MOST - 1)).astype(np.int64)
         self.places = np.array([self.heat[memory == each].sum() for each in range(len(MEMORIES))], np.int64)
         cold, hot = np.flatnonzero(memory == SSD), np.flatnonzero(memory == DRAM)
@@ -120,6 +121,12 @@ class Residents:
         gain = self.heat[entering] - self.heat[leaving]
         self.entering, self.leaving, self._gain = (each[gain > 0] for each in (entering, leaving, gain))
         self._page = place[self.entering] // self.shard.page_rows
+        if self.table.joined:       # no row has another place to go to
+            heats = [profile.tables[part].heat for part in self.table.joined]
+            self.fetches, self.fetched = np.zeros(len(self.words)), self.shard.joint_fetches(heats, costs)
+        else:
+            self.fetches = self.shard.fetches(self.heat, costs)
+            self.fetched = float(self.fetches[hot].sum())
 
     @property
     def cards(self) -> tuple[int, ...]:
@@ -143,7 +150,8 @@ class Residents:
         places[DRAM] += gained
         places[SSD] -= gained
         np.subtract.at(pages, self._page[:swaps], self._gain[:swaps])
-        return (self.shard.load(places, Heat.of(pages), self._costs),
+        fetches = self.fetched + float((self.fetches[self.entering] - self.fetches[self.leaving])[:swaps].sum())
+        return (self.shard.load(places, Heat.of(pages), fetches, self._costs),
                 self.shard.lookups * places / max(places.sum(), 1))
 
     def words_after(self, swaps: int) -> NDArray[np.uint32]:

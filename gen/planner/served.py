@@ -1,5 +1,6 @@
 """What a plan does with another log than the one it was made of: where its accesses go, how long a batch takes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,8 @@ from gen.data.remap import by_heat, rows_of
 from gen.model.recommender import TableSpec
 from gen.planner.build import bags_of
 from gen.planner.costs import Costs, drive_reads, tt_seconds
-from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
+from gen.planner.plan import MEMORIES, Held, Plan
+from gen.planner.window import joint
 
 __all__ = ["Shard", "served"]
 
@@ -27,11 +29,20 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     for name, table in plan.tables.items():
         spec, lookups = plan.model.tables[name], other.tables[name].pooling * plan.batch
         shard = Shard.of(plan, name, lookups, costs)
-        places, pages, strange = _places(spec, table, profile.tables[name], other.tables[name], shard.page_rows)
+        counts, ranks, strange = _ranked(spec, profile.tables[name], other.tables[name])
+        memory = np.array([0, 1, 0, 2])[np.searchsorted(table.ends, ranks, side="right")]
+        places = np.bincount(memory, weights=counts, minlength=3).astype(np.int64)
+        cold = memory == MEMORIES.index("ssd")
+        _, at = np.unique((ranks[cold] - table.ends[2]) // shard.page_rows, return_inverse=True)
+        pages = Heat.of(np.bincount(at, weights=counts[cold]).astype(np.int64))
+        if table.joined:
+            fetches = shard.joint_fetches([other.tables[part].heat for part in table.joined], costs)
+        else:
+            fetches = shard.fetches(counts, costs)[memory == MEMORIES.index("dram")].sum()
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
-        load = shard.load(places, pages, costs)
+        load = shard.load(places, pages, float(fetches), costs)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():
@@ -73,17 +84,30 @@ class Shard:
         return (rows * costs.row_bytes(self.spec.dim, self.spec.row_format)
                 + bags_of(self.spec, self.lookups, self.batch, costs).bytes) // self.parts
 
-    def load(self, places: NDArray[np.int64], pages: Heat, costs: Costs) -> NDArray[np.float64]:
+    def fetches(self, accesses: NDArray[np.int64], costs: Costs) -> NDArray[np.float64]:
+        """(rows,) of a batch, of each row in DRAM, by the accesses to each, in any unit."""
+        heat = Heat.of(accesses)
+        each = np.append(costs.fetches(self.spec, heat.accesses / max(heat.total, 1), heat.rows, self.lookups), 0.0)
+        return each[np.where(accesses > 0, np.searchsorted(-heat.accesses, -accesses), -1)]
+
+    def joint_fetches(self, heats: Sequence[Heat], costs: Costs) -> float:
+        """Of a batch, of all rows of a product of tables with these accesses."""
+        share, rows = joint(heats)
+        return float(rows @ costs.fetches(self.spec, share, rows, self.lookups))
+
+    def load(self, places: NDArray[np.int64], pages: Heat, fetches: float, costs: Costs) -> NDArray[np.float64]:
         """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host. places: (3,) accesses to DRAM, TT
-        and SSD, in any unit; pages: those of the SSD by page."""
+        and SSD, in any unit; pages: those of the SSD by page; fetches: of rows in DRAM."""
         share = places / max(places.sum(), 1)
         to_dram, to_tt, to_ssd = (self.lookups * share).tolist()
         reads = float(drive_reads(pages, np.zeros(1, np.int64), to_ssd, 1, costs.ring_bytes // costs.page_bytes)[0])
         spec, bags = self.spec, bags_of(self.spec, to_dram + to_tt + to_ssd, self.batch, costs)
         pooling = self.lookups / (self.batch * len(spec.looked_up_by))
         tt_s = tt_seconds(costs, spec.dim, self.rank, pooling) if self.rank else 0.0
+        dram_s = costs.dram_s(spec.dim, spec.row_format)
         return np.array([
-            bags.seconds + (to_dram + to_ssd) * costs.dram_s(spec.dim, spec.row_format) + reads * costs.landing_s,
+            max(bags.seconds + fetches * dram_s, to_dram * costs.core_s(spec.dim)) + to_ssd * dram_s
+            + reads * costs.landing_s,
             to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s,
             bags.out_s]) / self.parts
 
@@ -93,19 +117,17 @@ def _shares(accesses: NDArray) -> tuple[float, float, float]:
     return dram, tt, ssd
 
 
-def _places(spec: TableSpec, table: PlanTable, known: TableProfile, other: TableProfile,
-            page_rows: int) -> tuple[NDArray[np.int64], Heat, int]:
-    """(accesses to DRAM, TT and SSD; those of the SSD by page; accesses to rows or ids that are not known)."""
+def _ranked(spec: TableSpec, known: TableProfile,
+            other: TableProfile) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """(accesses to each row that the other log asks for, the row's place among all as the bundle orders them; accesses
+    to rows or ids that are not known)."""
     if known.ids is None or known.counts is None or other.ids is None or other.counts is None:
         raise ValueError(f"table {spec.name}: without ids it is not known which rows lie where")
     ranks, is_known = _ranks(spec, known, other.ids)
-    end = np.array(table.ends)
-    memory = np.array([0, 1, 0, 2])[np.searchsorted(end, ranks, side="right")]
-    cold = memory == MEMORIES.index("ssd")
-    _, at = np.unique((ranks[cold] - end[2]) // page_rows, return_inverse=True)
-    pages = np.bincount(at, weights=other.counts[cold]).astype(np.int64)
-    return (np.bincount(memory, weights=other.counts, minlength=3).astype(np.int64), Heat.of(pages),
-            int(other.counts[~is_known].sum()))
+    rows, at = np.unique(ranks, return_inverse=True)
+    counts = np.zeros(len(rows), np.int64)
+    np.add.at(counts, at, other.counts)
+    return counts, rows, int(other.counts[~is_known].sum())
 
 
 def _ranks(spec: TableSpec, known: TableProfile, ids: NDArray[np.uint64]) \

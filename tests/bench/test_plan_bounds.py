@@ -12,6 +12,7 @@ from gen.data.profiling import profile as profiled
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.build import build
 from gen.planner.choices import with_levels
+from gen.planner.costs import CORE_SHARE
 from gen.planner.planning import make
 from gen.planner.refresh import Residents, in_rows, words_of
 from tests.support.planner_problems import BATCH, COSTS
@@ -40,8 +41,8 @@ def running():
 def test_a_table_that_leaves_no_card_takes_what_it_takes(running):
     plan, words, new = running
     for name in plan.tables:
-        stays = Leaving(plan, name, (0, 1), words[name], new.tables[name], TIGHT)
-        now = Residents(plan, name, words[name], new.tables[name], TIGHT)
+        stays = Leaving(plan, name, (0, 1), words[name], new, TIGHT)
+        now = Residents(plan, name, words[name], new, TIGHT)
         np.testing.assert_allclose(stays.seconds(0), now.seconds(0))
         ladder = np.array([stays.seconds(swaps) for swaps in range(0, stays.most + 1, 20)])
         assert (np.diff(ladder, axis=0) <= 1e-15).all()
@@ -51,7 +52,7 @@ def test_a_table_that_leaves_no_card_takes_what_it_takes(running):
 def test_rows_come_to_dram_that_others_left(running):
     """More time, fewer rows; none where there is no hurry, no placement where there is no time."""
     plan, words, new = running
-    slow = sum(Residents(plan, name, words[name], new.tables[name], TIGHT).seconds(0) for name in plan.tables).max()
+    slow = sum(Residents(plan, name, words[name], new, TIGHT).seconds(0) for name in plan.tables).max()
     item = replace(plan.tables["item"], by="whole", cards=(0,))     # stays where it is
     roomy = replace(plan, capacity={**plan.capacity, "dram": 10 ** 9}, tables={**plan.tables, "item": item})
     found = [by_leaving(roomy, words, new, part * slow, TIGHT) for part in (1e-3, 0.7, 1.1)]
@@ -66,7 +67,7 @@ def test_a_product_of_tables_costs_no_more_and_bags_have_none(monkeypatch):
     built = with_levels(build(by_row, known, COSTS, cards=2).problem, 2)
     found = joined(built, by_row, known, COSTS)
     for item, now in zip(built.items, found.items, strict=True):
-        assert now.dram_s == pytest.approx(max(4 * 1e-9 / 0.93, 1 / COSTS.clock_hz)) and now.dram_s < item.dram_s
+        assert now.dram_s == pytest.approx(max(4 * 1e-9 / CORE_SHARE, 1 / COSTS.clock_hz)) and now.dram_s < item.dram_s
         assert now.in_s == 0 and 0 < now.bags_s < item.bags_s
     assert anywhere(found, COSTS.drive_s) <= anywhere(built, COSTS.drive_s) * (1 + 1e-9)
     tables = {name: replace(table, bag_lengths=np.array([1, 2])) for name, table in known.tables.items()}

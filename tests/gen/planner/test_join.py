@@ -20,11 +20,13 @@ from gen.planner.refresh import refresh
 from gen.planner.served import served
 from gen.planner.solve import solve
 
-SAMPLES, BATCH, LEVELS = 400, 256, 2
-ROWS = {"a": 5, "b": 12, "c": 30, "d": 40, "bag": 60}
+#: Of larger tables than the window keeps.
+SAMPLES, BATCH, LEVELS = 40_000, 256, 2
+ROWS = {"a": 500, "b": 1200, "c": 3000, "d": 4000, "bag": 60}
+DRAM = 26 * 10**8
 
 
-def costs(dram_bytes=1 << 18, drive_s=0.0, **changes):
+def costs(dram_bytes=DRAM, drive_s=0.0, **changes):
     """Rows of two lines take hardly longer than those of one."""
     return replace(Costs("smartssd", "tiny", 3e9, {1: 8e-9, 2: 9e-9}, 5.6e-11, 7e-11, 2.2e-6, drive_s, 2.9e-7, 1e-10,
                          1.2e-10, 4096, 1 << 16, dram_bytes, 1 << 22), **changes)
@@ -47,7 +49,7 @@ def known():
 
 def pairs(known, of=None, c=None):
     of, c = of or model(), c or costs()
-    return {pair.names: pair for pair in pairs_of(of, known, build(of, known, c, cards=2).problem, c)}
+    return {pair.names: pair for pair in pairs_of(of, known, build(of, known, c, cards=2), c)}
 
 
 def matchings(found):
@@ -70,11 +72,11 @@ def test_pairs_of_tables_that_are_alike(changes, wanted, known):
 def test_pairs_that_are_worth_nothing_are_left_out(known):
     assert not pairs(known, c=costs(row_s={1: 8e-9, 2: 2e-8}))      # two lines take longer than one and one
     assert not pairs(known, c=costs(row_s={1: 8e-9}))               # as wide rows were not measured
-    least = costs(12 * 40 * 128 + 40_000)                           # the products of c with d, and b with d are larger
+    least = costs(1200 * 4000 * 128)                                 # the products of c with d, and b with d are larger
     assert ("c", "d") not in pairs(known, c=least) and ("a", "b") in pairs(known, c=least)
 
 
-@pytest.mark.parametrize(("dram_bytes", "cards"), [(1 << 18, 1), (1 << 18, 2), (90_000, 2)])
+@pytest.mark.parametrize(("dram_bytes", "cards"), [(DRAM, 1), (DRAM, 2), (9 * 10**8, 2)])
 def test_bound_and_plan_against_every_matching(dram_bytes, cards, known):
     """No matching betters the bound; the plan is as good as the best one, and with the pairs of the bound no gap is
     left where one card holds all."""
@@ -92,8 +94,8 @@ def test_bound_and_plan_against_every_matching(dram_bytes, cards, known):
     assert made.bound <= least * (1 + 1e-9) and made.seconds <= least * 1.02
     assert made.what_if == {"no tables joined (without --join)": (apart.seconds, apart.bound)}
     joined = {table.joined for table in made.tables.values() if table.joined}
-    assert bool(joined) == (least < 0.999 * best[()]) and (dram_bytes < 1 << 18 or len(joined) == 2)
-    if cards == 1 and dram_bytes == 1 << 18:
+    assert bool(joined) == (least < 0.999 * best[()]) and (dram_bytes < DRAM or len(joined) == 2)
+    if cards == 1 and dram_bytes == DRAM:
         assert made.gap < 1e-4
 
 

@@ -70,7 +70,7 @@ def test_the_same_traffic_moves_nothing(running):
     assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.02) and found.stayed_s == found.plan.seconds
 
 
-@pytest.mark.parametrize("within", [0.05, 0.1])
+@pytest.mark.parametrize("within", [0.07, 0.1])
 def test_new_traffic_moves_what_it_must(running, within):
     plan, words = running
     found = refresh(plan, words, VOCABULARIES, shifted(), TIGHT, within=within, **QUICK)
@@ -93,7 +93,7 @@ def test_new_traffic_moves_what_it_must(running, within):
 
 def test_the_fewest_rows_of_an_earlier_limit_are_fewer(running):
     found = [refresh(*running, VOCABULARIES, shifted(), TIGHT, within=within, **QUICK).rows
-             for within in (0.05, 0.1, 0.2)]
+             for within in (0.07, 0.1, 0.2)]
     assert found == sorted(found, reverse=True) and found[0] > found[-1]
 
 
@@ -106,7 +106,7 @@ def test_swaps_leave_the_fewest_accesses_on_the_drive():
     table = replace(plan.tables["one"], dram=replace(plan.tables["one"].dram, rows=6),
                     ssd=replace(plan.tables["one"].ssd, rows=6))
     words = np.where(np.arange(12) % 2, 2 << 30, 0).astype(np.uint32) + np.arange(12, dtype=np.uint32) // 2
-    found = Residents(replace(plan, tables={"one": table}), "one", words, rows.tables["one"], TIGHT)
+    found = Residents(replace(plan, tables={"one": table}), "one", words, rows, TIGHT)
     heat, hot, cold = found.heat, np.arange(0, 12, 2), np.arange(1, 12, 2)
     least = [min(heat[cold].sum() - heat[list(enter)].sum() + heat[list(leave)].sum()
                  for enter in combinations(cold, k) for leave in combinations(hot, k)) for k in range(7)]
