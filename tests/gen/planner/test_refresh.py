@@ -18,7 +18,7 @@ MODEL = Recommender("m", "", {"one": TableSpec("one", 900, 64), "bags": TableSpe
                               "far": TableSpec("far", 601, 64, "vocabulary")}, None, BATCH)
 VOCABULARIES = {"far": (np.arange(600) * 10**12).astype(np.uint64)}
 #: A drive that a batch has time for, and DRAM for a part of the rows.
-TIGHT = replace(COSTS, dram_bytes=450_000, drive_s=1e-6, link_s=1e-12, packet_s=COSTS.read_s)
+TIGHT = replace(COSTS, dram_bytes=470_000, drive_s=1e-6, link_s=1e-12, packet_s=COSTS.read_s)
 QUICK = {"gap": 0.05, "seconds": 0.2}
 NETWORK = Model("small", "", (3, 8, 64), "dot", 3, 64, (8, 1), "relu", "sigmoid")
 
