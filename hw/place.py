@@ -14,7 +14,7 @@ from amaranth.lib import wiring
 __all__ = ["Part", "place"]
 
 # What a part is by default goes without saying in its module's name.
-UNSAID = ("family", "any")
+UNSAID = (("family", "any"), ("narrow", False))
 
 
 class Part(wiring.Component):
@@ -31,7 +31,7 @@ class Part(wiring.Component):
         if cls.__init__ is not wiring.Component.__init__:
             given = inspect.signature(cls.__init__).bind(part, *args, **kwargs)
             given.apply_defaults()
-            part._made_with = dict(item for item in list(given.arguments.items())[1:] if item != UNSAID)
+            part._made_with = dict(item for item in list(given.arguments.items())[1:] if item not in UNSAID)
         return part
 
     def key(self) -> str:

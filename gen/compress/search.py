@@ -22,7 +22,6 @@ from gen.model.recommender import TT_FORMATS
 from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of
-from golden.tt.load import BLOCK16_REFUSED
 
 __all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto", "width"]
 
@@ -209,8 +208,7 @@ def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
 
     Raises ValueError: a unit that does not have the form."""
     limits, block16 = Limits.of(config), form == "block16"
-    if block16 and not limits.grouped:
-        raise ValueError(BLOCK16_REFUSED)
+    limits.check_format(block16)
     found, refusal = [], ""
     for columns in (each for count in cores for each in factorizations(dim, count)):
         ranks = (1, *[rank] * (len(columns) - 1), 1)

@@ -95,12 +95,12 @@ class Emb:
 
     def __init__(self, *, words: int, row_beats_max: int, stripe_beats: int,
                  tables: Sequence[Sequence[np.ndarray]] = (), grid_log2: int = 2, grouped: bool = False,
-                 index_bits: int = 30, lines: Sequence[int] = ()):
+                 block16_only: bool = False, index_bits: int = 30, lines: Sequence[int] = ()):
         self.words = words
         self.row_beats_max = row_beats_max
         self.stripe_beats = stripe_beats
         self.tables = list(tables)
-        self.grid_log2, self.grouped = grid_log2, grouped
+        self.grid_log2, self.grouped, self.block16_only = grid_log2, grouped, block16_only
         self.loaded: set[int] = set()
         self.index_bits = index_bits
         self.lines = tuple(lines)
@@ -110,7 +110,7 @@ class Emb:
         """Of a core by its configuration, an hw.emb.config.EmbConfig."""
         return cls(words=config.words, row_beats_max=config.row_beats_max, stripe_beats=config.stripe_beats,
                    tables=tables, grid_log2=config.tt.grid_log2, grouped=config.tt.grouped,
-                   index_bits=config.tt.index_bits, lines=lines)
+                   block16_only=config.tt.block16_only, index_bits=config.tt.index_bits, lines=lines)
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
@@ -180,6 +180,7 @@ class Emb:
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
             target, block = header >> 16 & 3, header >> 22 & 1
             if (header >> 23 or target > TABLE or block and not (self.grouped and target < TABLE)
+                    or self.block16_only and not block and target < TABLE
                     or self.lines and header & 0xFFFF >= self.lines[target] << block):
                 # What was loaded may have been written over.
                 self.loaded.clear()

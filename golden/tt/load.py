@@ -12,6 +12,7 @@ from golden.tt.rows import shape_of
 
 X, Y, TABLE = range(3)
 BLOCK16_REFUSED = "cores of block16 need a TT unit with grouped = true, whose operands share exponents"
+FLOAT32_REFUSED = "cores of float32 need a TT unit with block16_only = false; this one takes tt_format = block16 alone"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Limits:
     rank_max: int
     dim_max: int
     grouped: bool
+    block16_only: bool = False
 
     @classmethod
     def of(cls, sizes: Any) -> "Limits":
@@ -42,6 +44,13 @@ class Limits:
     @property
     def y_bits(self) -> int:
         return (self.y_lines - 1).bit_length() + self.grouped
+
+    def check_format(self, block16: bool) -> None:
+        """Raises ValueError: cores in half the bits, or in all of them, are not for this unit."""
+        if block16 and not self.grouped:
+            raise ValueError(BLOCK16_REFUSED)
+        if self.block16_only and not block16:
+            raise ValueError(FLOAT32_REFUSED)
 
     def layout(self, modes, columns, ranks) -> Layout:
         """The layout of a table of this shape, R_0 .. R_d all ranks, after a check against these limits.
@@ -133,8 +142,7 @@ class Loader:
             raise ValueError(f"rows must be 1 to {layout.rows}, the product of the modes, not {rows}")
         if self.count == limits.tables:
             raise ValueError(f"this unit holds at most {limits.tables} tables")
-        if block16 and not limits.grouped:
-            raise ValueError(BLOCK16_REFUSED)
+        limits.check_format(block16)
         packed = image(layout, cores, block16=block16)
         for what, used, more, room in (("X", self.x_used, packed.x_lines, limits.x_lines),
                                        ("Y", self.y_used, packed.y_lines, limits.y_lines)):

@@ -152,7 +152,8 @@ class Loader(Part):
         for target in Target:
             bits, halves = (lines[target] - 1).bit_length(), config.blocks_log2 and target != Target.TABLE
             inside_halves = next_header.address >> bits + 1 == 0 if halves else 0
-            known.append(Mux(next_header.block, inside_halves, next_header.address >> bits == 0))
+            inside_whole = next_header.address >> bits == 0 if not (halves and config.block16_only) else 0
+            known.append(Mux(next_header.block, inside_halves, inside_whole))
         inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
             *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "block", "flip")),

@@ -32,12 +32,13 @@ class FusedDot(Part):
                 terms_log2: at most 2^terms_log2 terms are added before the next `first`,
                 log2(width * subs)..16, ..14 where groups share an exponent;
                 grouped: the four operands of a group share one exponent, hw.fp.group;
+                narrow: x has groups of block16 alone, which take half the DSPs;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
                 none for a single term;
                 family: "ultrascale_plus" has the products in DSP48E2 slices with all their registers, "any" leaves
                 their making to synthesis
-    Members     x, y     In  Operand of every term, index s * width + w; grouped: Group of every group, its mantissas
-                    by hw.fp.group.SKEW behind the rest of their beat
+    Members     x, y     In  Operand of every term, index s * width + w; grouped: Group of every group, narrow: Narrow
+                    of every one of x, its mantissas by hw.fp.group.SKEW behind the rest of their beat
                 first    In  this beat begins a new sum
                 combine  In  0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest of them
                     and the others give +0
@@ -58,8 +59,8 @@ class FusedDot(Part):
     Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
     """
 
-    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, lut_products: int = 0,
-                 family: str = "any"):
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, narrow: bool = False,
+                 lut_products: int = 0, family: str = "any"):
         if not is_power_of_two(width) or width > 8:
             raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
         if not is_power_of_two(subs) or subs > 4:
@@ -71,6 +72,8 @@ class FusedDot(Part):
                              f"for {terms} terms a beat")
         if grouped and width != groups.GROUP:
             raise ValueError(f"width is {width}, must be {groups.GROUP} for groups that share an exponent")
+        if narrow and not grouped:
+            raise ValueError("narrow is True, must be False where groups do not share an exponent")
         # A single term's exponents arrive before a product made of LUTs could.
         most = 0 if terms == 1 or grouped else terms
         if not 0 <= lut_products <= most:
@@ -81,15 +84,15 @@ class FusedDot(Part):
         self.lut_products = lut_products
         self.family = family
         self.grouped = grouped
+        self.narrow = narrow
         self._levels = log2(subs)
         # What is shifted and added: products, or sums of a group's.
         self._each = 1 if grouped else width
         self._term_bits = groups.TERM_BITS if grouped else PRODUCT_BITS + 1
         self._dropped = groups.DROPPED_BITS if grouped else DROPPED_BITS
-        operands = groups.operands(width, subs, grouped)
         super().__init__({
-            "x": In(operands),
-            "y": In(operands),
+            "x": In(groups.operands(width, subs, grouped, narrow)),
+            "y": In(groups.operands(width, subs, grouped)),
             "first": In(1),
             "combine": In(range(self._levels + 1)),
             "o": Out(data.ArrayLayout(32, subs)),

@@ -15,8 +15,9 @@ from . import slices
 from .logic import add, largest_of_four, shift_level
 from .operand import Operand, delay
 
-__all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block", "Group",
-           "Kind", "Rest", "alone", "infinities", "joined", "operands", "parted", "skewed", "terms", "widened"]
+__all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "MANT_BITS", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block",
+           "Group", "Kind", "Narrow", "Rest", "alone", "infinities", "joined", "narrowed", "operands", "parted",
+           "skewed", "terms", "widened"]
 
 GROUP = 4
 GUARD_BITS = 2
@@ -69,6 +70,17 @@ class Block(data.Struct):
     exp: 8
 
 
+class Narrow(data.Struct):
+    """The group that a block by itself stands for, without the bits that are zero in all of these.
+
+    mants: without the lower bits; kinds: without the upper bit, since none is infinite or NaN.
+    """
+
+    mants: data.ArrayLayout(BLOCK_BITS, GROUP)
+    exp: 8
+    kinds: data.ArrayLayout(2, GROUP)
+
+
 class Rest(data.Struct):
     """The other half: the lower bits of the mantissas, and the kinds."""
 
@@ -99,12 +111,24 @@ def alone(group: data.View) -> Value:
 
 def widened(block: Value) -> tuple[Value, Value]:
     """The `Block` and the `Rest` of the group that a block by itself stands for."""
+    numbers, signs = _stood_for(block)
+    kinds = [Cat(sign, number, Const(0, 1)) for sign, number in signs]
+    return numbers, Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *kinds)
+
+
+def narrowed(block: Value) -> Value:
+    """The `Narrow` of the group that a block by itself stands for."""
+    numbers, signs = _stood_for(block)
+    return Cat(numbers, *(Cat(sign, number) for sign, number in signs))
+
+
+def _stood_for(block: Value) -> tuple[Value, list[tuple[Value, Value]]]:
+    """Mantissas and exponent of a block by itself, and the lower two bits of the kinds: sign, number."""
     block = data.View(Block, block)
     signs = [(mant[-1], mant[:-1].any()) for mant in block.mants]
     # Positive, negative, zero or padding, whose mantissa is zero.
     mants = [Cat(mant[:-1], sign & number) for mant, (sign, number) in zip(block.mants, signs, strict=True)]
-    kinds = [Cat(sign, number, Const(0, 1)) for sign, number in signs]
-    return Cat(*mants, block.exp), Cat(Const(0, GROUP * (MANT_BITS - BLOCK_BITS)), *kinds)
+    return Cat(*mants, block.exp), signs
 
 
 class Aligner(Part):
@@ -179,9 +203,11 @@ class Aligner(Part):
         return exp, mant, sign, Value.cast(kind)
 
 
-def operands(width: int, count: int, grouped: bool) -> data.ArrayLayout:
-    """What `count` dot products of so many terms take a beat."""
-    return data.ArrayLayout(Group, count) if grouped else data.ArrayLayout(Operand, width * count)
+def operands(width: int, count: int, grouped: bool, narrow: bool = False) -> data.ArrayLayout:
+    """What `count` dot products of so many terms take a beat; narrow: as groups of block16."""
+    if not grouped:
+        return data.ArrayLayout(Operand, width * count)
+    return data.ArrayLayout(Narrow if narrow else Group, count)
 
 
 def skewed(m: Module, name: str, group: data.View) -> Value:
@@ -191,9 +217,11 @@ def skewed(m: Module, name: str, group: data.View) -> Value:
 
 
 def infinities(x: Value, y: Value) -> Value:
-    """Of a product by its operands' kinds: whether it is +inf or NaN, and whether -inf or NaN."""
+    """Of a product by its operands' kinds, of a `Group` or `Narrow`: whether it is +inf or NaN, whether -inf or NaN."""
     def parts(kind: Value) -> Sequence[Value]:
         kind = Value.cast(kind)
+        if len(kind) == 2:
+            kind = Cat(kind, Const(0, 1))
         return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])
 
     (zero_x, padding_x, infinite_x, nan_x, sign_x), (zero_y, padding_y, infinite_y, nan_y, sign_y) = parts(x), parts(y)
@@ -206,11 +234,15 @@ def infinities(x: Value, y: Value) -> Value:
 
 def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str) -> Value:
     """The sum of four products of mantissas that come by SKEW, cut to TERM_BITS, TERM_STAGE + 1 cycles behind the
-    first of them.
+    first of them. x: of a `Group` or `Narrow`.
     """
     x, y = [Value.cast(a).as_signed() for a in x], [Value.cast(b).as_signed() for b in y]
+    # What a narrow mantissa lacks is zero.
+    cut = CUT_BITS - (MANT_BITS - len(x[0]))
     if family != "any":
-        return slices.four(m, f"slice{s}", x, y)[CUT_BITS - slices.WIDE:][:TERM_BITS]
+        if len(x[0]) == BLOCK_BITS:
+            return slices.four_narrow(m, f"slice{s}", x, y)[cut:][:TERM_BITS]
+        return slices.four(m, f"slice{s}", x, y)[cut - slices.WIDE:][:TERM_BITS]
     def register(name: str, value: Value) -> Signal:
         held = Signal(value.shape(), name=f"{name}{s}", reset_less=True)
         m.d.sync += held.eq(value)
@@ -219,4 +251,4 @@ def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str
     products = [register(f"product{w}_", register(f"x{w}_", a) * register(f"y{w}_", b))
                 for w, (a, b) in enumerate(zip(x, y))]
     low, high = (register(f"pair{w}_", register(f"late{w}_", products[w]) + products[w + 1]) for w in (0, 2))
-    return register("sum", register("late", low) + high)[CUT_BITS:][:TERM_BITS]
+    return register("sum", register("late", low) + high)[cut:][:TERM_BITS]

@@ -10,7 +10,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 
 from .operand import delay
 
-__all__ = ["MOST_WAITING", "WIDE", "cascaded", "four", "with_addend"]
+__all__ = ["MOST_WAITING", "WIDE", "cascaded", "four", "four_narrow", "with_addend"]
 
 MOST_WAITING = 2        # cycles that a product can wait in its slices: registers at A and B
 WIDE = 17               # bits of the operand that the first slice takes; the second one's product lies so much higher
@@ -76,13 +76,23 @@ def four(m: Module, name: str, x: Sequence[Value], y: Sequence[Value]) -> Value:
 
     pair = low(1, _BELOW, below=low(0, _ALONE))
     lower = low(3, _BELOW_AND_C, below=low(2, _ALONE), c=pair.p, c_register=False)
-    upper = None
+    return _column(m, f"{name}_high", x, [b[WIDE:].as_signed() for b in y], lower.p[WIDE:].as_signed())
+
+
+def four_narrow(m: Module, name: str, x: Sequence[Value], y: Sequence[Value]) -> Value:
+    """x[0] * y[0] + .. + x[3] * y[3] of up to 18 bits and of 27 with sign each, in four slices: as `four` in time."""
+    return _column(m, f"{name}_", y, x)
+
+
+def _column(m: Module, name: str, a: Sequence[Value], b: Sequence[Value], c: Value | None = None) -> Value:
+    """A cascade of four, whose operands come as those of `four`; c comes into the last one."""
+    below = None
     for w in range(4):
+        adds: dict[str, Any] = {"c": c, "c_register": False} if c is not None and w == 3 else {}
         # They wait inside for what comes from below.
-        adds: dict[str, Any] = {"c": lower.p[WIDE:].as_signed(), "c_register": False} if w == 3 else {}
-        upper = _Slice(m, f"{name}_high{w}", a=x[w], b=y[w][WIDE:].as_signed(), registers=(1 + w // 2,) * 2,
-                       below=upper, mode=_BELOW_AND_C if w == 3 else _BELOW if w else _ALONE, **adds)
-    return upper.p
+        below = _Slice(m, f"{name}{w}", a=a[w], b=b[w], registers=(1 + w // 2,) * 2, below=below,
+                       mode=_BELOW_AND_C if adds else _BELOW if w else _ALONE, **adds)
+    return below.p
 
 
 def cascaded(m: Module, name: str, a: Value, b: Value, clear: Value, waiting: int) -> Value:

@@ -34,6 +34,8 @@ class TTConfig(Config):
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats of sums that a lane keeps for the consumer", power_of_two=True)
     grouped: bool = grouped()
+    block16_only: bool = choice(False, True, default=False,
+                                about="all cores are block16: a product takes one DSP instead of two")
     family: str = family()
 
     # log2 of the rows of a chunk at most.
@@ -48,6 +50,8 @@ class TTConfig(Config):
         if self.grouped and (self.grid_log2 != 2 or self.lut_products):
             raise ValueError(f"grouped must be false for grid_log2 = {self.grid_log2} and lut_products = "
                              f"{self.lut_products}: groups have four products, all in DSP slices")
+        if self.block16_only and not self.grouped:
+            raise ValueError("block16_only must be false for grouped = false, whose operands share no exponents")
         if self.t_lines < self.reuse_entries:
             raise ValueError(f"t_lines must be at least reuse_entries = {self.reuse_entries}, not {self.t_lines}")
         # A chunk's intermediate products stand in T together, all of them findable or younger.

@@ -10,7 +10,7 @@ from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.tt.config import TTConfig
 from hw.tt.cores import Bank
-from hw.tt.descriptor import Target, load_layout
+from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.tokens import slot_layout
 from hw.uram import ProtectedUram
 
@@ -72,14 +72,14 @@ class CoreMemory(Part):
         is_x = written.target == Target.X
         second = Mux(is_x, written.address[0], written.address[1])
         here = Cat(writing & (written.part[:config.grid_log2] == quarter)
-                   & (~written.block | (second == half) if halves == 2 else 1)
+                   & (~block_of(config, written) | (second == half) if halves == 2 else 1)
                    for quarter in range(n) for half in range(halves))
         write_x, write_even, write_odd = (Signal(n * halves, name=f"write_{name}") for name in ("x", "even", "odd"))
         m.d.sync += write_x.eq(Mux(is_x, here, 0))
         m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
         m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
         pairs, flips = [], Signal(data.ArrayLayout(2, halves), reset_less=True)
-        m.d.sync += flips.eq(Cat(written.flip, Mux(written.block, written.flip, 0)))
+        m.d.sync += flips.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
         for at in range(n * n // 2):
             word = words.word_select(at, DATA_BITS)
             pair = Signal(WORD_BITS, name=f"pair_{at}", reset_less=True)
@@ -102,14 +102,16 @@ class CoreMemory(Part):
         x_bits, y_bits = (config.x_lines - 1).bit_length(), (config.y_lines // 2 - 1).bit_length()
         x_address = Signal(data.ArrayLayout(x_bits, config.lanes), reset_less=True)
         y_address = Signal(data.ArrayLayout(y_bits, config.lanes), reset_less=True)
+        loads_block = block_of(config, written)
         for lane, slot in enumerate(self.slot):
+            block = block_of(config, slot)
             # The line of an X operand lies above the bits that choose a part of it.
-            shift = sum((slot.rows[bit] for bit in range(config.grid_log2)), start=slot.block)
+            shift = sum((slot.rows[bit] for bit in range(config.grid_log2)), start=block)
             x = Array(slot.x[at:at + x_bits] for at in range(config.grid_log2 + config.blocks_log2 + 1))[shift]
-            y = Array(slot.y[at:at + y_bits] for at in range(config.blocks_log2 + 2))[~slot.paired + slot.block]
+            y = Array(slot.y[at:at + y_bits] for at in range(config.blocks_log2 + 2))[~slot.paired + block]
             if lane == 0:
-                x = Mux(writing, Mux(written.block, written.address[1:], written.address), x)
-                y = Mux(writing, Mux(written.block, written.address[2:], written.address[1:]), y)
+                x = Mux(writing, Mux(loads_block, written.address[1:], written.address), x)
+                y = Mux(writing, Mux(loads_block, written.address[2:], written.address[1:]), y)
             m.d.sync += x_address[lane].eq(x)
             m.d.sync += y_address[lane].eq(y)
         return x_address, y_address

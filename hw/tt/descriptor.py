@@ -5,13 +5,13 @@ operand is a line, or the pair of lines 2 a and 2 a + 1. Counts are stored less 
 computes them, golden.tt.load packs them.
 """
 
-from amaranth.hdl import Module
+from amaranth.hdl import Const, Module, Value
 from amaranth.lib import data, enum, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.tt.config import TTConfig
 
-__all__ = ["PartMemory", "Target", "descriptor_parts", "load_layout", "part_layout"]
+__all__ = ["PartMemory", "Target", "block_of", "descriptor_parts", "load_layout", "part_layout"]
 
 STRIDE_BITS = 12
 
@@ -86,6 +86,11 @@ def load_layout(config: TTConfig) -> data.StructLayout:
         "flip": 2,
         "data": config.side**2 * 32,
     })
+
+
+def block_of(config: TTConfig, carrier: data.View) -> Value:
+    """Whether the line of a load, slot or job is of block16; where nothing else exists it is not asked."""
+    return Const(1, 1) if config.block16_only else carrier.block
 
 
 def part_layout(config: TTConfig) -> data.StructLayout:

@@ -5,12 +5,18 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
-from hw.fp.group import operands, skewed
+from hw.fp.group import BLOCK_BITS, GROUP, MANT_BITS, Narrow, operands, skewed
 from hw.fp.operand import Operand
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
-__all__ = ["Grid"]
+__all__ = ["Grid", "core_line"]
+
+
+def core_line(config: TTConfig) -> data.ArrayLayout:
+    """A line of cores as the grid takes it: FP32 words, groups of them, or groups of block16."""
+    words = config.line_words
+    return data.ArrayLayout(Narrow, words // GROUP) if config.block16_only else data.ArrayLayout(32, words)
 
 
 class Grid(Part):
@@ -23,7 +29,9 @@ class Grid(Part):
     the skew registers of a systolic hand-over would outweigh the wires they shorten.
 
     Parameters  config: TTConfig
-    Members     x, y_low, y_high  In  lines of FP32 words (subnormals flushed, NaNs quiet), or of groups (hw.fp.group)
+    Members     x, y_high         In  lines of FP32 words (subnormals flushed, NaNs quiet), or of groups (hw.fp.group),
+                    of which block16_only leaves `Narrow`
+                y_low             In  the same, never narrow
                 stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
                     products are zero whatever they meet
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
@@ -41,11 +49,12 @@ class Grid(Part):
         self.early = 1 if config.family == "ultrascale_plus" else 0
         n = config.grid_log2
         self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
-                                 grouped=config.grouped, lut_products=config.lut_products, family=config.family)
+                                 grouped=config.grouped, narrow=config.block16_only,
+                                 lut_products=config.lut_products, family=config.family)
                         for _ in range(config.side)] for _ in range(config.side)]
         line = data.ArrayLayout(32, config.line_words)
         super().__init__({
-            "x": In(line), "y_low": In(line), "y_high": In(line),
+            "x": In(core_line(config)), "y_low": In(line), "y_high": In(core_line(config)),
             "rows": In(n), "place": In(n), "columns": In(n), "turn": In(n),
             "paired": In(1), "stored": In(1), "first": In(1), "combine": In(2),
             "z": Out(line),
@@ -62,7 +71,8 @@ class Grid(Part):
         def marked(name, line, stored):
             """The words as operands. No subnormals arrive here, and a stored -0 is padding. Or groups of operands."""
             if self.config.grouped:
-                return [line.as_value().word_select(at, 32 * n) for at in range(n * n)]
+                bits = len(line.as_value()) // n**2
+                return [line.as_value().word_select(at, bits) for at in range(n**2)]
             out = []
             for at in range(n**3):
                 word = line[at]
@@ -107,9 +117,10 @@ class Grid(Part):
             return _pick([words[(cell * n + t) * each + word] for t in range(n)], turns[sub])
 
         layout = operands(n, n, self.config.grouped)
+        layout_x = operands(n, n, self.config.grouped, self.config.block16_only)
         rows_x = []
         for row in range(n):
-            wide = Signal(layout, name=f"row_{row}_x")
+            wide = Signal(layout_x, name=f"row_{row}_x")
             m.d.comb += [wide[sub * each + word].eq(x_of(row, sub, word)) for sub in range(n) for word in range(each)]
             rows_x.append(self._entering(m, f"x_{row}", wide))
         cells_y = []
@@ -121,7 +132,7 @@ class Grid(Part):
                     at = sub * each + word
                     # Lines of the buffer are never paired and memory lines never turned: pairs need no turn.
                     m.d.comb += low[at].eq(y_of(y_low, cell, sub, word))
-                    m.d.comb += high[at].eq(Mux(self.paired, y_high[cell * n * each + at], low[at]))
+                    m.d.comb += high[at].eq(self._upper(y_high[cell * n * each + at], low[at]))
             cells_y.append((self._entering(m, f"low_{cell}", low), self._entering(m, f"high_{cell}", high)))
 
         for row in range(n):
@@ -136,6 +147,19 @@ class Grid(Part):
                 ]
                 m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
         return m
+
+    def _upper(self, high: Value, low: data.View) -> Value:
+        """What the upper rows take in place of `low`."""
+        if not self.config.block16_only:
+            return Mux(self.paired, high, low)
+        # What a narrow group lacks is zero in lines of memory, and pairs are such lines.
+        own = data.View(Narrow, high)
+        at = MANT_BITS - BLOCK_BITS
+        return Cat(*(Cat(below[:at], Mux(self.paired, mant, below[at:]))
+                     for mant, below in zip(own.mants, low.mants, strict=True)),
+                   Mux(self.paired, own.exp, low.exp),
+                   *(Cat(Mux(self.paired, kind, Value.cast(below)[:2]), Value.cast(below)[2])
+                     for kind, below in zip(own.kinds, low.kinds, strict=True)))
 
     def _entering(self, m: Module, name: str, taken: data.View) -> Value:
         """Operands as the cells take them."""

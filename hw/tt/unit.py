@@ -4,13 +4,13 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.group import GROUP, Aligner, Group, alone, joined, parted, widened
+from hw.fp.group import GROUP, Aligner, Group, alone, joined, narrowed, parted, widened
 from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
 from hw.tt.core_memory import CoreMemory
-from hw.tt.descriptor import Target, load_layout
+from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
 from hw.tt.intermediate import Intermediate, LineBank
@@ -211,7 +211,7 @@ class TTUnit(Part):
             m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
             block, rest = parted(aligner.o)
             by_itself = alone(aligner.o)
-            halves += [Mux(self.i_load.payload.block, by_itself, half) for half in (block, rest)]
+            halves += [Mux(block_of(self.config, self.i_load.payload), by_itself, half) for half in (block, rest)]
         age, taken, stored = Signal(range(Aligner.latency + 1)), Signal(), Signal(32 * count, reset_less=True)
         m.d.comb += [
             taken.eq(self.i_load.valid & (age == Aligner.latency) & ~loads.o.valid),
@@ -285,12 +285,12 @@ class TTUnit(Part):
         m.d.sync += quarters.eq(Cat(((number ^ self._quarter(before)) & before.rows) == 0 for number in range(n)))
         pairs = config.line_words // 2
         read = {"x": Cat(quarter.replicate(pairs // n) for quarter in quarters), "y": Const(~0, pairs)}
-        held = {name: Signal(32 * config.line_words, name=f"{name}_held_{lane}", reset_less=True)
+        held = {name: Signal(len(getattr(grid, name).as_value()), name=f"{name}_held_{lane}", reset_less=True)
                 for name in ("x", "y_low", "y_high")}
         if config.grouped:
             seconds = self._groups(m, lane, before, behind, lines, pick_odd, buffer, held)
             for name, is_second in seconds.items():
-                read[name] &= Cat(*(~is_second, ~slot.block | is_second) * (pairs // 2))
+                read[name] &= Cat(*(~is_second, ~block_of(config, slot) | is_second) * (pairs // 2))
         else:
             first = {name: Signal.like(to, name=f"{name}_first_{lane}") for name, to in held.items()}
             chosen = x.words, Mux(pick_odd, odd.words, even.words), odd.words
@@ -317,8 +317,9 @@ class TTUnit(Part):
         """
         x_second, y_second = Signal(name=f"x_second_{lane}"), Signal(name=f"y_second_{lane}")
         shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
-        m.d.sync += x_second.eq(before.block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift])
-        m.d.sync += y_second.eq(before.block & Mux(before.paired, before.y[0], before.y[1]))
+        of_block = block_of(self.config, before)
+        m.d.sync += x_second.eq(of_block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift])
+        m.d.sync += y_second.eq(of_block & Mux(before.paired, before.y[0], before.y[1]))
         size = Shape.cast(Group).width
         for at in range(self.config.line_words // GROUP):
             x, even, odd = ((line.words.word_select(2 * at, size // 2), line.words.word_select(2 * at + 1, size // 2))
@@ -331,12 +332,15 @@ class TTUnit(Part):
                 block, rest = (Signal(size // 2, name=f"{name}_{half}_{lane}_{at}", reset_less=True)
                                for half in ("block", "rest"))
                 m.d.sync += block.eq(chosen[0])
-                m.d.sync += rest.eq(chosen[1])
-                group = joined(*(Mux(behind.block, whole, part)
-                                 for whole, part in zip(widened(block), (block, rest), strict=True)))
+                if self.config.block16_only:
+                    group = joined(*widened(block)) if name == "y_low" else narrowed(block)
+                else:
+                    m.d.sync += rest.eq(chosen[1])
+                    group = joined(*(Mux(behind.block, whole, part)
+                                     for whole, part in zip(widened(block), (block, rest), strict=True)))
                 if name == "y_low":
                     group = Mux(behind.lines, buffer.line.as_value().word_select(at, size), group)
-                m.d.sync += held[name].word_select(at, size).eq(group)
+                m.d.sync += held[name].word_select(at, len(group)).eq(group)
         return {"x": x_second, "y": y_second}
 
     def _results(self, m: Module, lane: int, valid, slot, wrong, buffer: Intermediate, grid: Grid, order):

@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
+from golden.tt.block16 import rounded
 from hw.fp.add import Add
 from hw.fp.dot import FusedDot
 from hw.fp.multiply import Multiply
@@ -314,7 +315,8 @@ def _terms(random, tiles, terms):
 
 
 SHAPES = {
-    # width, subs, terms_log2, lut_products, family and whether groups share an exponent: share of the vectors
+    # width, subs, terms_log2, lut_products, family, whether groups share an exponent, whether x is narrow: share of the
+    # vectors
     "dot4x4": ((4, 4, 6, 1, "any"), 1.0),
     "dot1": ((1, 1, 6, 0, "any"), 0.25),
     "dot1wide": ((1, 1, 16, 0, "any"), 0.25),
@@ -331,24 +333,26 @@ SHAPES = {
     "grouped4x2": ((4, 2, 4, 0, "any", True), 0.1),
     "grouped4slices": ((4, 1, 14, 0, "ultrascale_plus", True), 0.5),
     "grouped4x4": ((4, 4, 6, 0, "ultrascale_plus", True), 1.0),
+    "narrow4x2": ((4, 2, 4, 0, "any", True, True), 0.1),
+    "narrow4x4": ((4, 4, 7, 0, "ultrascale_plus", True, True), 1.0),
 }
 # Alike but for their sizes: those of a kind take turns.
 KINDS = [("dot1", "dot1wide"), ("dot2", "dot8"), ("dot4x4", "dot2x4", "dot4x2"), ("slices4", "slices4x4", "slices1"),
-         ("grouped4x2", "grouped4"), ("grouped4x4", "grouped4slices")]
+         ("grouped4x2", "grouped4", "narrow4x2"), ("grouped4x4", "narrow4x4", "grouped4slices")]
 
 
 @pytest.mark.parametrize("number", seeds()[:1] if REGRESS else seeds())
 @pytest.mark.parametrize("name", [name for kind in KINDS for name in one_of(kind)])
 @pytest.mark.testpoint("random_match_golden", "corner_values", "padding", unit="fp/dot")
 def test_dot_vectors(name, number):
-    """Of fourteen shapes one of each kind, every way of combining, one to four beats: any bits, near and wide
+    """Of sixteen shapes one of each kind, every way of combining, one to four beats: any bits, near and wide
     exponents, near cancellation, near overflow, near underflow; all pairs of corners as a first product, alone and
     among others, and corners in any number of operands; padding operands against numbers, infinities and NaNs in any
     place of a sum. Above ten million sums in a regression."""
-    (width, subs, terms_log2, lut_products, family, *grouped), share = SHAPES[name]
-    grouped = bool(grouped)
-    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, grouped=grouped, lut_products=lut_products,
-                         family=family), name)
+    (width, subs, terms_log2, lut_products, family, *shared), share = SHAPES[name]
+    grouped, narrow = any(shared), len(shared) == 2
+    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, grouped=grouped, narrow=narrow,
+                         lut_products=lut_products, family=family), name)
     total = int((10_485_760 if REGRESS else 60_000) * share)
     random = np.random.default_rng([number, width, subs])
     corners = np.array(list(product(CORNERS.tolist(), repeat=2)), np.uint32)
@@ -368,6 +372,10 @@ def test_dot_vectors(name, number):
                 x[:len(corners), 0], y[:len(corners), 0] = corners[:, 0], corners[:, 1]
                 if chunk == 0:
                     x[:len(corners):2, 1:] = 0
+                if narrow:
+                    x = fp32.bits(rounded(x.view(np.float32)))
+                    x[(x & np.uint32(0x7F800000)) == 0x7F800000] = 0x3F800000
+                    x = fp32.bits(rounded(x.view(np.float32)))
                 # Padding in either operand or both, in one sum of four.
                 pad_x, pad_y = (random.random((2, *x.shape)) < 0.1) & (random.random((len(x), 1)) < 0.25)
                 if grouped and width * subs > 8:
@@ -419,6 +427,7 @@ def test_dot_vectors(name, number):
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
     (dict(width=4, terms_log2=15, grouped=True), "terms_log2 is 15, must be 2 to 14 for 4 terms a beat"),
     (dict(width=2, terms_log2=6, grouped=True), "width is 2, must be 4 for groups that share an exponent"),
+    (dict(width=4, terms_log2=6, narrow=True), "narrow is True, must be False where groups do not share an exponent"),
     (dict(width=4, terms_log2=6, grouped=True, lut_products=1), "lut_products is 1, must be 0 to 0 for 4 terms a beat"),
 ])
 @pytest.mark.testpoint("illegal_config_wrong", unit="fp/dot")

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from gen.rtl import play, verilog
 from gen.rtl.play import Phase
 from hw.fp.dot import FusedDot
-from hw.fp.group import GROUP, Aligner, skewed
+from hw.fp.group import GROUP, Aligner, Narrow, alone, narrowed, skewed
 from hw.fp.operand import Operand, delay, unpack
 from verif.bench.runner import seeds
 
@@ -79,7 +79,8 @@ class DotLane(wiring.Component):
                 mine = [given[GROUP * s + w] for w in range(GROUP)]
                 m.d.comb += aligner.i.eq(Cat(words[at:at + GROUP]))
                 m.d.comb += aligner.padding.eq(Cat(operand.zero & operand.special for operand in mine))
-                m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", aligner.o))
+                group = data.View(Narrow, narrowed(alone(aligner.o))) if dot.narrow and name == "x" else aligner.o
+                m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", group))
         return m
 
 
