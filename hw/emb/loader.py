@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Array, Module, Mux, Shape, Signal
+from amaranth.hdl import Array, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
@@ -150,9 +150,9 @@ class Loader(Part):
         next_header = Header(raw[:HEADER_BITS])
         known = []
         for target in Target:
-            bits, halves = (lines[target] - 1).bit_length(), config.blocks_log2 and target != Target.TABLE
-            inside_halves = next_header.address >> bits + 1 == 0 if halves else 0
-            inside_whole = next_header.address >> bits == 0 if not (halves and config.block16_only) else 0
+            halves = config.blocks_log2 and target != Target.TABLE
+            inside_halves = _below(next_header.address, 2 * lines[target]) if halves else 0
+            inside_whole = 0 if halves and config.block16_only else _below(next_header.address, lines[target])
             known.append(Mux(next_header.block, inside_halves, inside_whole))
         inside = Array([*known, 0])[next_header.target]
         m.d.comb += [
@@ -188,3 +188,8 @@ class Loader(Part):
                     with m.Elif(number == 0):
                         m.d.sync += passing.eq(0)
                         m.d.sync += load.heading.eq(1)
+
+
+def _below(value: Value, count: int) -> Value:
+    """Whether it is; by the bits above alone where `count` is a power of two."""
+    return value < count if count & (count - 1) else value >> (count - 1).bit_length() == 0

@@ -19,7 +19,8 @@ class TTConfig(Config):
     lanes: int = choice(1, 2, about="independent engines, each on one port of the cores' memories")
     grid_log2: int = choice(1, 2, about="log2 of the side n of a lane's cube of n**4 multipliers")
     lut_products: int = whole(0, 16, "products of a cell that spend LUTs to save a DSP")
-    x_lines: int = whole(2, 1 << 16, "lines of n**3 words for the narrow operands", power_of_two=True)
+    x_lines: int = whole(2, 1 << 16, "lines of n**3 words for the narrow operands: a power of two, or, with "
+                                     "block16_only, any number above an UltraRAM's 4096")
     y_lines: int = whole(4, 1 << 16, "lines of n**3 words for the wide operand", power_of_two=True)
     t_lines: int = whole(2, 1 << 12, "lines of first products that a lane keeps", power_of_two=True)
     t_middle_lines: int = whole(2, 1 << 12, "lines of second products of four cores that a lane keeps",
@@ -58,7 +59,12 @@ class TTConfig(Config):
         if self.reuse_entries < 4 << self.chunk_log2:
             raise ValueError(f"reuse_entries must be at least {4 << self.chunk_log2}, four chunks of "
                              f"{1 << self.chunk_log2} rows, not {self.reuse_entries}")
+        deep = self.block16_only and self.x_lines > LINES
+        if self.x_lines & (self.x_lines - 1) and not deep:
+            raise ValueError(f"x_lines must be a power of two from 2 to {1 << 16}, not {self.x_lines}")
         for name, most in (("x_lines", LINES), ("y_lines", 2 * LINES)):
+            if name == "x_lines" and deep:
+                continue
             if self.family == "ultrascale_plus" and getattr(self, name) > most:
                 raise ValueError(f"{name} must be at most {most} for family = 'ultrascale_plus', the words of its "
                                  f"UltraRAMs, not {getattr(self, name)}")
@@ -111,6 +117,14 @@ class TTConfig(Config):
     def blocks_log2(self) -> int:
         """log2 of the lines of block16 that share one of the memories."""
         return int(self.grouped)
+
+    @property
+    def x_depths(self) -> tuple[int, int]:
+        """Words of the two kinds of banks of X memory: an UltraRAM's at most in the first, where the second may have
+        more.
+        """
+        first = min(self.x_lines, LINES)
+        return first, 2 * self.x_lines - first
 
     @property
     def x_bits(self) -> int:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -14,7 +14,7 @@ from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.tokens import slot_layout
 from hw.uram import ProtectedUram
 
-__all__ = ["CoreMemory", "line_layout"]
+__all__ = ["CoreMemory", "is_second_x", "line_layout"]
 
 
 def line_layout(config: TTConfig) -> data.StructLayout:
@@ -23,12 +23,20 @@ def line_layout(config: TTConfig) -> data.StructLayout:
     return data.StructLayout({"words": 32 * config.line_words, "corrected": codewords, "uncorrectable": codewords})
 
 
+def is_second_x(config: TTConfig, line: Value) -> Value:
+    """Whether a line of block16 lies in the second pairs of X memory."""
+    if config.block16_only:
+        return line[(config.x_depths[0] - 1).bit_length():].any()
+    return line[0]
+
+
 class CoreMemory(Part):
     """X memory, which holds the narrow operands, and Y memory, whose even and odd lines are read together.
 
     Of a line a bank keeps each pair of words. Where four words are a group (hw.fp.group), the first pair is its `Block`
     and the second its `Rest`, or the block of another line: line a of block16 is, of X memory, in line a >> 1, in the
-    pairs that a[0] says; of Y memory, in line a[2:] a[0], in the pairs that a[1] says.
+    pairs that a[0] says; of Y memory, in line a[2:] a[0], in the pairs that a[1] says. Where all lines are of block16
+    those of X memory that the first pairs have no room for follow in the second.
 
     Parameters  config: TTConfig
     Members     write    In  a beat is taken; no slot of lane 0 comes a cycle later
@@ -70,7 +78,7 @@ class CoreMemory(Part):
         m.d.sync += written.eq(self.load)
         m.d.sync += words.eq(self.words)
         is_x = written.target == Target.X
-        second = Mux(is_x, written.address[0], written.address[1])
+        second = Mux(is_x, is_second_x(config, written.address), written.address[1])
         here = Cat(writing & (written.part[:config.grid_log2] == quarter)
                    & (~block_of(config, written) | (second == half) if halves == 2 else 1)
                    for quarter in range(n) for half in range(halves))
@@ -86,37 +94,41 @@ class CoreMemory(Part):
             m.d.sync += pair.eq(Cat(word, encode(word)))
             pairs.append((pair, flips[at] if at < halves else Const(0, 2)))
 
-        x_address, y_address = self._addresses(m, writing, written)
+        x_addresses, y_address = self._addresses(m, writing, written)
         codes = config.family == "ultrascale_plus"
-        block_ram = partial(self._soft, m, platform, pairs, config.x_lines, "block")
+        first, second = (partial(self._soft, m, platform, pairs, depth, "block") for depth in config.x_depths)
         ultra = partial(self._ultra, m, platform, pairs) if codes else partial(
             self._soft, m, platform, pairs, config.y_lines // 2, "ultra")
-        self._memory(m, self.x, "x", (ultra if codes else block_ram, block_ram), x_address, write_x)
-        self._memory(m, self.even, "y_even", (ultra, ultra), y_address, write_even)
-        self._memory(m, self.odd, "y_odd", (ultra, ultra), y_address, write_odd)
+        self._memory(m, self.x, "x", (ultra if codes else first, second), x_addresses, write_x)
+        self._memory(m, self.even, "y_even", (ultra, ultra), (y_address, y_address), write_even)
+        self._memory(m, self.odd, "y_odd", (ultra, ultra), (y_address, y_address), write_odd)
         return m
 
     def _addresses(self, m: Module, writing, written):
-        """Registers, of every lane: the line of X memory and that of each half of Y memory."""
-        config = self.config
-        x_bits, y_bits = (config.x_lines - 1).bit_length(), (config.y_lines // 2 - 1).bit_length()
-        x_address = Signal(data.ArrayLayout(x_bits, config.lanes), reset_less=True)
+        """Registers, of every lane: the words of X memory in each kind of banks and that of each half of Y memory."""
+        config, only = self.config, int(self.config.block16_only)
+        first_bits, second_bits = ((depth - 1).bit_length() for depth in config.x_depths)
+        x_bits, y_bits = (config.x_lines - 1).bit_length() + only, (config.y_lines // 2 - 1).bit_length()
+        x_address = Signal(data.ArrayLayout(first_bits, config.lanes), reset_less=True)
+        x_second = Signal(data.ArrayLayout(second_bits, config.lanes), reset_less=True) if only else x_address
         y_address = Signal(data.ArrayLayout(y_bits, config.lanes), reset_less=True)
         loads_block = block_of(config, written)
         for lane, slot in enumerate(self.slot):
             block = block_of(config, slot)
             # The line of an X operand lies above the bits that choose a part of it.
-            shift = sum((slot.rows[bit] for bit in range(config.grid_log2)), start=block)
+            shift = sum((slot.rows[bit] for bit in range(config.grid_log2)), start=Const(0, 1) if only else block)
             x = Array(slot.x[at:at + x_bits] for at in range(config.grid_log2 + config.blocks_log2 + 1))[shift]
             y = Array(slot.y[at:at + y_bits] for at in range(config.blocks_log2 + 2))[~slot.paired + block]
             if lane == 0:
-                x = Mux(writing, Mux(loads_block, written.address[1:], written.address), x)
+                x = Mux(writing, written.address if only else Mux(loads_block, written.address[1:], written.address), x)
                 y = Mux(writing, Mux(loads_block, written.address[2:], written.address[1:]), y)
             m.d.sync += x_address[lane].eq(x)
+            if only:
+                m.d.sync += x_second[lane].eq(Cat(x[:first_bits], x[first_bits:] - 1))
             m.d.sync += y_address[lane].eq(y)
-        return x_address, y_address
+        return (x_address, x_second), y_address
 
-    def _memory(self, m: Module, lines, name: str, banks, address, write):
+    def _memory(self, m: Module, lines, name: str, banks, addresses, write):
         """n**3 / 2 banks, in turn of two kinds; a bit of `write` for each of these of a quarter."""
         config = self.config
         count = config.side**2 // 2
@@ -126,7 +138,7 @@ class CoreMemory(Part):
             ports = banks[at % 2](f"{name}_bank_{at}", pair, write[(quarter << config.blocks_log2) + half])
             for lane, (to, word, corrected, bad) in enumerate(ports):
                 m.d.comb += [
-                    to.eq(address[lane]),
+                    to.eq(addresses[at % 2][lane]),
                     lines[lane].words.word_select(at, DATA_BITS).eq(word),
                     lines[lane].corrected[at].eq(corrected),
                     lines[lane].uncorrectable[at].eq(bad),

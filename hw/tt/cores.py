@@ -1,6 +1,6 @@
 """On-chip memory for core slices: two ports a bank, every codeword protected."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,9 @@ from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["Bank"]
+
+PIECE = 4096        # words of which a block RAM gives nine bits; a deeper one would lose the ninth
+
 
 
 class Bank(Part):
@@ -23,6 +26,7 @@ class Bank(Part):
     Timing      latency 4 cycles from address to data (array, output register, decoder); one read a port and
                 cycle
     Handshake   none
+    Memory      in pieces of 4,096 words, whose outputs a level of LUTs joins
     Reset       contents stay
     Golden      golden.secded.decode          Tests  verif/tt/test_unit.py, verif/test_secded.py
     """
@@ -46,23 +50,19 @@ class Bank(Part):
 
     def elaborate(self, platform):
         m = Module()
-        store = memory.Memory(shape=WORD_BITS, depth=self.depth, init=[], attrs={"ram_style": self.style})
-        m.submodules.store = store
-        write = store.write_port()
-        m.d.comb += write.addr.eq(self.address[0])
-        m.d.comb += write.data.eq(self.codeword)
-        m.d.comb += write.en.eq(self.write)
+        pieces = [self._piece(m, number) for number in range(-(-self.depth // PIECE))]
         corrected, uncorrectable = [], []
         for port in range(self.ports):
-            read = store.read_port()
-            m.d.comb += read.addr.eq(self.address[port])
-            if port == 0:
-                # One physical port: it reads or writes.
-                m.d.comb += read.en.eq(~self.write)
+            found = [self._read(m, store, port) for store in pieces]
             held = Signal(WORD_BITS, name=f"held_{port}", reset_less=True)
             decoder = Decoder()
             place(m, platform, f"decoder_{port}", decoder)
-            m.d.sync += held.eq(read.data)
+            if len(pieces) == 1:
+                m.d.sync += held.eq(found[0])
+            else:
+                number = Signal(range(len(pieces)), name=f"number_{port}", reset_less=True)
+                m.d.sync += number.eq(self.address[port] // PIECE)
+                m.d.sync += held.eq(Array(found)[number])
             m.d.comb += decoder.codeword.eq(held)
             m.d.comb += self.data[port].eq(decoder.data)
             corrected.append(decoder.corrected)
@@ -70,3 +70,24 @@ class Bank(Part):
         m.d.comb += self.corrected.eq(Cat(corrected))
         m.d.comb += self.uncorrectable.eq(Cat(uncorrectable))
         return m
+
+    def _piece(self, m: Module, number: int) -> memory.Memory:
+        """The words from PIECE * number on, as they are written."""
+        pieces = -(-self.depth // PIECE)
+        depth = min(PIECE, self.depth - PIECE * number)
+        store = memory.Memory(shape=WORD_BITS, depth=depth, init=[], attrs={"ram_style": self.style})
+        m.submodules["store" if pieces == 1 else f"store_{number}"] = store
+        write = store.write_port()
+        m.d.comb += write.addr.eq(self.address[0])
+        m.d.comb += write.data.eq(self.codeword)
+        m.d.comb += write.en.eq(self.write if pieces == 1 else self.write & (self.address[0] // PIECE == number))
+        return store
+
+    def _read(self, m: Module, store: memory.Memory, port: int) -> Value:
+        """What a port reads of a piece."""
+        read = store.read_port()
+        m.d.comb += read.addr.eq(self.address[port])
+        if port == 0:
+            # One physical port: it reads or writes.
+            m.d.comb += read.en.eq(~self.write)
+        return read.data

@@ -9,7 +9,7 @@ from hw.fp.operand import unpack
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
-from hw.tt.core_memory import CoreMemory
+from hw.tt.core_memory import CoreMemory, is_second_x
 from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.grid import Grid
 from hw.tt.index import IndexSplitter, lookup_layout
@@ -318,7 +318,8 @@ class TTUnit(Part):
         x_second, y_second = Signal(name=f"x_second_{lane}"), Signal(name=f"y_second_{lane}")
         shift = sum((before.rows[bit] for bit in range(self.config.grid_log2)), start=Const(0, 1))
         of_block = block_of(self.config, before)
-        m.d.sync += x_second.eq(of_block & Array(before.x[at] for at in range(self.config.grid_log2 + 1))[shift])
+        x_line = Array(before.x[at:] for at in range(self.config.grid_log2 + 1))[shift]
+        m.d.sync += x_second.eq(of_block & is_second_x(self.config, x_line))
         m.d.sync += y_second.eq(of_block & Mux(before.paired, before.y[0], before.y[1]))
         size = Shape.cast(Group).width
         for at in range(self.config.line_words // GROUP):
