@@ -18,7 +18,7 @@ from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs, drive_reads, network_seconds, tt_seconds
 from gen.planner.problem import Item, Problem, Sharding
-from gen.planner.widths import Errors, allowed, assumed
+from gen.planner.widths import Errors, allowed, assumed, held_by
 from hw.isa import LONGEST_BAG
 
 __all__ = ["STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy"]
@@ -82,13 +82,17 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     every: list[list[tuple[TableSpec, Item]]] = []
     refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
-        forms = allowed(spec, lost[name], costs) if name in lost else (spec,)
+        forms = allowed(spec, lost[name], costs) if name in lost else (held_by(costs.unit, spec),)
         made = [_item(each, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
                       spec.hot_share if hot_share is None else hot_share,
                       spec.tt_share if tt_share is None else tt_share) for each in forms]
         every.append([(each, item) for each, (item, _) in zip(forms, made, strict=True)])
         if made[0][1]:
             refused.setdefault(made[0][1], []).append(name)
+    if others := [name for (name, spec), forms in zip(model.tables.items(), every, strict=True)
+                  if name not in lost and forms[0][0] != spec]:
+        notes.append(f"tensor trains have cores in {every[0][0][0].tt_format}, the one format that the TT unit of "
+                     f"{costs.preset} takes: {_list(others)}")
     items = [forms[0][1] for forms in every]
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
     network = (0.0,) * 4

@@ -10,6 +10,7 @@ the planner's program has each format that is within the budget, but for those t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from gen.planner.costs import Costs
 from gen.planner.plan import Accuracy
 from golden.tt.block16 import rounded_cores
 
-__all__ = ["ASSUMED", "Errors", "accuracy", "allowed", "assumed", "head", "measured"]
+__all__ = ["ASSUMED", "Errors", "accuracy", "allowed", "assumed", "head", "held_by", "measured"]
 
 #: Samples of a log whose bags are pooled; rows where there are none, and of a tensor train.
 SAMPLES, ROWS = 1 << 14, 1 << 12
@@ -61,8 +62,17 @@ def allowed(spec: TableSpec, errors: Errors, costs: Costs) -> tuple[TableSpec, .
         rows.setdefault((costs.row_bytes(spec.dim, form), costs.dram_s(spec.dim, form),
                          costs.spare_bytes(spec.dim, form)), form)
     cores = [form for form in TT_FORMATS if errors.cores[form] <= budget]
-    return tuple(replace(spec, row_format=rows[key], tt_format=form) for key in sorted(rows)
-                 for form in (cores if costs.unit.grouped else cores[:1]))
+    if costs.unit.block16_only:
+        # Of cores of float32 the unit holds none: where only they are within the budget, there is no tensor train.
+        cores = cores[-1:]
+    elif not costs.unit.grouped:
+        cores = cores[:1]
+    return tuple(replace(spec, row_format=rows[key], tt_format=form) for key in sorted(rows) for form in cores)
+
+
+def held_by(unit: Any, spec: TableSpec) -> TableSpec:
+    """The table with its cores in the one format that the unit takes, if it takes one alone. unit: a TT unit's sizes."""
+    return replace(spec, tt_format=TT_FORMATS[1]) if unit.block16_only else spec
 
 
 def assumed(spec: TableSpec) -> Errors:

@@ -9,8 +9,7 @@ from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
 __all__ = ["Bank"]
 
-PIECE = 4096        # words of which a block RAM gives nine bits; a deeper one would lose the ninth
-
+PIECE_LOG2 = 12     # of the words of which a block RAM gives nine bits each; a deeper one would lose the ninth
 
 
 class Bank(Part):
@@ -50,7 +49,7 @@ class Bank(Part):
 
     def elaborate(self, platform):
         m = Module()
-        pieces = [self._piece(m, number) for number in range(-(-self.depth // PIECE))]
+        pieces = [self._piece(m, number) for number in range(-(-self.depth // (1 << PIECE_LOG2)))]
         corrected, uncorrectable = [], []
         for port in range(self.ports):
             found = [self._read(m, store, port) for store in pieces]
@@ -61,7 +60,7 @@ class Bank(Part):
                 m.d.sync += held.eq(found[0])
             else:
                 number = Signal(range(len(pieces)), name=f"number_{port}", reset_less=True)
-                m.d.sync += number.eq(self.address[port] // PIECE)
+                m.d.sync += number.eq(self.address[port][PIECE_LOG2:])
                 m.d.sync += held.eq(Array(found)[number])
             m.d.comb += decoder.codeword.eq(held)
             m.d.comb += self.data[port].eq(decoder.data)
@@ -72,22 +71,20 @@ class Bank(Part):
         return m
 
     def _piece(self, m: Module, number: int) -> memory.Memory:
-        """The words from PIECE * number on, as they are written."""
-        pieces = -(-self.depth // PIECE)
-        depth = min(PIECE, self.depth - PIECE * number)
+        """The words from number << PIECE_LOG2 on, as they are written."""
+        single = self.depth <= 1 << PIECE_LOG2
+        depth = min(1 << PIECE_LOG2, self.depth - (number << PIECE_LOG2))
         store = memory.Memory(shape=WORD_BITS, depth=depth, init=[], attrs={"ram_style": self.style})
-        m.submodules["store" if pieces == 1 else f"store_{number}"] = store
+        m.submodules["store" if single else f"store_{number}"] = store
         write = store.write_port()
         m.d.comb += write.addr.eq(self.address[0])
         m.d.comb += write.data.eq(self.codeword)
-        m.d.comb += write.en.eq(self.write if pieces == 1 else self.write & (self.address[0] // PIECE == number))
+        m.d.comb += write.en.eq(self.write if single else self.write & (self.address[0][PIECE_LOG2:] == number))
         return store
 
     def _read(self, m: Module, store: memory.Memory, port: int) -> Value:
         """What a port reads of a piece."""
+        # That of port 0 in the cycle of a write, which is void, would take logic to hold.
         read = store.read_port()
         m.d.comb += read.addr.eq(self.address[port])
-        if port == 0:
-            # One physical port: it reads or writes.
-            m.d.comb += read.en.eq(~self.write)
         return read.data

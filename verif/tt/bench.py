@@ -9,6 +9,7 @@ from golden.tt.block16 import rounded_cores
 from golden.tt.cycles import cycles
 from golden.tt.load import Beat, Limits, Loader
 from golden.tt.rows import chunk_rows, pooled
+from hw.uram import LINES
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 
@@ -101,9 +102,11 @@ class Bench(Harness):
         return await type(self).begin(self.dut, config=self.config)
 
     async def load(self, tables):
-        """Loads the tables, which then have their layouts."""
+        """Loads the tables, which then have their layouts; the first two across the bounds of a deep X memory's parts."""
         loader = Loader(Limits.of(self.config))
-        for table in tables:
+        for number, table in enumerate(tables):
+            if self.config.x_lines > LINES and number < 2:
+                loader.x_used = (number + 1) * LINES // 2 - 1
             _, table.layout, beats = loader.add(table.cores, rows=table.rows, block16=table.block16)
             await self.send(beats)
 

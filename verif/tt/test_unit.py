@@ -31,7 +31,7 @@ CONFIGS = {
     "smartssd": lambda: load("smartssd").cores["tt"],
     "side_4": lambda: replace(CONFIGS["tiny"](), grid_log2=2, dim_max=256, output_beats=256),
     "grouped": lambda: replace(CONFIGS["side_4"](), grouped=True, family="ultrascale_plus"),
-    "block16_only": lambda: replace(CONFIGS["grouped"](), block16_only=True),
+    "block16_only": lambda: replace(CONFIGS["grouped"](), block16_only=True, x_lines=6144),
 }
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.
 COLUMNS = {
@@ -359,7 +359,7 @@ def test_golden_latency_is_the_grids():
 
 def test_the_unit_alone_is_that_of_the_emb_core():
     """In every preset that has both."""
-    for name in ("tiny", "smartssd"):
+    for name in ("tiny", "smartssd", "smartssd_half"):
         cores = load(name).cores
         assert cores["tt"] == cores["emb"].tt
 
@@ -398,6 +398,8 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
     ({"t_lines": 16}, "t_lines must be at least reuse_entries = 32, not 16"),
     ({"reuse_entries": 16}, "reuse_entries must be at least 32, four chunks of 8 rows, not 16"),
+    ({"grid_log2": 2, "grouped": True, "block16_only": True, "dim_max": 256, "x_lines": 4095},
+     "x_lines must be a power of two from 2 to 65536, not 4095"),
     ({"family": "ultrascale_plus", "x_lines": 8192},
      "x_lines must be at most 4096 for family = 'ultrascale_plus', the words of its UltraRAMs, not 8192"),
     ({"family": "ultrascale_plus", "y_lines": 16384},

@@ -371,6 +371,19 @@ def test_cores_in_half_the_bits_take_half_the_room(known, model):
                for note in built.notes), built.notes
 
 
+def test_a_unit_of_block16_alone_is_planned_in_block16(known, model):
+    """As where the tables say so; what was chosen is noted."""
+    half = replace(model, tables={name: replace(spec, tt_format="block16") for name, spec in model.tables.items()})
+    costs = replace(COSTS, preset="smartssd_half")
+    chosen, said = (build(each, known, costs, cards=2) for each in (model, half))
+    assert all(way.formats[1] == "block16" for ways in chosen.ways for way in ways)
+    for a, b in zip(chosen.problem.items, said.problem.items, strict=True):
+        assert np.array_equal(a.tt_bytes, b.tt_bytes) and a.tt_rows[-1] > 0
+    noted = set(chosen.notes) - set(said.notes)
+    assert noted == {"tensor trains have cores in block16, the one format that the TT unit of smartssd_half takes: "
+                     + ", ".join(model.tables)}
+
+
 def test_what_does_not_fit_is_said(known, model):
     """Table `one`: 900 rows of 256 bytes. On the SSD 16 of them take a page."""
     costs = replace(COSTS, dram_bytes=100, ssd_bytes=100)

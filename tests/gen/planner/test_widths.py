@@ -67,7 +67,8 @@ def test_normal_rows_lose_what_numerics_says():
 
 
 def test_formats_that_a_budget_allows():
-    """The narrowest first; bfloat16 takes what float16 takes and loses more. Cores in block16 need a unit for them."""
+    """The narrowest first; bfloat16 takes what float16 takes and loses more. Cores in block16 need a unit for them;
+    one that takes no others has no tensor train within a smaller budget."""
     spec = TableSpec("t", 9, DIM)
     found = allowed(replace(spec, error_budget=0.01), assumed(spec), UNEVEN)
     assert found == tuple(replace(spec, row_format=row, tt_format=core)
@@ -76,6 +77,9 @@ def test_formats_that_a_budget_allows():
     plain = allowed(replace(short, error_budget=1e-3), assumed(short), replace(UNEVEN, preset="tiny"))
     assert plain == (replace(short, row_format="float16"), short)
     assert allowed(spec, assumed(spec), UNEVEN) == (spec,)
+    half = replace(UNEVEN, preset="smartssd_half")
+    for budget, core in ((0.01, "block16"), (1e-6, "float32")):
+        assert {each.tt_format for each in allowed(replace(spec, error_budget=budget), assumed(spec), half)} == {core}
 
 
 def test_the_head_of_a_log_is_no_longer_than_needed(given, monkeypatch):
