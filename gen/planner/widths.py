@@ -71,7 +71,7 @@ def allowed(spec: TableSpec, errors: Errors, costs: Costs) -> tuple[TableSpec, .
 
 
 def held_by(unit: Any, spec: TableSpec) -> TableSpec:
-    """The table with its cores in the one format that the unit takes, if it takes one alone. unit: a TT unit's sizes."""
+    """The table with its cores in the only format that the unit takes, if it is one. unit: a TT unit's sizes."""
     return replace(spec, tt_format=TT_FORMATS[1]) if unit.block16_only else spec
 
 

@@ -102,7 +102,7 @@ class Bench(Harness):
         return await type(self).begin(self.dut, config=self.config)
 
     async def load(self, tables):
-        """Loads the tables, which then have their layouts; the first two across the bounds of a deep X memory's parts."""
+        """Loads the tables, which then have their layouts; the first two across bounds of a deep X memory's parts."""
         loader = Loader(Limits.of(self.config))
         for number, table in enumerate(tables):
             if self.config.x_lines > LINES and number < 2:

@@ -104,6 +104,6 @@ def test_two_lines_share_one_of_the_memory():
     only = Loader(Limits(**sizes, grouped=True, block16_only=True))
     with pytest.raises(ValueError) as caught:
         only.add(cores)
-    assert str(caught.value) == ("cores of float32 need a TT unit with block16_only = false; this one takes tt_format = "
-                                 "block16 alone")
+    assert str(caught.value) == (
+        "cores of float32 need a TT unit with block16_only = false; this one takes tt_format = block16 alone")
     assert only.add(cores, block16=True)[0] == 0
