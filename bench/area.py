@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
+from fpga.synth.failfast import of_area
 from fpga.synth.map import SHELL, Report, synthesise
 from fpga.synth.shells import failfast
 from gen.base.tools import build_folder
@@ -12,6 +13,8 @@ from gen.rtl.cores import CORES
 from gen.rtl.verilog import convert
 
 SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt": "smartssd"}     # core: preset
+HALF = "smartssd_half"      # whose EMB core has half the DSP slices in its TT unit
+LUTS = 170_000              # that the latter may take
 
 UNITS = {"lut": "LUT", "ff": "FF", "dsp": "DSP48E2", "bram36": "BRAM36", "uram": "URAM288"}
 
@@ -41,6 +44,15 @@ def area() -> Iterator[Row]:
             if key in SHELL:
                 yield at_most(f"area.{core}.{key}", f"{what} of {preset}; what AMD's guide line leaves it", value,
                               UNITS[key], _left(key))
+    half = report(HALF, "emb")
+    for key, value in half.total.as_dict().items():
+        if key in SHELL:
+            yield at_most(f"area.emb.half.{key}", f"EMB core of {HALF}", value, UNITS[key],
+                          LUTS if key == "lut" else _left(key))
+    for line in of_area(half):
+        if line.key == "blocks":
+            yield at_most("area.emb.half.blocks", f"EMB core of {HALF}: {line.name}", round(line.value, 1), "%",
+                          line.guide)
     for preset, core in (*reports, *(("tiny", core) for core in SHIPPING), ("screc", "serial")):
         known = reports.get((preset, core)) or report(preset, core)
         name = core if (preset, core) in reports else f"{core}.{preset}"

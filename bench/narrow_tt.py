@@ -24,6 +24,8 @@ from golden.fp.narrow import FORMATS, narrow, widen
 from golden.tt.block16 import rounded_cores
 from golden.tt.decompose import dense
 
+#: Whose TT unit takes nothing but block16.
+HALF = "smartssd_half"
 ROOM = 3.7e6
 SEED, SWEEPS = 20, 10
 WIDTH, POOLING, SAMPLE = 64, 20, 2000
@@ -34,10 +36,9 @@ NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_for
 @bench("narrow_tt")
 def room() -> Iterator[Row]:
     """Bytes of FP32 values that the TT unit's core memories stand for; rows and ratings of trained cores."""
-    bytes = capacity(config.load(PRESET).cores["tt"])
-    for form, times in zip(TT_FORMATS, (1, 2), strict=True):
-        yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form}, as float32", times * bytes,
-                       "bytes", times * ROOM)
+    for form, preset, times in zip(TT_FORMATS, (PRESET, HALF), (1, 2), strict=True):
+        yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form} in {preset}, as float32",
+                       times * capacity(config.load(preset).cores["tt"]), "bytes", times * ROOM)
     log = held("movielens")
     ratings = learn.split(log.table("user_id"), log.table("item_id"), log.values["rating"], seed=SEED)
     rows_of = reorder.by_similarity(learn.dense(ratings, columns=WIDTH, sweeps=SWEEPS, seed=SEED).items)
@@ -68,17 +69,21 @@ def _error(cores: Sequence[NDArray[np.float32]], kept: Sequence[NDArray[np.float
 
 @bench("narrow_mels")
 def placed() -> Iterator[Row]:
-    """Meta's tables on 8 cards with SCRec's shares, all in FP32 and all in half the bits, link and drive included."""
+    """Meta's tables on 8 cards with SCRec's shares, all in FP32 and, on cards of HALF, all in half the bits, link and
+    drive included.
+    """
     statistics = {year: needed(STATISTICS.format(year)) for year in TABLES}
-    costs = measure(PRESET, PRESET, dims={DIM}, row_formats=sorted({ROW_FORMATS[0], NARROW["row_format"]}))
+    costs = [measure(PRESET, preset, dims={DIM}, row_formats=[form])
+             for preset, form in ((PRESET, ROW_FORMATS[0]), (HALF, NARROW["row_format"]))]
     for year, path in statistics.items():
         profile = mels(path)
         plain = model_of(profile, DIM, BATCH)[0]
         half = replace(plain, tables={name: replace(spec, **NARROW) for name, spec in plain.tables.items()})
         for id, what, unseen in ((f"narrow.mels{year}", f"MELS {year}, {CARDS} cards, D = {DIM}", True),
                                  (f"narrow.mels{year}.hot", f"MELS {year}, no access to rows that it lacks", False)):
-            found = [make(model, profile, costs, cards=CARDS, hot_share=1.0, tt_share=1.0, tt_gain=0.0, unseen=unseen,
-                          gap=GAP, seconds=SECONDS, explain=False) for model in (plain, half)]
+            found = [make(model, profile, cost, cards=CARDS, hot_share=1.0, tt_share=1.0, tt_gain=0.0, unseen=unseen,
+                          gap=GAP, seconds=SECONDS, explain=False)
+                     for model, cost in zip((plain, half), costs, strict=True)]
             for name, plan in zip(("fp32", "half"), found, strict=True):
                 yield figure(f"{id}.{name}", f"{what}, {name}: a batch of {BATCH}", round(1e3 * plan.seconds, 3), "ms")
             yield at_least(id, f"{what}: samples per second, half against FP32",
