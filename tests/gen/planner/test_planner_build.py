@@ -375,7 +375,7 @@ def test_a_unit_of_block16_alone_is_planned_in_block16(known, model):
     """As where the tables say so; what was chosen is noted."""
     half = replace(model, tables={name: replace(spec, tt_format="block16") for name, spec in model.tables.items()})
     costs = replace(COSTS, preset="smartssd_half")
-    chosen, said = (build(each, known, costs, cards=2) for each in (model, half))
+    chosen, said = (build(each, known, costs, cards=2, rank=64) for each in (model, half))
     assert all(way.formats[1] == "block16" for ways in chosen.ways for way in ways)
     for a, b in zip(chosen.problem.items, said.problem.items, strict=True):
         assert np.array_equal(a.tt_bytes, b.tt_bytes) and a.tt_rows[-1] > 0
