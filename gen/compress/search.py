@@ -203,12 +203,14 @@ def _nothing(rows, dim, found, bytes, cycles, rank, cores, config, form) -> str:
 
 @lru_cache(maxsize=1024)
 def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
-           form: str = TT_FORMATS[0]) -> tuple[tuple[_Kind, ...], str]:
-    """The column modes that the unit takes at a rank, and why it does not take the last of the others.
+           form: str | None = None) -> tuple[tuple[_Kind, ...], str]:
+    """The column modes that the unit takes at a rank, and why it does not take the last of the others. form: None where
+    only shapes and cycles are asked for.
 
     Raises ValueError: a unit that does not have the form."""
     limits, block16 = Limits.of(config), form == "block16"
-    limits.check_format(block16)
+    if form is not None:
+        limits.check_format(block16)
     found, refusal = [], ""
     for columns in (each for count in cores for each in factorizations(dim, count)):
         ranks = (1, *[rank] * (len(columns) - 1), 1)
