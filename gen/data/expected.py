@@ -76,22 +76,31 @@ def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableP
         return counts
     if spec.ids == "index" and table.returns:
         levels, each = _of_index(table.heat, table.returns, spec.rows - table.heat.touched)
-        hotter = np.searchsorted(-levels, -each, side="right")
-        places = np.searchsorted(-table.heat.accesses, -counts)
-        return np.where(counts > 0, 2 * (len(levels) - places), 2 * (len(levels) - hotter) + 1)
+        return np.where(counts > 0, _ranked(table.heat, counts), _beside(levels, each))
     if spec.ids != "vocabulary":
         return counts
     share, levels = _of_vocabulary(table)
-    found = np.where(counts > 0, _at(table.heat, levels, counts), 0)
-    found[-1] = _last(table.heat, levels, share, int(counts[-1]))
+    found = np.where(counts > 0, _ranked(table.heat, counts), 0)
+    found[-1] = _beside(levels, _last(table.heat, levels, share, int(counts[-1])))
     return found
+
+
+def _ranked(heat: Heat, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Even numbers, 2 at least, that are larger for rows of more accesses, also where as much is expected of them."""
+    return 2 * (len(heat.accesses) - _place(heat, counts))
+
+
+def _beside(levels: NDArray[np.int64], level: int) -> int:
+    """The odd number of a row of which so much is expected, behind those of the log that are as hot."""
+    return 2 * (len(levels) - int(np.searchsorted(-levels, -level, side="right"))) + 1
 
 
 def _shared(others: Heat, own: int, table: "TableProfile") -> Expected:
     """Where ids without a row share one, of which the log has `own` accesses. others: of the other rows."""
     share, levels = _of_vocabulary(table)
     last = _last(table.heat, levels, share, own)
-    heat = Heat.joined(np.append(_at(table.heat, levels, others.accesses), last), np.append(others.rows, 1))
+    levels = levels[_place(table.heat, others.accesses)]
+    heat = Heat.joined(np.append(levels, last), np.append(others.rows, 1))
     return Expected(heat, heat.touched, share)
 
 
@@ -141,10 +150,9 @@ def _falling(wanted: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np
     return np.maximum(np.rint(wanted), 1).astype(np.int64)
 
 
-def _at(heat: Heat, levels: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The levels of rows with so many accesses; of a number that no row has, those of the next smaller one."""
-    place = np.searchsorted(-heat.accesses, -counts)
-    return levels[np.minimum(place, len(levels) - 1)]
+def _place(heat: Heat, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the heat has rows with so many accesses; of a number that no row has, the next smaller one."""
+    return np.minimum(np.searchsorted(-heat.accesses, -counts), len(heat.accesses) - 1)
 
 
 def _once(heat: Heat) -> int:

@@ -241,14 +241,17 @@ def _seconds(cards: Sequence[PlanCard]) -> float:
 
 
 def _moved(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile, fresh: Plan) -> int:
-    """Rows that another plan of the profile, whose ids are rows, has where they are not now, on all its cards together;
-    these are numbered so that there are fewest."""
-    whole, stay = 0, np.zeros((len(plan.cards), len(fresh.cards)), np.int64)
-    for name, then in fresh.tables.items():
-        now, spec = plan.tables[name], plan.model.tables[name]
+    """Rows that another plan of the profile, whose ids are rows, has where they are not now, on all its cards together,
+    those of products among them; the cards are numbered so that there are fewest."""
+    whole, stay, known = 0, np.zeros((len(plan.cards), len(fresh.cards)), np.int64), plan.stored
+    for name, (spec, then, parts) in fresh.stored.items():
         whole += spec.rows * len(then.cards)
-        device = then.devices(_order(spec, profile.tables[name]))
-        same = int(np.count_nonzero(device == words[name] >> DEVICE_SHIFT))
+        if name not in known:
+            continue
+        now, same = known[name].table, spec.rows
+        if len(parts) == 1:
+            device = then.devices(_order(spec, profile.tables[name]))
+            same = int(np.count_nonzero(device == words[name] >> DEVICE_SHIFT))
         for old in now.cards:
             for new in then.cards:
                 stay[old, new] += same * (now.columns(spec.dim, old) == then.columns(spec.dim, new))

@@ -154,3 +154,15 @@ def test_its_own_log_is_served_as_planned_and_moves_no_rows(known):
         np.testing.assert_allclose(card.dram.seconds, old.dram.seconds, rtol=1e-3)
         assert abs(card.dram.bytes - old.dram.bytes) < 4
     np.testing.assert_allclose(again.fresh.seconds, made.seconds, rtol=0.02)
+
+
+def test_products_of_other_tables_are_written_anew(known):
+    of, c, words = model(), costs(), {name: np.arange(rows, dtype=np.uint32) for name, rows in ROWS.items()}
+    made = make(of, known, c, cards=1, levels=LEVELS, gap=0.0, seconds=0.1, explain=False, join=True)
+    assert refresh(made, words, {}, known, c, gap=0.0, seconds=0.1).fresh_rows == 0
+    joined = {table.joined for table in made.tables.values() if table.joined}
+    other = next(each for each in ((("a", "b"), ("c", "d")), (("a", "c"), ("b", "d"))) if set(each) != joined)
+    tables = {name: replace(table, joined=next((pair for pair in other if name in pair), ()))
+              for name, table in made.tables.items()}
+    found = refresh(replace(made, tables=tables), words, {}, known, c, within=1.0, gap=0.0, seconds=0.1)
+    assert found.fresh_rows == sum(np.prod([ROWS[name] for name in pair]) for pair in joined)
