@@ -27,7 +27,7 @@ from golden.hotline.order import Portion, deal, merge
 from golden.hotline.program import OPCODES, Arguments, Program, Sizes, decode
 from hw.isa import HOTLINE
 
-__all__ = ["GATHERED", "NONE", "POPULAR", "Hotline", "Memory", "MiniBatch", "Result"]
+__all__ = ["GATHERED", "NONE", "POPULAR", "Hotline", "Memory", "MiniBatch", "Plan", "Result"]
 
 BEGIN, ADD = reducer.BEGIN, reducer.ADD
 OK, ABORTED, BOUNDS, INDEX = (HOTLINE.code(name) for name in ("OK", "ABORTED", "BOUNDS", "INDEX"))
@@ -86,6 +86,22 @@ class Result:
     ready: tuple[int, int] = (0, 0)
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A LEARN or TRAIN before its mini-batches are dealt. samples: (n, words of a sample), of a TRAIN with hot rows'
+    numbers; looked, cold, rows, places: (n, indices), which are looked up, which of them have no hot row, the rows'
+    numbers and, of a TRAIN, their beats in the rows' buffer; waiting: portions by kind; registers: by position."""
+
+    item: "Item"
+    samples: Words
+    looked: NDArray[np.bool_]
+    cold: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+    places: NDArray[np.int64]
+    waiting: tuple[list[Portion], list[Portion]]
+    registers: "tuple[Register, ...]"
+
+
 class _Fault(Exception):
     def __init__(self, code: int, detail: int = 0, sample: int = 0, position: int = 0):
         super().__init__(code)
@@ -130,20 +146,23 @@ class Hotline:
         self._batches: list[MiniBatch] = []
         self._kinds: Iterator[int] | None = None
         self._gpu: Callable[[MiniBatch], Words] | None = None
+        self._planned: Callable[[Plan], None] | None = None
         self._ready = (0, 0)
 
     def run(self, memory: Memory, kinds: Iterable[int] | None = None,
-            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None) -> Result:
+            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None,
+            planned: Callable[[Plan], None] | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
 
         kinds: of the mini-batches in the order in which they were dealt, of the whole run; None: that in which frames
         fill. With fewer than there are the run ends behind the last, with ABORTED. gpu: gradients of a gathered
         mini-batch's rows, (rows, words of a row) binary32; called for every mini-batch; without it they are zeros.
+        planned: takes the Plan of each LEARN and TRAIN; nothing is dealt then, `deal` and `update` do that later.
         Raises ValueError: kinds that no order has.
         """
         program = memory.program.reshape(-1, WORDS).tolist()
         self._begin()
-        self._kinds, self._gpu = None if kinds is None else iter(kinds), gpu
+        self._kinds, self._gpu, self._planned = None if kinds is None else iter(kinds), gpu, planned
         program_of = Program(sizes=self.sizes, arguments=Arguments(
             len(memory.inputs) // self.words, len(memory.mailbox) // self.words, memory.gradients_beats,
             len(memory.hot) // self.words))
@@ -211,6 +230,10 @@ class Hotline:
         return (word & (self.banks - 1), word >> self.bank_bits & (self.sets - 1),
                 word >> self.bank_bits + self.set_bits)
 
+    def banks_of(self, rows: NDArray) -> NDArray[np.int64]:
+        """The logger's banks that rows (any shape) lie in."""
+        return self._places(rows)[0]
+
     def _learn(self, item: Item, memory: Memory) -> None:
         samples, looked, rows, fault = self._samples(item, memory)
         banks, sets, ids = self._places(rows[looked])
@@ -220,6 +243,8 @@ class Hotline:
         self._counters["hits"] += int(np.count_nonzero(hit))
         if fault is not None:
             raise fault
+        if self._planned is not None:
+            self._planned(Plan(item, samples, looked, np.zeros_like(looked), rows, np.zeros_like(rows), ([], []), ()))
 
     def look_up(self, rows: NDArray) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which rows are hot, and their numbers: bank lowest, then set, then way."""
@@ -252,14 +277,29 @@ class Hotline:
             fault = _Fault(BOUNDS, ROWS)
             gathered = [portion for portion in gathered if portion.samples[-1] < sample]
         self._ready = (len(popular), len(gathered))
+        plan = Plan(item, samples, looked, cold, rows, place, (popular, gathered),
+                    tuple(self.registers[:item["indices"]]))
+        if self._planned is None:
+            self._deal(plan, memory, fault)
+        if fault is not None:
+            raise fault
+        if self._planned is not None:
+            self._planned(plan)
+
+    def _deal(self, plan: Plan, memory: Memory, fault: _Fault | None) -> None:
+        """Deals a TRAIN's mini-batches, each with what the GPU makes of it."""
+        popular, gathered = plan.waiting
         order = merge(popular, gathered) if self._kinds is None else self._given(popular, gathered, fault)
         waiting = (iter(popular), iter(gathered))
         for kind in order:
-            portion = next(waiting[kind])
-            self._deal(item, memory, kind, portion, samples, place, cold)
+            batch = self.deal(plan, memory, kind, next(waiting[kind]), len(self._batches))
+            self._batches.append(batch)
+            gradients = None if self._gpu is None else self._gpu(batch)
+            if kind == GATHERED:
+                if gradients is None:
+                    gradients = np.zeros(batch.updates.shape, np.uint32)
+                self.update(plan, memory, batch, fp32.bits(gradients))
             self._ready = (self._ready[0] - (kind == POPULAR), self._ready[1] - (kind == GATHERED))
-        if fault is not None:
-            raise fault
 
     def _given(self, popular: list[Portion], gathered: list[Portion], fault: _Fault | None) -> Iterator[int]:
         """The kinds of this instruction's mini-batches as they were dealt."""
@@ -276,47 +316,48 @@ class Hotline:
             left[kind] -= 1
             yield kind
 
-    def _deal(self, item: Item, memory: Memory, kind: int, portion: Portion, samples: Words, place: NDArray,
-              cold: NDArray[np.bool_]) -> None:
-        """A mini-batch into the mailbox, and what the GPU makes of it into the rows."""
+    def deal(self, plan: Plan, memory: Memory, kind: int, portion: Portion, number: int) -> MiniBatch:
+        """A mini-batch, the run's `number`, into the mailbox. Its `updates` are the rows as they are."""
+        item = plan.item
         row_beats, words = 1 << item["row_beats_log2"], self.words
-        own, mine = samples[portion.samples], cold[portion.samples]
+        own, mine = plan.samples[portion.samples], plan.cold[portion.samples]
         own[:, :item["indices"]][mine] = portion.ordinals
         places = np.zeros(len(portion.keys), np.int64)
-        places[portion.ordinals] = place[portion.samples][mine]
-        beats = memory.rows.reshape(-1, words)
-        at = places[:, None] + np.arange(row_beats)
-        rows = beats[at].reshape(len(places), row_beats * words)
-        rest = self._pool(item, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
+        places[portion.ordinals] = plan.places[portion.samples][mine]
+        rows = memory.rows.reshape(-1, words)[places[:, None] + np.arange(row_beats)]
+        rows = rows.reshape(len(places), row_beats * words)
+        rest = self._pool(plan, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
         if item["half"]:
             rest = sent(rest.reshape(-1, words), 1)
-        batch = MiniBatch(len(self._batches), kind, own, rest, portion.samples, places, rows.copy())
-        self._batches.append(batch)
+        batch = MiniBatch(number, kind, own, rest, portion.samples, places, rows.copy())
         header = np.zeros(words, np.uint32)
         header[:4] = batch.number, kind, len(own), len(places)
         whole = np.concatenate([header, own.reshape(-1), rest.reshape(-1)])
-        memory.mailbox[batch.number % item["mailbox_slots"] * item["mailbox_pitch"] * words:][:len(whole)] = whole
+        memory.mailbox[number % item["mailbox_slots"] * item["mailbox_pitch"] * words:][:len(whole)] = whole
         self._counters[("batches_popular", "batches_gathered")[kind]] += 1
         self._cold += len(portion.ordinals)
-        gradients = None if self._gpu is None else self._gpu(batch)
-        if kind == POPULAR:
-            return
-        if gradients is None:
-            gradients = np.zeros(rows.shape, np.uint32)
-        batch.updates[:] = reducer.update(rows, item["rate"], fp32.bits(gradients).reshape(rows.shape))
-        beats[at] = batch.updates.reshape(len(places), row_beats, words)
-        self._counters["dma_wr"] += len(places)
-        self._counters["v_mul"] += len(places) * row_beats
-        self._counters["v_add"] += len(places) * row_beats
+        return batch
+
+    def update(self, plan: Plan, memory: Memory, batch: MiniBatch, gradients: Words) -> None:
+        """What the GPU makes of a gathered mini-batch, into the rows and into `updates`. gradients: (rows, words of a
+        row), bit patterns."""
+        item, rows = plan.item, len(batch.places)
+        row_beats = 1 << item["row_beats_log2"]
+        batch.updates[:] = reducer.update(batch.updates, item["rate"], gradients.reshape(batch.updates.shape))
+        at = batch.places[:, None] + np.arange(row_beats)
+        memory.rows.reshape(-1, self.words)[at] = batch.updates.reshape(rows, row_beats, self.words)
+        self._counters["dma_wr"] += rows
+        self._counters["v_mul"] += rows * row_beats
+        self._counters["v_add"] += rows * row_beats
         self._counters["batches_updated"] += 1
 
-    def _pool(self, item: Item, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words) -> Words:
+    def _pool(self, plan: Plan, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words) -> Words:
         """A vector for each sample and position that begins one: the rows of the positions behind it added to it, or
         multiplied with it; NONE is +0 where it begins one and left out elsewhere, a pinned row +0."""
-        row_beats = 1 << item["row_beats_log2"]
+        row_beats = 1 << plan.item["row_beats_log2"]
         hot = memory.hot.reshape(-1, row_beats * self.words)
         vectors: list[Words] = []
-        for position, register in enumerate(self.registers[:item["indices"]]):
+        for position, register in enumerate(plan.registers):
             index = samples[:, position]
             terms = np.zeros((len(samples), row_beats * self.words), np.uint32)
             mine = cold[:, position]

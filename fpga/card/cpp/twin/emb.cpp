@@ -1,5 +1,6 @@
 // The EMB core's twin: how long everything takes, clock by clock, in the place of a Verilated model.
 #include "core.h"
+#include "doorbell.h"
 #include "emb_post_pool.h"
 
 namespace {
@@ -33,28 +34,6 @@ enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_
              TT_REUSED, TT_SLOTS, COUNTS };
 
 constexpr int64_t ROOM = 1, OFFERED = 2, FLAGS = 2;     // see golden.tt.clock
-constexpr int GLANCE = 4096, POLL = 64;
-
-class Doorbell {
-  public:
-    bool asks = false;
-    uint32_t filled = 0;
-    void step(bool enable, bool waiting, bool taken, bool answered, uint32_t value) {
-        if (asked) {
-            if (taken) asks = false;
-            if (answered) asked = false, filled = value % POSITIONS, pause = GLANCE - 1;
-        } else if (pause && !(waiting && pause < GLANCE - POLL)) {
-            pause--;
-        } else if (enable) {
-            asked = asks = true;
-        }
-    }
-
-  private:
-    bool asked = false;
-    int pause = 0;
-};
-
 // All that a flush resets.
 struct Parts {
     Program program;
@@ -119,7 +98,8 @@ class EmbCore : public Core<3, COUNTS> {
     void end() override { end_unit(); }
 
   private:
-    using Reads = ReadPort<4, true>;
+    static constexpr int BELL = 4;
+    using Reads = ReadPort<5, BELL>;
     const Sizes s;
     std::unique_ptr<Reader> rows;
     std::unique_ptr<Reads> reads;
@@ -197,7 +177,7 @@ class EmbCore : public Core<3, COUNTS> {
         p.partials[1].step(pooled == 2, true, used.ssd);
         const bool dram_taken = p.arbiter.dram_taken, ssd_taken = p.arbiter.ssd_taken;
         const bool waiting = p.arbiter.waiting;
-        p.arbiter.step(p.tiers.dram, p.tiers.ssd, p.doorbell.filled, used.dram, used.ssd, row_done);
+        p.arbiter.step(p.tiers.dram, p.tiers.ssd, p.doorbell.value % POSITIONS, used.dram, used.ssd, row_done);
         fetch.step(row_taken, row, arrived, requested, p.program.flush_window);
         rows->step(requested, request);
         count[FETCHED] += arrived;
@@ -259,7 +239,7 @@ class EmbCore : public Core<3, COUNTS> {
         }
         p.tiers.step(tokens, dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
         reads->step(requests, taken);
-        p.doorbell.step(at.ring_beats != 0, waiting, accepted == Reads::DOORBELL, answered, value);
+        p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
     }
     void stalls(const Parts& p) {
         count[STALL_DRAM] += !p.tiers.dram.room;

@@ -54,9 +54,9 @@ class MlpCore : public Core<2, COUNTS> {
   protected:
     void read_ports() override {
         const uint32_t loads = uint32_t(s.load_beats), bursts = uint32_t(s.frame.reads_in_flight);
-        reads = std::make_unique<ReadPort<2, false>>(m00, *store, bytes, block, bursts,
+        reads = std::make_unique<ReadPort<2>>(m00, *store, bytes, block, bursts,
                                                      std::array<uint32_t, 2>{uint32_t(s.program_beats), loads});
-        weights = std::make_unique<ReadPort<1, false>>(m01, *store, bytes, block, bursts,
+        weights = std::make_unique<ReadPort<1>>(m01, *store, bytes, block, bursts,
                                                        std::array<uint32_t, 1>{loads});
     }
     std::array<uint32_t, 2> depths(uint32_t status) const override { return {uint32_t(s.output_beats), status}; }
@@ -124,8 +124,8 @@ class MlpCore : public Core<2, COUNTS> {
   private:
     static constexpr int CALM = 4;
     const Sizes s;
-    std::unique_ptr<ReadPort<2, false>> reads;
-    std::unique_ptr<ReadPort<1, false>> weights;
+    std::unique_ptr<ReadPort<2>> reads;
+    std::unique_ptr<ReadPort<1>> weights;
     std::unique_ptr<Parts> parts;
     std::vector<MlpJob> jobs;
     Run at{};

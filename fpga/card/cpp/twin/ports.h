@@ -73,19 +73,18 @@ class Reader {
     Go go;
 };
 
-// hw.axi.port.ReadPort. A client's beat is where its words lie; that of a doorbell, behind the CLIENTS, is its word.
-template <int CLIENTS, bool BELL>
+// hw.axi.port.ReadPort. A client's beat is where its words lie; that of the client BELL, if there is one, is its word.
+template <int CLIENTS, int BELL = -1>
 class ReadPort {
   public:
-    static constexpr int ALL = CLIENTS + BELL, DOORBELL = BELL ? CLIENTS : -2;
     std::vector<Fifo<const uint32_t*>> queue;
     bool bell = false;          // the doorbell's beat stands there
     uint32_t bell_value = 0;
 
     ReadPort(PortPins& pins, Store& store, uint32_t bytes, uint32_t block, uint32_t outstanding,
-             const std::array<uint32_t, ALL>& depths)
-        : queue(depths.begin(), depths.begin() + CLIENTS), p(pins), store(store), bytes(bytes), bursts(outstanding) {
-        for (int k = 0; k < ALL; k++) {
+             const std::array<uint32_t, CLIENTS>& depths)
+        : queue(depths.begin(), depths.end()), p(pins), store(store), bytes(bytes), bursts(outstanding) {
+        for (int k = 0; k < CLIENTS; k++) {
             free[k] = int(depths[k]);
             largest[k] = depths[k] / 4 ? depths[k] / 4 : 1;
             if (largest[k] > block) largest[k] = block;
@@ -93,6 +92,8 @@ class ReadPort {
         }
     }
     bool idle() const { return state == PICK && !active && !p.arvalid && !bursts.held() && arrived < 0; }
+    // The client whose beat comes from the bus in this cycle, or -1.
+    int coming() const { return p.rvalid ? bursts.o.client : -1; }
     // The client whose request is taken in this cycle, or -1.
     int accepting() const { return state == LOAD && fresh ? turn : -1; }
 
@@ -104,7 +105,7 @@ class ReadPort {
         if (issue && !final) left |= 1u << turn;
         come(taken, issue);
         uint32_t asks = 0;
-        for (int k = 0; k < ALL; k++) {
+        for (int k = 0; k < CLIENTS; k++) {
             if (!(left >> k & 1) && !requests[k]) continue;
             bool room = free[k] >> bits[k], ample = free[k] >> (bits[k] + 1), mine = issue && turn == k;
             if ((room && !mine) || ample) asks |= 1u << k;
@@ -112,7 +113,7 @@ class ReadPort {
         int granted = pick();
         if (p.arvalid && p.arready) p.arvalid = 0;
         if (issue) begin();
-        for (int k = 0; k < ALL; k++) free[k] += taken[k];
+        for (int k = 0; k < CLIENTS; k++) free[k] += taken[k];
         if (state == PICK) {
             if (granted >= 0) {
                 turn = granted;
@@ -135,7 +136,7 @@ class ReadPort {
         asking = asks;
     }
     void drain() {
-        const bool none[ALL] = {};
+        const bool none[CLIENTS] = {};
         come(none, false);
         if (p.arvalid && p.arready) p.arvalid = 0;
         state = PICK;
@@ -154,9 +155,9 @@ class ReadPort {
     Store& store;
     uint32_t bytes;
     Fifo<Burst> bursts;
-    int free[ALL];
-    uint32_t largest[ALL], bits[ALL];
-    Request rest[ALL]{}, now{};     // what is left of a request that has begun, by client
+    int free[CLIENTS];
+    uint32_t largest[CLIENTS], bits[CLIENTS];
+    Request rest[CLIENTS]{}, now{};     // what is left of a request that has begun, by client
     uint32_t active = 0, asking = 0, cut = 0, at = 0;
     State state = PICK;
     int turn = -1, last = -1, arrived = -1;
@@ -165,8 +166,8 @@ class ReadPort {
     bool fresh = false, final = true;
 
     int pick() const {
-        for (int step = 1; step <= ALL && asking; step++)
-            if (asking >> (last + step) % ALL & 1) return (last + step) % ALL;
+        for (int step = 1; step <= CLIENTS && asking; step++)
+            if (asking >> (last + step) % CLIENTS & 1) return (last + step) % CLIENTS;
         return -1;
     }
     void begin() {
@@ -178,9 +179,12 @@ class ReadPort {
     }
     // Beats on their way to the clients' queues.
     void come(const bool* taken, bool issue) {
-        for (int k = 0; k < CLIENTS; k++) queue[size_t(k)].step(arrived == k, words, taken[k]);
-        bell = arrived == DOORBELL || (bell && !taken[ALL - 1]);
-        if (arrived == DOORBELL) bell_value = word;
+        for (int k = 0; k < CLIENTS; k++)
+            if (k != BELL) queue[size_t(k)].step(arrived == k, words, taken[k]);
+        if constexpr (BELL >= 0) {
+            bell = arrived == BELL || (bell && !taken[BELL]);
+            if (arrived == BELL) bell_value = word;
+        }
         arrived = -1;
         bool ends = false;
         if (p.rvalid) {
