@@ -312,7 +312,7 @@ class HotlineCore : public Core<WRITES, COUNTS> {
     // The edge of the program and what it reads and writes.
     void front(Parts& p, const Taken& t, bool starts, bool moved, bool idle_lookup, bool flushed, bool idle) {
         HotlineProgram& program = p.program;
-        const bool writer = program.writer.has(), writer_free = !p.image_requests.held;
+        const bool passed = program.passed(), writer = program.writer.has(), writer_free = !p.image_requests.held;
         const Request image = program.writer.o;
         program.reader.step(t.comes[INPUTS], t.read == INPUTS, sample_free, image_free);
         program.writer.step(writer && writer_free, t.saved);
@@ -320,7 +320,7 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         if (starts)
             program.start(beat(at.program));
         else
-            program.step(t.comes[PROGRAM], t.read == PROGRAM, moved, idle_lookup, flushed, idle, beat(at.inputs),
+            program.step(t.comes[PROGRAM], t.read == PROGRAM, moved, passed, idle_lookup, flushed, idle, beat(at.inputs),
                          beat(at.mailbox));
     }
 };

@@ -121,15 +121,19 @@ class HotlineProgram {
         requests.begin(program, all.size() * uint64_t(beats));
         state = NEXT;
     }
-    // inputs, mailbox: where they lie, in beats; data: a beat of the program; moved: the logger has moved an image.
-    void step(bool data, bool request_taken, bool moved_now, bool idle_lookup, bool flushed, bool idle, uint64_t inputs,
+    // Whether nothing of the instruction is left to read or to write.
+    bool passed() const { return reader.passed() && writer.done(); }
+    // inputs, mailbox: where they lie, in beats; data: a beat of the program; moved_now: the logger has moved an image;
+    // all_passed: `passed` before the edge of reader and writer.
+    void step(bool data, bool request_taken, bool moved_now, bool all_passed, bool idle_lookup, bool flushed, bool idle, uint64_t inputs,
               uint64_t mailbox) {
         requests.step(request_taken, false);
         const int calm_before = calm;
         const bool was_quiet = quiet, reads = begin_read, writes = begin_write;
         begins = trains = clear = saves = loads = finish = begin_read = begin_write = false;
         calm = 0;
-        if (moved_now) moved = true;
+        const bool passed = all_passed && (moved || (job && job->opcode < SAVE));
+        moved |= moved_now;
         switch (state) {
         case IDLE:
             break;
@@ -169,7 +173,7 @@ class HotlineProgram {
             state = PASS;
             break;
         case PASS:
-            if (reader.passed() && writer.done() && (moved || job->opcode < SAVE)) state = SETTLE;
+            if (passed) state = SETTLE;
             break;
         case SETTLE:
             calm = idle_lookup ? calm_before + 1 : 0;

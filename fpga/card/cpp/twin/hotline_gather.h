@@ -228,7 +228,8 @@ class Gather {
     };
     void step(const Ports& p) {
         const bool opens = state == OPEN && in_flight != s.batches, closes = state == CLOSE && drained;
-        const bool takes = take(), hands_out = enough && !has, both = room[0] && room[1];
+        const bool takes = take(), ends = finishes(), load = p.beat_there && beat_ready();
+        const bool hands_out = enough && !has, both = room[0] && room[1];
         const bool new_row = fresh(), shares = shared(), patches = answers.has && patching && !whole;
         const ColdWord word = lookups.o, answer = table.answer;
         const ColdWord* asked = lookups.has ? &word : nullptr;
@@ -257,7 +258,7 @@ class Gather {
         lookups.step(found.there, found.word, word_taken);
         const bool next = !patching || whole, has_beat = scanned.has;
         scanned.step(takes && !begun, 0, next && has_beat);
-        scan(takes, p.beat_there, p.beat, sample_begins);
+        scan(takes, ends, load, p.beat, sample_begins);
         if (next)
             patching = has_beat, whole = false;
         else if (patches && answers.o.last)
@@ -350,8 +351,8 @@ class Gather {
         }
         return false;
     }
-    void scan(bool takes, bool comes, uint32_t next, bool sample_begins) {
-        const bool none_left = !rest, ends = finishes(), load = comes && beat_ready();
+    void scan(bool takes, bool ends, bool load, uint32_t next, bool sample_begins) {
+        const bool none_left = !rest;
         going.there = takes;
         going.word = {beat, takes ? __builtin_ctzll(pick) : 0, none_left};
         if (!picked || takes) {
