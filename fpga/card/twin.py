@@ -30,6 +30,7 @@ from gen.rtl.verilator import CACHE
 
 __all__ = ["TWINS", "TwinCard", "build"]
 
+NO_FAULTS = "the twin models no faults"
 FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 
 
@@ -67,9 +68,9 @@ class TwinCard(SimCard):
     def __init__(self, config: Any, sizes: np.ndarray, device: Device, kernel: KernelLike, *, memory: str):
         path, seconds, cached = build(self.core)
         bits = 32 * config.words
-        ports = Ports((Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, self.writes_rows)), True, True)
+        masters = Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, self.writes_rows)
         ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
-        super().__init__(Model(path, ports, {}, seconds, cached), device, kernel, memory=memory)
+        super().__init__(Model(path, Ports(masters, True, True), {}, seconds, cached), device, kernel, memory=memory)
         self._library.twin_memory.restype = ctypes.c_void_p
         self._library.twin_attach(ctypes.c_void_p(self._handle))
         self._beat_words = config.words
@@ -85,7 +86,7 @@ class TwinCard(SimCard):
         try:
             self._held = self._prepare(values)
         except ValueError as error:
-            raise CardError(f"the twin models no faults: {error}") from None
+            raise CardError(f"{NO_FAULTS}: {error}") from None
         self._library.twin_run(*(ctypes.c_void_p(each) for each in (
             self._handle, *(array.ctypes.data for array in self._held))), *self._calls)
         super().run(arguments)
@@ -194,19 +195,21 @@ class HotlineTwin(TwinCard):
     def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
         super().__init__(config, twin_hotline.sizes(config), device, kernel, memory=memory)
         self._values = twin_hotline.Values(config)
+        self._beats: tuple[np.ndarray, ...] = ()
         self._raised: BaseException | None = None
         self._calls = (ctypes.CFUNCTYPE(None, ctypes.c_int)(self._happens),)
 
     def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
-        program, *arenas, gradients = self._arenas(values, twin_hotline.WORDS, "inputs", "mailbox", "rows", "hot",
-                                                   "gradients")
+        program, inputs, mailbox, rows, hot, gradients = self._arenas(
+            values, twin_hotline.WORDS, "inputs", "mailbox", "rows", "hot", "gradients")
+        if twin_hotline.pools(program):
+            raise CardError("the twin of the Hotline core models no pooled mini-batches: open a card of kind \"sim\"")
         run = self._values.prepare(
-            twin_hotline.Memory(program, *arenas, gradients_beats=values["gradients_beats"]), gradients)
-        told = np.array([*(values[name] for name in ("program", "inputs", "mailbox", "gradients", "rows", "hot",
-                                                     "result", "timeout")), len(run.jobs), len(run.beats[0])], np.uint64)
-        pointers = np.array([each.ctypes.data for each in run.beats], np.uint64)
-        self._kept = run.beats
-        return told, run.jobs, pointers, run.totals, run.places
+            twin_hotline.Memory(program, inputs, mailbox, rows, hot, values["gradients_beats"]), gradients)
+        names = "program", "inputs", "mailbox", "gradients", "rows", "hot", "result", "timeout"
+        told = np.array([*(values[name] for name in names), len(run.jobs), len(run.beats[0])], np.uint64)
+        self._beats = run.beats     # what the library points to
+        return told, run.jobs, np.array([each.ctypes.data for each in run.beats], np.uint64), run.totals, run.places
 
     def _happens(self, event: int) -> None:
         try:
@@ -219,6 +222,8 @@ class HotlineTwin(TwinCard):
         super()._end(begin)
         if self._raised is not None:
             raised, self._raised = self._raised, None
+            if isinstance(raised, ValueError):
+                raise CardError(f"{NO_FAULTS}: {raised}") from None
             raise raised
 
 

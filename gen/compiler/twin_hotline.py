@@ -13,7 +13,7 @@ from hw.hotline.config import HotlineConfig
 from hw.isa import HOTLINE
 from hw.isa.hotline import JOIN
 
-__all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
+__all__ = ["WORDS", "Memory", "Prepared", "Values", "pools", "sizes"]
 
 WORDS = HOTLINE.words      # of an instruction
 NOWHERE = 255              # the bank of a word that is not looked up
@@ -26,7 +26,7 @@ TIMED = ("cycles", "batches_popular", "batches_gathered", "batches_updated", "dm
          "v_add", "shared", "stall_logger", "stall_frames", "stall_mailbox", "stall_gather")
 SAMPLES = [HOTLINE.instruction(name).opcode for name in ("LEARN", "TRAIN")]
 # What happens in a run, as hotline.cpp numbers it.
-DEALT_POPULAR, DEALT_GATHERED, UPDATED, SAVED = range(4)
+DEALT_POPULAR, DEALT_GATHERED, UPDATED, SAVED, LATE = range(5)
 
 
 def sizes(config: HotlineConfig) -> NDArray[np.int64]:
@@ -36,6 +36,12 @@ def sizes(config: HotlineConfig) -> NDArray[np.int64]:
              "output_beats")
     return np.array([*twin.frame(HOTLINE, config), *(getattr(config, name) for name in names),
                      HOTLINE.value("finished").word], np.int64)
+
+
+def pools(program: NDArray[np.uint32]) -> bool:
+    """Whether a mini-batch of a program (words,) brings vectors."""
+    items = twin.fields(HOTLINE, program.reshape(-1, WORDS))
+    return bool((items["pooled"][items["opcode"] == HOTLINE.instruction("TRAIN").opcode]).any())
 
 
 class Prepared(NamedTuple):
@@ -82,7 +88,10 @@ class Values:
         return Prepared(self._jobs(items, plans), self._beats(plans), *twin.totals(HOTLINE, known, TIMED))
 
     def happens(self, event: int) -> None:
-        """Something that changes the card's memory: see hotline.cpp."""
+        """Something that changes the card's memory: see hotline.cpp. Raises ValueError: the run would end in an
+        error."""
+        if event == LATE:
+            raise ValueError("the GPU takes longer than the timeout, or claims more mini-batches than were dealt")
         if event == SAVED:
             at, size = next(self._saves) * self._core.words, self._core.image.size
             self._memory.mailbox[at:at + size] = self._images[at:at + size]
@@ -115,6 +124,9 @@ class Values:
         return np.ascontiguousarray(np.stack([*(items[name] for name in JOB), vectors, first], axis=1))
 
     def _beats(self, plans: list[Plan]) -> tuple[NDArray[Any], ...]:
+        if not plans:
+            kinds = np.uint8, np.uint8, np.uint64, np.int64, np.uint32, np.uint32
+            return tuple(np.zeros((0, self._core.words), kind) for kind in kinds)
         parts = [self._beats_of(plan) for plan in plans]
         return tuple(np.ascontiguousarray(np.concatenate(each)) for each in zip(*parts, strict=True))
 
@@ -132,5 +144,6 @@ class Values:
         banks = np.full(plan.looked.shape, NOWHERE, np.uint8)
         banks[plan.looked] = self._core.banks_of(plan.rows[plan.looked])
         cold = (wide(plan.cold, np.uint64) << np.arange(words, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-        return (wide(banks, np.uint8, NOWHERE), wide(plan.looked, np.uint8).any(axis=1).astype(np.uint8), cold,
+        asked = np.asarray(wide(plan.looked, np.uint8).max(axis=1))
+        return (wide(banks, np.uint8, NOWHERE), asked, np.asarray(cold),
                 wide(plan.rows, np.int64), wide(plan.places, np.uint32), plan.samples.reshape(-1, words))

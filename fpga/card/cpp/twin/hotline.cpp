@@ -1,5 +1,5 @@
-// The Hotline core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What mini-batches
-// and rows hold is asked for as they are dealt and updated.
+// The Hotline core's twin: how long everything takes, clock by clock, in the place of a Verilated model. What
+// mini-batches and rows hold is asked for as they are dealt and updated.
 #include "core.h"
 #include "doorbell.h"
 #include "hotline_front.h"
@@ -15,7 +15,7 @@ struct Sizes {
 };
 
 // What happens in a run that changes the card's memory.
-enum Event { DEALT_POPULAR, DEALT_GATHERED, UPDATED, SAVED, TIMED_OUT };
+enum Event { DEALT_POPULAR, DEALT_GATHERED, UPDATED, SAVED, LATE };
 
 // What a run is given besides the arguments of the control slave; addresses in bytes.
 struct Run {
@@ -92,7 +92,9 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         row_reads->drain();
     }
     bool reads_idle() const override { return reads->idle() && row_reads->idle() && row_writes->idle(); }
-    void begin() override { parts = std::make_unique<Parts>(s, jobs, known, size_t(at.beats * uint64_t(s.frame.words))); }
+    void begin() override {
+        parts = std::make_unique<Parts>(s, jobs, known, size_t(at.beats * uint64_t(s.frame.words)));
+    }
     bool over() const override { return parts->program.done; }
     void work(bool starts) override {
         Parts& p = *parts;
@@ -151,6 +153,7 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         if (p.dispatcher.tell) event(p.dispatcher.told ? DEALT_GATHERED : DEALT_POPULAR);
         if (p.updater.updated) event(UPDATED);
         if (p.program.saves) event(SAVED);
+        if (p.dispatcher.late) event(LATE);
     }
 
   private:
@@ -208,7 +211,8 @@ class HotlineCore : public Core<WRITES, COUNTS> {
             t.frame_there[k] = p.frames.out[k].has, t.frames[k] = p.frames.out[k].o;
             t.read_there[k] = p.frames.read[k].has, t.read_beats[k] = p.frames.read[k].o;
         }
-        t.frames_taken[0] = t.frame_there[0] && !p.popular.held, t.frames_taken[1] = t.frame_there[1] && p.gather.rests();
+        t.frames_taken[0] = t.frame_there[0] && !p.popular.held;
+        t.frames_taken[1] = t.frame_there[1] && p.gather.rests();
         t.beats_taken[0] = t.read_there[0] && !p.beats.held, t.beats_taken[1] = t.read_there[1] && !p.again.held;
         t.writes_beat = p.gather.whole;
         t.freed = p.dispatcher.frees;
@@ -261,7 +265,8 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const int64_t slot = releases ? *releases : 0;
         // What goes from part to part.
         const bool slot_there = p.gather.table.queried[DISPATCHER].has;
-        const bool ask_free = !p.ask_rows.held, read_ready[2] = {embeddings.slots[0].ready(), embeddings.slots[1].ready()};
+        const bool ask_free = !p.ask_rows.held;
+        const bool read_ready[2] = {embeddings.slots[0].ready(), embeddings.slots[1].ready()};
         const bool reads[2] = {p.ask_rows.has && read_ready[0], updater.reads() && read_ready[1]};
         const bool rows_there[2] = {embeddings.read[0].has, embeddings.read[1].has};
         const bool rows_taken[2] = {rows_there[0] && !p.rows.held, rows_there[1] && !p.updated.held};
@@ -270,7 +275,7 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const Dispatcher::Ports d{p.popular.has ? &popular : nullptr, p.gathered.has ? &gathered : nullptr, t.start,
                                   dispatcher.reads && !p.ask_beats.held, p.beats.has, !p.queries[DISPATCHER].held,
                                   p.rows.has, !p.requests.held, !p.data.held, t.dealt, updater.ready(), updater.updated,
-                                  false, p.doorbell.polled, p.doorbell.value};
+                                  false, p.doorbell.polled, p.doorbell.value, uint32_t(at.timeout)};
         const bool popular_taken = d.popular && dispatcher.popular_ready(d.gathered, t.start);
         const bool gathered_taken = d.gathered && dispatcher.gathered_ready(t.start);
         dispatcher.decide(d);
@@ -320,8 +325,8 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         if (starts)
             program.start(beat(at.program));
         else
-            program.step(t.comes[PROGRAM], t.read == PROGRAM, moved, passed, idle_lookup, flushed, idle, beat(at.inputs),
-                         beat(at.mailbox));
+            program.step(t.comes[PROGRAM], t.read == PROGRAM, moved, passed, idle_lookup, flushed, idle,
+                         beat(at.inputs), beat(at.mailbox));
     }
 };
 

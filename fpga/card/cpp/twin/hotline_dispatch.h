@@ -42,13 +42,16 @@ class Dispatcher {
     Request request{};
     Update update{};
     Gathered now;
-    bool reads = false, data = false, requests = false, updates = false, bags = false;      // what stands at its outputs
+    // What stands at its outputs.
+    bool reads = false, data = false, requests = false, updates = false, bags = false;
     int64_t frees = -1;         // the frame that is free, if one is
     uint32_t dealt = 0;
     bool tell = false, waiting = false, hungry = false, stalls = false, idle = true;
     int told = 0;               // the kind that was dealt
+    bool late = false;          // the GPU has taken too long, or claims too much
 
-    Dispatcher(uint32_t output_beats, uint32_t writes_in_flight) : chunk(int(output_beats / 2)), ends(writes_in_flight) {}
+    Dispatcher(uint32_t output_beats, uint32_t writes_in_flight)
+        : chunk(int(output_beats / 2)), ends(writes_in_flight) {}
     bool queries() const { return asks && !reads; }
     bool gathered_ready(bool start) const { return state == PICK && room && !pending && !start; }
     bool popular_ready(bool gathered, bool start) const {
@@ -61,7 +64,7 @@ class Dispatcher {
         const Gathered* gathered;
         bool start, place_taken, beats, query_taken, rest, request_taken, data_taken, written, update_taken, updated,
             bags_taken, polled;
-        uint32_t finished;
+        uint32_t finished, timeout;
     };
     // Before the edge: which of the beats that stand there go on.
     void decide(const Ports& p) {
@@ -113,18 +116,25 @@ class Dispatcher {
     Part part = HEADER;
     int64_t number = 0, seen = 0, claim = 0, ahead = 0, slot = 0, gradient_at = 0, pending_number = 0;
     int64_t sample_beats = 0, beats_left = 0, rows_left = 0, left = 0, rest_beats = 0;
+    uint32_t patience = 0;      // cycles that the GPU has left
     int kind = 0, wait = 0, count = 0;
     uint64_t address = 0;
     bool pending = false, reached = false, sent = false, launch = false, room = false, empty = false;
-    bool polled = false, judged = false, newer = false, outstanding = false;
+    bool polled = false, judged = false, newer = false, outstanding = false, advanced = false;
     bool asks = false, sending = false, final = true, full = false, more = false, half = false, pooled = false;
     bool closes = false, cuts = false, able = false, go = false;
 
     // What the GPU has finished.
     void finish(const Ports& p) {
-        const bool advances = judged && newer;
         const int64_t were = seen, claimed = claim;
-        if (advances) seen = claimed;
+        const bool moves = judged && newer && claimed <= dealt;
+        late |= (judged && claimed > dealt) || (outstanding && !advanced && !patience);
+        if (!outstanding || advanced)
+            patience = p.timeout;
+        else if (patience)
+            patience--;
+        advanced = moves;
+        if (moves) seen = claimed;
         outstanding = were != dealt;
         newer = claimed > were;
         judged = polled, polled = p.polled, claim = p.finished;

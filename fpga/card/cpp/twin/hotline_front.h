@@ -125,8 +125,8 @@ class HotlineProgram {
     bool passed() const { return reader.passed() && writer.done(); }
     // inputs, mailbox: where they lie, in beats; data: a beat of the program; moved_now: the logger has moved an image;
     // all_passed: `passed` before the edge of reader and writer.
-    void step(bool data, bool request_taken, bool moved_now, bool all_passed, bool idle_lookup, bool flushed, bool idle, uint64_t inputs,
-              uint64_t mailbox) {
+    void step(bool data, bool request_taken, bool moved_now, bool all_passed, bool idle_lookup, bool flushed, bool idle,
+              uint64_t inputs, uint64_t mailbox) {
         requests.step(request_taken, false);
         const int calm_before = calm;
         const bool was_quiet = quiet, reads = begin_read, writes = begin_write;
@@ -210,7 +210,7 @@ class HotlineProgram {
 
     // Cycles of the sums that an instruction is checked with: three for each, and one for each bit of its multiplier.
     int sums() const {
-        const auto sum = [](int64_t multiplier) { return 3 + (multiplier ? 64 - __builtin_clzll(uint64_t(multiplier)) : 0); };
+        const auto sum = [](int64_t by) { return 3 + (by ? 64 - __builtin_clzll(uint64_t(by)) : 0); };
         const HotlineJob& j = *job;
         if (j.opcode == LEARN) return sum(j.sample_beats);
         if (j.opcode == SAVE || j.opcode == LOAD) return sum(1);
