@@ -1,5 +1,6 @@
 """What the benches of the EMB core's front share: programs under construction, and the front beside its golden deal."""
 
+import os
 import random
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from hw.emb.regions import CLIENTS
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from hw.tt.config import TTConfig
+from hw.uram import LINES
 from verif.bench import reset, start
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
@@ -30,14 +32,17 @@ SUM, MEAN, MAX = MODE
 STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
 
 
-def config(words: int) -> EmbConfig:
-    """Small memories around a front of the beat's width."""
+def config(words: int, *, block16_only: bool = False) -> EmbConfig:
+    """Small memories around a front of the beat's width; block16_only: the TT unit's, with more X lines than a power of
+    two."""
     unit = {"lanes": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 128, "t_middle_lines": 128,
             "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
             "output_beats": 256}
     sizes: dict[int, dict[str, Any]] = {
         4: {"grid_log2": 1, "tables": 8, "index_bits": 20},
         16: {"grid_log2": 2, "tables": 64, "index_bits": 30, "grouped": True}}
+    if block16_only:
+        unit |= {"block16_only": True, "x_lines": LINES + 100}
     longest, stripe = {4: (16, 8), 16: (64, 64)}[words]
     return EmbConfig(
         tt=TTConfig(**unit, **sizes[words]), row_beats_max=longest, stripe_beats=stripe, window_beats=1024,
@@ -169,7 +174,7 @@ class Plan:
         beats = [(0, 2, 3, t) for t in tables]
         for _ in range(extra):
             target = r.randrange(3)
-            block = r.randrange(2) if config_.grouped and target < 2 else 0
+            block = r.randrange(config_.block16_only, 2) if config_.grouped and target < 2 else 0
             beats.append((block, target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target] << block)))
         r.shuffle(beats)
         image: list[int] = []
@@ -389,7 +394,7 @@ def compare(name: str, got, want) -> None:
 
 
 def unit_of(dut) -> EmbConfig:
-    return config((len(dut.i__0__payload) - 2) // 32)
+    return config((len(dut.i__0__payload) - 2) // 32, block16_only="BLOCK16_ONLY" in os.environ)
 
 
 async def fresh(dut) -> EmbConfig:

@@ -90,6 +90,7 @@ async def malformed_programs(dut):
         ("load", {"_header": 1 << 22 | unit.tt.x_lines << unit.tt.blocks_log2}),
         ("load", {"_header": 1 << 22 | 1 << 16 | unit.tt.y_lines << unit.tt.blocks_log2}),
         *(("load", {"_header": 1 << 22}) for _ in range(not unit.tt.grouped)),
+        *(("load", {"_header": target << 16}) for target in range(2 * unit.tt.block16_only)),
         *(("load", {"_header": target << 16 | lines}) for target, lines in enumerate(
             (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables, 0))),
         ("bags", {"ring_beats": 255}), ("fill", {"ring_beats": 3}), ("bags", {"ring_beats": 0}),
@@ -328,10 +329,12 @@ async def loads_that_break(dut):
     await carry_out(dut, unit, plan)
 
 
-@pytest.mark.parametrize("words", shapes([4, 16], 1))
+@pytest.mark.parametrize("words,half", shapes([(4, False), (16, False), (16, True)], 1))
 @pytest.mark.parametrize("number", seeds())
-def test_emb_front_faults(number, words):
-    """At both widths; by default the wide beat is tried where the width matters."""
+def test_emb_front_faults(number, words, half):
+    """At both widths, the wide one also where all cores are block16; by default the wide beat is tried where the width
+    matters."""
     only = "loads_that_break" if words == 16 and not REGRESS else ""
-    simulate(Front(config(words)), "verif.emb.test_front_faults", name=f"emb_front_{words}", tests=1 if only else 4,
-             seed=number, only=only)
+    simulate(Front(config(words, block16_only=half)), "verif.emb.test_front_faults",
+             name=f"emb_front_{words}{'_half' * half}", tests=1 if only else 4, seed=number, only=only,
+             env={"BLOCK16_ONLY": "1"} if half else {})
