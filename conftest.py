@@ -1,8 +1,11 @@
 """What concerns all tests: the seed of what they draw, and that the long sweeps run only when asked for."""
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +35,22 @@ def pytest_configure(config):
         config.option.hypothesis_seed = _seed()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """Each of several workers imports its share of the tests before all collect all of them. pytest rewrites their
+    assertions, which takes four times as long as the rest, and keeps them: the other workers find them. Nothing of it
+    is garbage."""
+    gc.disable()
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    files = [file for argument in session.config.args for file in sorted(Path(argument).absolute().rglob("test_*.py"))]
+    for file in files[int(worker["workerid"].removeprefix("gw"))::worker["workercount"]]:
+        # What cannot be imported is said when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.relative_to(session.config.rootpath).with_suffix("").parts))
+
+
 def pytest_collection_modifyitems(config, items):
     if os.environ.get("HOTRAIL_REGRESS"):
         return
@@ -43,14 +62,13 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     """What has been imported stays: no look for garbage goes through it again."""
+    gc.enable()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder with the larger logs (HOTRAIL_DATA); a test that needs it is skipped without."""
-    from pathlib import Path
-
     folder = os.environ.get("HOTRAIL_DATA")
     if not folder:
         pytest.skip("HOTRAIL_DATA is not set: it names the folder with the larger logs")
