@@ -266,7 +266,7 @@ class Compiler:
         outputs, out, asked = [], 0, 0
         used = dict.fromkeys(steps, 0)
         turns, kinds = [], [kind(request.address, request.placed.row_beats) for request in requests]
-        sizes = part_sizes(kinds, [len(request.address) for request in requests])
+        sizes = part_sizes(kinds, [len(request.address) for request in requests], self.images.config)
         for number, request in enumerate(requests):
             placed, name = request.placed, request.placed.table.name
             lookups = len(_on_ssd(request)[0])

@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["LOOKUPS", "in_turns", "kind", "part_sizes", "parts"]
+__all__ = ["held", "in_turns", "kind", "part_sizes", "parts"]
 
-#: Lookups of a part at most, on average, by the memory that it waits for: what smartssd's queues hold of it, for all
-#: presets.
-LOOKUPS: dict[int, int] = {DRAM: 128, TT: 640, SSD: 128}
+
+def held(config) -> dict[int, int]:
+    """Lookups of a part at most, on average, by the memory that it waits for: what a core holds of it. config: its
+    EmbConfig. As many again as wait for DRAM are under way there, and each lane of the TT unit has a queue.
+    """
+    rows = 2 * config.dram_queue
+    return {DRAM: rows, TT: config.tt_queue + config.tt.lanes * config.tt.in_flight, SSD: rows}
 
 
 def kind(address: NDArray[np.uint32], row_beats: int) -> int:
@@ -27,15 +31,16 @@ def kind(address: NDArray[np.uint32], row_beats: int) -> int:
     return TT if rows[TT] > rows[DRAM] * row_beats else DRAM    # a cycle a row beside a beat a cycle
 
 
-def part_sizes(kinds: Sequence[int], lookups: Sequence[int]) -> dict[int, float]:
+def part_sizes(kinds: Sequence[int], lookups: Sequence[int], config) -> dict[int, float]:
     """Lookups of a part of each kind, if requests of more than one kind take turns: all kinds have as many parts, the
-    fewest that keep to LOOKUPS. kinds, lookups: of the requests."""
+    fewest that keep to what a core of this EmbConfig holds. kinds, lookups: of the requests."""
     total = dict.fromkeys(kinds, 0)
     for of, count in zip(kinds, lookups, strict=True):
         total[of] += count
     if len(total) < 2:
         return {}
-    turns = max(1, *(-(-count // LOOKUPS[of]) for of, count in total.items()))
+    most = held(config)
+    turns = max(1, *(-(-count // most[of]) for of, count in total.items()))
     return {of: max(1.0, count / turns) for of, count in total.items()}
 
 

@@ -4,8 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.compiler.turns import LOOKUPS, in_turns, kind, part_sizes, parts
+from gen.compiler.turns import held, in_turns, kind, part_sizes, parts
 from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT
+from gen.rtl import config
+
+CORE = config.load("smartssd").cores["emb"]
 
 
 @given(st.lists(st.integers(0, 60), max_size=30), st.floats(1, 40), st.data())
@@ -29,16 +32,16 @@ def test_parts_are_bags_of_enough_lookups(lengths, size, data):
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 100_000)), max_size=20))
 def test_all_kinds_have_as_many_parts(requests):
     kinds, lookups = [of for of, _ in requests], [count for _, count in requests]
-    sizes = part_sizes(kinds, lookups)
+    sizes, most = part_sizes(kinds, lookups, CORE), held(CORE)
     total = {of: sum(count for each, count in requests if each == of) for of in kinds}
     if len(total) < 2:
         assert sizes == {}
         return
-    assert all(1 <= sizes[of] <= LOOKUPS[of] for of in total)
+    assert all(1 <= sizes[of] <= most[of] for of in total)
     turns = {round(count / sizes[of]) for of, count in total.items() if sizes[of] > 1}
     assert len(turns) <= 1, "one memory has more parts than another"
     for fewest in turns:
-        assert fewest == 1 or any(count > LOOKUPS[of] * (fewest - 1) for of, count in total.items())
+        assert fewest == 1 or any(count > most[of] * (fewest - 1) for of, count in total.items())
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1000)), max_size=40))
@@ -64,11 +67,16 @@ def test_kinds_go_on_alike(items):
 def test_parts_of_two_kinds_alternate():
     """The parts are bags of 20, so that their lookups differ."""
     bags = {DRAM: np.arange(0, 12_001, 20), TT: np.arange(0, 96_001, 20)}
-    sizes = part_sizes([DRAM, TT], [12_000, 96_000])
+    sizes = part_sizes([DRAM, TT], [12_000, 96_000], CORE)
     made = [(of, int(offsets[end] - offsets[start])) for of, offsets in bags.items()
             for start, end in parts(offsets, 0, len(offsets) - 1, sizes[of])]
     order = in_turns([of for of, _ in made], [count for _, count in made])
     assert [made[at][0] for at in order] == [DRAM, TT] * (len(made) // 2)
+
+
+def test_what_cores_hold():
+    assert held(CORE) == {DRAM: 128, TT: 640, SSD: 128}
+    assert held(config.load("tiny").cores["emb"]) == {DRAM: 64, TT: 48, SSD: 64}
 
 
 def test_what_a_request_waits_for():
