@@ -66,7 +66,7 @@ def test_plans_of_the_planner(log, tmp_path, monkeypatch):
     """Few bytes of DRAM are worth slices, many are worth copies; every bit is that of a plan of whole tables."""
     known, found = make.profile(log), {}
     for dram_bytes in (16_000, 1 << 20):
-        costs = Costs("smartssd", "tiny", 300e6, {1: 8e-9}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10,
+        costs = Costs("smartssd", "tiny", 300e6, {1: 2e-8}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10,
                       1.2e-10, 4096, 1 << 16, dram_bytes, 1 << 22)
         plan = planned(make.model(None), known, costs, cards=2, levels=2, explain=False)
         found |= {table.by: plan for table in plan.tables.values() if len(table.cards) > 1}
