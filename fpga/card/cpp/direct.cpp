@@ -57,9 +57,9 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
             }
         }
         for (int left = d->ddr.lines_a_cycle(); left; left--) {
-            if (q.sent == q.tail || q.at(q.sent).ready > d->cycle || !d->ddr.room(false)) break;
+            if (q.due > d->cycle || !d->ddr.room(false)) break;
             d->ddr.put(q.at(q.sent).address, 0, q.sent, false, q.at(q.sent).last, false);
-            q.sent++;
+            q.send();
         }
         d->ddr.advance(
             d->cycle,

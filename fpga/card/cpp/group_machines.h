@@ -26,13 +26,17 @@ class GroupMachines {
         turn_column = turn_row = turn_close = 0;
     }
     void clear() {
-        for (Machine& m : machines) m = Machine();
+        for (int i = 0; i < MACHINES; i++) {
+            machines[i] = Machine();
+            column_at[i] = activate_at[i] = close_at[i] = Dram::NEVER;
+        }
+        found = writing = 0;
         for (auto& e : entry) e.clear();
         answers.clear();
         answered = 0;
         kind = 0;
         within[0] = within[1] = false;
-        gone = paused = waiting = opened = 0;
+        gone = paused = waiting = 0;
         last_answer = wake = 0;
     }
     bool room(const Dram&, bool write) const { return entry[write].size() < ENTRY; }
@@ -45,21 +49,23 @@ class GroupMachines {
         while (d.now < end) {
             if (d.now >= d.refresh_at) {
                 d.refresh();
-                for (Machine& m : machines) m.open = 0;
-                opened = wake = 0;
+                for (int i = 0; i < MACHINES; i++) {
+                    machines[i].open = 0;
+                    column_at[i] = Dram::NEVER;
+                    look(d, i);
+                }
             }
-            if (idle() || (d.now < wake && calm())) {
-                const int64_t next = std::min({idle() ? end : wake, d.refresh_at, end});
-                const int64_t clocks = (Dram::later(next - d.now, 1) + step - 1) / step;
-                if (waiting) paused += clocks;
-                d.now += clocks * step;
+            if (idle()) {
+                const int64_t clocks = Dram::later(std::min(d.refresh_at, end) - d.now, 1);
+                d.now += (clocks + step - 1) / step * step;
                 continue;
             }
-            wake = Dram::NEVER;
             enter(d);
-            columns(d, wrote);
-            rows(d);
-            answer(d, read);
+            if (d.now >= wake) {
+                columns(d, read, wrote);
+                rows(d);
+                sleep(d);
+            }
             d.now += step;
         }
     }
@@ -74,10 +80,14 @@ class GroupMachines {
     struct Machine {
         Ring<DdrRequest> lines;
         uint32_t open = 0;     // lines at the front whose pages were found open or have been opened
-        int64_t ready = 0;     // no column command of the first line goes before
         int64_t modify = -1;   // when the first line, a partial write, has been read and may be written
     };
     Machine machines[MACHINES];
+    // By machine, the clock before which no column command of its first line goes, no activation and no precharge for its
+    // first line without an open page; NEVER where none is needed.
+    int64_t column_at[MACHINES], activate_at[MACHINES], close_at[MACHINES];
+    uint32_t found = 0;                 // bits of machines: the page of that line was found open
+    uint32_t writing = 0;               // the first line asks for a write command now; a partial line is read before
     Ring<DdrRequest> entry[2];  // reads, writes
     struct Answer {
         int port;
@@ -90,14 +100,57 @@ class GroupMachines {
     int kind = 0;                       // what enters now: reads, writes
     bool within[2] = {false, false};    // a burst of them has entered in part
     int64_t gone = 0, paused = 0;       // lines of them in this turn; clocks in which none came
-    int64_t waiting = 0, opened = 0;    // lines in the machines; those of them whose pages are open
-    int64_t last_answer = 0, wake = 0;  // wake: nothing goes before, unless a line comes
+    int64_t waiting = 0;                // lines in the machines
+    int64_t last_answer = 0, wake = 0;  // wake: nothing goes before, unless a line comes that is its machine's first
     int turn_column = 0, turn_row = 0, turn_close = 0;
 
-    // Nothing is at the entry, nor awaited there.
-    bool calm() const { return entry[0].empty() && entry[1].empty() && !within[0] && !within[1]; }
-    // Something goes at clock `at` of a controller clock, or might.
-    void wakes(int64_t at) { wake = std::min(wake, at - PRECHARGE_SLOT); }
+    // What a machine needs for its first line without an open page, after its lines or a page of its banks have changed.
+    // A precharge waits for the lines before that await their column commands in the bank.
+    void look(const Dram& d, int i) {
+        const Machine& m = machines[i];
+        wake = 0;
+        found &= ~(1u << i);
+        activate_at[i] = close_at[i] = Dram::NEVER;
+        if (m.open == m.lines.size()) return;
+        const DdrRequest& r = m.lines[m.open];
+        const Dram::Bank& b = d.bank[size_t(r.bank)];
+        if (d.open(r))
+            found |= 1u << i;
+        else if (b.row < 0)
+            activate_at[i] = d.activate_time(r);
+        else if (!needed(m, r.bank))
+            close_at[i] = b.precharge;
+    }
+    // The same for the column command of its first line.
+    void front(const Dram& d, int i) {
+        const Machine& m = machines[i];
+        const DdrRequest& r = m.lines[0];
+        const bool write = r.write && (!r.partial || m.modify >= 0);
+        writing = (writing & ~(1u << i)) | uint32_t(write) << i;
+        column_at[i] = time_of(d, i);
+    }
+    int64_t time_of(const Dram& d, int i) const {
+        const bool write = writing >> i & 1;
+        const int64_t at = d.column_time(machines[i].lines[0], write);
+        return write ? Dram::later(at, machines[i].modify) : at;
+    }
+    // Until something may go. What holds a command back is only ever put off, so its clock is found out again then.
+    void sleep(const Dram& d) {
+        const int64_t last_slot = COLUMN_SLOT_STEP * (d.t.column_slots - 1);
+        wake = found ? 0 : Dram::NEVER;
+        for (int i = 0; i < MACHINES; i++)
+            wake = std::min({wake, column_at[i] - last_slot, activate_at[i] - ACTIVATE_SLOT, close_at[i] - PRECHARGE_SLOT});
+    }
+    // Bits of the machines whose clock has come.
+    static uint32_t due(const int64_t* at, int64_t clock) {
+        uint32_t bits = 0;
+        for (int i = 0; i < MACHINES; i++) bits |= uint32_t(at[i] <= clock) << i;
+        return bits;
+    }
+    // The first of these machines from `turn` on.
+    static int first(uint32_t bits, int turn) {
+        return (turn + __builtin_ctz((bits | bits << MACHINES) >> turn)) % MACHINES;
+    }
 
     // The AXI side: whose turn it is, and its next line.
     void enter(Dram& d) {
@@ -112,7 +165,8 @@ class GroupMachines {
             return;
         }
         DdrRequest& r = entry[kind].front();
-        Machine& m = machines[machine_of[size_t(r.bank)]];
+        const int i = machine_of[size_t(r.bank)];
+        Machine& m = machines[i];
         if (int64_t(m.lines.size()) >= d.t.machine_depth) return;
         within[kind] = !r.last;
         gone++;
@@ -122,54 +176,43 @@ class GroupMachines {
             r.id = answered + answers.size() - 1;
         }
         m.lines.push(r);
-        entry[kind].pop();
+        entry[kind].drop();
         waiting++;
+        if (m.open + 1 == m.lines.size()) look(d, i);
     }
 
     // One column command: of a read if one is ready, of a write otherwise.
-    template <class Wrote>
-    void columns(Dram& d, Wrote wrote) {
+    template <class Read, class Wrote>
+    void columns(Dram& d, Read read, Wrote wrote) {
         // A line whose page is open joins those that await their column command, one a clock in each machine.
-        for (Machine& m : machines)
-            if (m.open < m.lines.size() && d.open(m.lines[m.open])) m.open++, opened++, wake = 0;
-        if (!opened) return;
+        for (uint32_t bits = found; bits; bits &= bits - 1) {
+            const int i = __builtin_ctz(bits);
+            if (!machines[i].open++) front(d, i);
+            look(d, i);
+        }
         for (int64_t slot = 0; slot < d.t.column_slots; slot++) {
             const int64_t clock = d.now + COLUMN_SLOT_STEP * slot;
-            int chosen = -1;
-            for (int k = 0; k < MACHINES && (chosen < 0 || writes(machines[chosen])); k++) {
-                const int i = (turn_column + k) % MACHINES;
-                Machine& m = machines[i];
-                if (!m.open || (chosen >= 0 && writes(m)) || !may(d, m, clock)) continue;
-                chosen = i;
+            for (uint32_t bits = due(column_at, clock); bits;) {
+                const int i = first(bits & ~writing ? bits & ~writing : bits, turn_column);
+                column_at[i] = time_of(d, i);
+                bits &= ~(1u << i);
+                if (column_at[i] > clock) continue;
+                column(d, i, clock, wrote);
+                turn_column = (i + 1) % MACHINES;
+                answer(d, read);
+                return;
             }
-            if (chosen < 0) continue;
-            column(d, machines[chosen], clock, wrote);
-            turn_column = (chosen + 1) % MACHINES;
-            wake = 0;
-            return;
         }
     }
-    // Whether the column command of a machine's first line may go.
-    bool may(const Dram& d, Machine& m, int64_t clock) {
-        if (m.ready <= clock) {
-            const bool write = writes(m);
-            m.ready = d.column_time(m.lines[0], write);
-            if (write) m.ready = Dram::later(m.ready, m.modify);
-        }
-        if (m.ready > clock) wakes(m.ready);
-        return m.ready <= clock;
-    }
-    // Whether a machine's first line asks for a write command now: a partial line is read before.
-    static bool writes(const Machine& m) { return m.lines[0].write && (!m.lines[0].partial || m.modify >= 0); }
-
     template <class Wrote>
-    void column(Dram& d, Machine& m, int64_t clock, Wrote wrote) {
-        const bool write = writes(m);
-        const DdrRequest r = m.lines[0];
+    void column(Dram& d, int i, int64_t clock, Wrote wrote) {
+        Machine& m = machines[i];
+        const bool write = writing >> i & 1;
+        const DdrRequest& r = m.lines[0];
         d.column(r, write, clock);
-        m.ready = 0;
         if (!write && r.write) {
             m.modify = clock + d.t.rmw;
+            front(d, i);
             return;
         }
         d.count(r);
@@ -178,43 +221,38 @@ class GroupMachines {
         else
             answers[uint32_t(r.id - answered)].clock = clock + d.t.cl + d.t.bl2;
         m.modify = -1;
-        m.lines.pop();
+        m.lines.drop();
         m.open--;
-        opened--;
         waiting--;
+        if (m.open)
+            front(d, i);
+        else
+            column_at[i] = Dram::NEVER;
+        look(d, i);
     }
 
     // One activation and one precharge, each for a machine's first line without an open page.
     void rows(Dram& d) {
-        if (waiting == opened) return;
         int64_t clock = d.now + ACTIVATE_SLOT;
-        for (int k = 0; k < MACHINES; k++) {
-            const int i = (turn_row + k) % MACHINES;
-            Machine& m = machines[i];
-            if (m.open == m.lines.size()) continue;
-            DdrRequest& r = m.lines[m.open];
-            if (d.bank[r.bank].row >= 0) continue;
-            const int64_t at = d.activate_time(r);
-            wakes(at);
-            if (at > clock) continue;
+        for (uint32_t bits = due(activate_at, clock); bits;) {
+            const int i = first(bits, turn_row);
+            DdrRequest& r = machines[i].lines[machines[i].open];
+            activate_at[i] = d.activate_time(r);
+            bits &= ~(1u << i);
+            if (activate_at[i] > clock) continue;
             d.activate(r, clock);
+            look(d, i);
             turn_row = (i + 1) % MACHINES;
             break;
         }
         clock = d.now + PRECHARGE_SLOT;
-        for (int k = 0; k < MACHINES; k++) {
-            const int i = (turn_close + k) % MACHINES;
-            Machine& m = machines[i];
-            if (m.open == m.lines.size()) continue;
-            DdrRequest& r = m.lines[m.open];
-            const Dram::Bank& b = d.bank[r.bank];
-            if (b.row < 0 || d.open(r) || needed(m, r.bank)) continue;
-            wakes(b.precharge);
-            if (b.precharge > clock) continue;
+        if (const uint32_t bits = due(close_at, clock)) {
+            const int i = first(bits, turn_close);
+            DdrRequest& r = machines[i].lines[machines[i].open];
             d.precharge(r.bank, clock);
             r.closed = true;
+            look(d, i);
             turn_close = (i + 1) % MACHINES;
-            break;
         }
     }
     // Whether lines before the first without an open page still await their column command in a bank.
@@ -231,7 +269,7 @@ class GroupMachines {
             const Answer& a = answers.front();
             last_answer = Dram::later(a.clock, last_answer + d.t.controller_clocks);
             read(a.port, a.id, last_answer);
-            answers.pop();
+            answers.drop();
             answered++;
         }
     }

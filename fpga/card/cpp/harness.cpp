@@ -143,10 +143,8 @@ struct Card {
         int64_t reads = most - memory.reading, writes = most - memory.writing;
         first = first + 1 < ports.size() ? first + 1 : 0;
         for (bool asks : {true, false})
-            for (size_t k = 0; k < ports.size(); k++) {
-                Port& p = ports[(first + k) % ports.size()];
-                if (p.asks() == asks) p.drive(reads, writes);
-            }
+            for (size_t k = 0, i = first; k < ports.size(); k++, i = i + 1 < ports.size() ? i + 1 : 0)
+                if (ports[i].asks() == asks) ports[i].drive(reads, writes);
     }
 
     // Lines enter the controller: the ports' reads and writes, the drive and the host take turns.
@@ -159,55 +157,61 @@ struct Card {
                 LineQueue& lines = port == HOST ? link.lines : ports[port].lines;
                 if (id < lines.head || id >= lines.tail) return;
                 Line& l = lines.at(id);
-                if (port != HOST) memory.sample(l, port, ports[port].reads_data());
+                if (port != HOST) memory.sample(l, port, ports[size_t(port)].data_of(id));
                 l.done = true;
                 l.ready = memory.ddr.cycle_of(clock) + uint64_t(memory.back);
             },
             [](int, uint64_t) {});
     }
-    // Whether the controller takes a line of a source: it has room, and no other source's burst is in it in part. AXI4
-    // has no interleaved writes: data that never come hold back all other writers, in the crossbar too, until a reset.
-    bool enters(size_t source, bool write) const {
-        int64_t of = burst_of[write];
-        return memory.ddr.room(write) && !(memory.ddr.keeps_bursts() && of >= 0 && of != int64_t(source));
-    }
     // The next line of the source whose turn it is; whether there is one.
     bool send() {
-        for (size_t k = 0; k < sources.size(); k++) {
-            const size_t i = turn + k < sources.size() ? turn + k : turn + k - sources.size();
-            if (sources[i].reads ? !send_read(i, *sources[i].reads) : !send_write(i, *sources[i].writes)) continue;
-            turn = i + 1 == sources.size() ? 0 : i + 1;
+        const bool reads = memory.ddr.room(false), writes = memory.ddr.room(true);
+        if (!reads && !writes) return false;
+        for (size_t k = sources.size(), i = turn; k; k--) {
+            const size_t at = i;
+            i = i + 1 == sources.size() ? 0 : i + 1;
+            if (sources[at].reads) {
+                if (!reads || sources[at].reads->due > memory.cycle || !enters(at, false)) continue;
+                send_read(at, *sources[at].reads);
+            } else {
+                if (!writes || sources[at].writes->empty() || !enters(at, true)) continue;
+                send_write(at, *sources[at].writes);
+            }
+            turn = i;
             return true;
         }
         return false;
     }
-    bool send_write(size_t source, WriteQueue& q) {
-        if (q.empty() || !enters(source, true)) return false;
+    // Whether the controller, if it has room, takes a line of a source: no other's burst is in it in part. AXI4 has no
+    // interleaved writes: data that never come hold back all other writers, in the crossbar too, until a reset.
+    bool enters(size_t source, bool write) const {
+        const int64_t of = burst_of[write];
+        return of < 0 || of == int64_t(source) || !memory.ddr.keeps_bursts();
+    }
+    void send_write(size_t source, WriteQueue& q) {
         const WriteLine line = q.pop();
         q.accepted++;
         burst_of[1] = line.last ? -1 : int64_t(source);
         memory.ddr.put((line.address - base) / LINE % (uint64_t(size) / LINE), sources[source].port, 0, true, line.last,
                        line.partial);
-        return true;
     }
-    bool send_read(size_t source, LineQueue& q) {
-        if (q.sent == q.tail || q.at(q.sent).ready > memory.cycle || !enters(source, false)) return false;
+    void send_read(size_t source, LineQueue& q) {
         Line& l = q.at(q.sent);
         const int port = sources[source].port;
         burst_of[0] = l.last ? -1 : int64_t(source);
         if (store->exists(l.address, l.count)) {
-            memory.ddr.put((l.address - base) / LINE, port, q.sent++, false, l.last, false);
-            return true;
+            memory.ddr.put((l.address - base) / LINE, port, q.sent, false, l.last, false);
+        } else {        // nothing answers there: the interconnect does
+            memory.sample(l, port, q.data(q.sent));
+            l.done = true;
+            l.ready = memory.cycle + uint64_t(memory.back);
         }
-        memory.sample(l, port, true);  // nothing answers there: the interconnect does
-        l.done = true;
-        l.ready = memory.cycle + uint64_t(memory.back);
-        q.sent++;
-        return true;
+        q.send();
     }
 
     void watch() {
         ControlPins& c = pins.control;
+        if (!(held_b || held_r || *c.bvalid || *c.rvalid)) return;
         if (held_b && (!*c.bvalid || *c.bresp != old_b)) memory.broken.add(CONTROL, CONTROL_PORT, 0, memory.cycle);
         if (held_r && (!*c.rvalid || *c.rdata != old_r)) memory.broken.add(CONTROL, CONTROL_PORT, 0, memory.cycle);
         held_b = *c.bvalid && !*c.bready;

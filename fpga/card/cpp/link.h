@@ -178,7 +178,7 @@ class Link {
             if (m->ideal) {
                 lines.at(lines.tail - 1).done = true;
                 lines.at(lines.tail - 1).ready = now + uint64_t(m->latency);
-                lines.sent = lines.tail;
+                lines.send();
             }
         }
         if (out_chunk || !out.is_free(now)) return;

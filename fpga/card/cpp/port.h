@@ -55,17 +55,19 @@ struct Line {
     uint16_t count;  // bytes
     bool done = false, last = false;
     uint8_t response = OKAY;
-    uint8_t bytes[LINE];
 };
 
 // A port's reads in the order of their addresses' arrival, whatever order the memory serves them in.
 struct LineQueue {
     static constexpr uint64_t SIZE = 1024;
     std::vector<Line> lines = std::vector<Line>(SIZE);
+    std::vector<uint8_t> bytes = std::vector<uint8_t>(SIZE * LINE);  // LINE of each
     uint64_t head = 0, sent = 0, tail = 0;
+    uint64_t due = UINT64_MAX;      // from when the next line may be sent to the controller; none waits: never
     uint64_t limit = SIZE;
 
     Line& at(uint64_t id) { return lines[id % SIZE]; }
+    uint8_t* data(uint64_t id) { return &bytes[id % SIZE * LINE]; }
     bool room() const { return tail - head < limit; }
     bool empty() const { return head == tail; }
     void push(uint64_t address, int count, bool last, uint64_t ready) {
@@ -76,8 +78,10 @@ struct LineQueue {
         l.ready = ready;
         l.done = false;
         l.response = OKAY;
+        if (sent + 1 == tail) due = ready;
     }
-    void reset() { head = sent = tail = 0; }
+    void send() { due = ++sent == tail ? UINT64_MAX : at(sent).ready; }
+    void reset() { head = sent = tail = 0, due = UINT64_MAX; }
 };
 
 struct Burst {
@@ -114,17 +118,17 @@ struct Memory {
     Ddr ddr;
     uint64_t cycle = 0;
 
-    // What the memory holds at this moment, and what ECC says of it. data: of interest to the port.
-    void sample(Line& l, int port, bool data) {
+    // What the memory holds at this moment goes to `data`, if anybody looks at it; and what ECC says of it.
+    void sample(Line& l, int port, uint8_t* data) {
         l.response = OKAY;
         if (!store->exists(l.address, l.count)) {
             broken.add(READ_OUTSIDE, port, l.address, cycle);
-            memset(l.bytes, 0, LINE);
+            if (data) memset(data, 0, LINE);
             l.response = DECERR;
             return;
         }
         if (!store->inside(l.address, l.count)) broken.add(READ_OUTSIDE, port, l.address, cycle);
-        if (data) memcpy(l.bytes, store->at(l.address), l.count);
+        if (data) memcpy(data, store->at(l.address), l.count);
         if (!store->known(l.address, l.count)) {
             broken.add(NEVER_WRITTEN, port, l.address, cycle);
             l.response = SLVERR;
@@ -187,20 +191,22 @@ class Port {
 
     // Before the edge: what moves in it, and whether the master keeps the rules.
     void sample() {
-        if (address(held_ar, old_ar, *p.arvalid, *p.arready, *p.araddr, *p.arlen, *p.arsize, *p.arburst, *p.arid)) {
+        if ((*p.arvalid || held_ar) &&
+            address(held_ar, old_ar, *p.arvalid, *p.arready, *p.araddr, *p.arlen, *p.arsize, *p.arburst, *p.arid)) {
             reads.push({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
             counters.bursts_read++;
             outstanding++;
             m->reading++;
             if (outstanding > counters.most) counters.most = outstanding;
         }
-        if (address(held_aw, old_aw, *p.awvalid, *p.awready, *p.awaddr, *p.awlen, *p.awsize, *p.awburst, *p.awid)) {
+        if ((*p.awvalid || held_aw) &&
+            address(held_aw, old_aw, *p.awvalid, *p.awready, *p.awaddr, *p.awlen, *p.awsize, *p.awburst, *p.awid)) {
             bursts.push({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
             counters.bursts_written++;
             bursts_under_way++;
             m->writing++;
         }
-        data();
+        if (*p.wvalid || held_w) data();
         b_free = !*p.bvalid || *p.bready;
         r_free = !*p.rvalid || *p.rready;
         if (*p.rvalid)
@@ -227,7 +233,8 @@ class Port {
     }
     uint64_t under_way() const { return outstanding + bursts_under_way; }
     bool asks() const { return *p.arvalid || *p.awvalid; }
-    bool reads_data() const { return p.rdata; }
+    // Where the data of a line that is read go; null where nobody looks at them.
+    uint8_t* data_of(uint64_t id) { return p.rdata ? lines.data(id) : nullptr; }
 
   private:
     struct Held {
@@ -260,7 +267,6 @@ class Port {
 
     bool address(bool& held, Held& old, bool valid, bool ready, uint64_t at, uint8_t len, uint8_t size,
                  uint8_t burst, uint8_t id) {
-        if (!valid && !held) return false;
         uint32_t rest = uint32_t(len) | size << 8 | burst << 16 | uint32_t(id) << 24;
         if (held) {
             if (!valid)
@@ -282,7 +288,6 @@ class Port {
 
     void data() {
         bool valid = *p.wvalid, last = *p.wlast;
-        if (!valid && !held_w) return;
         uint64_t strobe = 0;
         memcpy(&strobe, p.wstrb, (bytes + 7) / 8);
         if (held_w) {
@@ -358,9 +363,9 @@ class Port {
             lines.push(at, int(count), !b.beats, ready);
             if (m->ideal) {
                 Line& l = lines.at(lines.tail - 1);
-                m->sample(l, me, p.rdata);
+                m->sample(l, me, data_of(lines.tail - 1));
                 l.done = true;
-                lines.sent = lines.tail;
+                lines.send();
             }
         }
         if (!b.beats) reads.pop();
@@ -375,7 +380,7 @@ class Port {
         uint64_t at = l.address + offset;
         uint8_t response = m->injected(me, false, read_beats++, at);
         if (response == OKAY) response = l.response;
-        if (p.rdata) memcpy(p.rdata, l.bytes + offset, bytes);
+        if (p.rdata) memcpy(p.rdata, lines.data(lines.head) + offset, bytes);
         offset += bytes;
         bool end = offset == l.count;
         *p.rlast = end && l.last;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 template <class T>
@@ -25,6 +26,7 @@ class Ring {
         return items[tail++ & mask] = item;
     }
     T pop() { return items[head++ & mask]; }
+    void drop() { head++; }
     void clear() { head = tail = 0; }
 
   private:

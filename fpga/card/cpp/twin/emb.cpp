@@ -51,6 +51,7 @@ struct Parts {
     Doorbell doorbell;
     uint64_t pool = 0, decoder = 0;     // two bits a cycle: whose vector's beat is in the pooling unit, in the decoder
     int64_t tt_cycle = 0, tt_says = 0, tt_wake = 0;
+    bool quiet = false, calm = false;   // nothing moved in the front; nor will anything before something comes to it
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : program(jobs, uint32_t(s.frame.words)), feeder(uint32_t(s.frame.words)),
@@ -199,9 +200,16 @@ class EmbCore : public Core<3, COUNTS> {
     }
     struct Dealt {
         bool dram, ssd, tt, steps, fill;
+        bool any() const { return dram || ssd || tt || steps || fill; }
     };
     // The edge of the read port and of the front.
     void front(Parts& p, bool starts, bool bags_done, bool row_done, bool waiting, const Dealt& dealt) {
+        const bool comes = starts || bags_done || row_done || m00.rvalid || p.doorbell.asks || dealt.any();
+        stalls(p);
+        if (p.calm && !comes) {
+            p.doorbell.step(at.ring_beats != 0, waiting, false, false, 0);
+            return;
+        }
         const Request bell{beat(at.result + uint64_t(4 * s.doorbell)), 1, 0};
         const Request asked[4] = {p.program.requests.o, p.region[0].o, p.region[1].o, p.region[2].o};
         const Request* requests[5] = {p.program.requests.has ? asked : nullptr, nullptr, nullptr, nullptr,
@@ -223,7 +231,6 @@ class EmbCore : public Core<3, COUNTS> {
         const Feeder::Tokens tokens = p.feeder.tokens();
         bool taken[5] = {program_taken, false, false, false, answered};
         const bool load_busy = p.loader.busy(), load = program.load, open = p.tiers.open;
-        stalls(p);
         p.feeder.step(job, open, data, taken);
         if (load_busy || load)
             taken[INDICES] |=
@@ -240,6 +247,13 @@ class EmbCore : public Core<3, COUNTS> {
         p.tiers.step(tokens, dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
         reads->step(requests, taken);
         p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
+        // What a part shows at the end of a cycle moves others in the next one.
+        const bool quiet = !(comes || entered || job_taken || load_busy || load || program_taken || taken[LENGTHS] ||
+                             taken[INDICES] || taken[WEIGHTS]) &&
+                           p.feeder.still() && p.tiers.still() && program.still() && p.region[0].still() &&
+                           p.region[1].still() && p.region[2].still() && reads->still();
+        p.calm = quiet && p.quiet;
+        p.quiet = quiet;
     }
     void stalls(const Parts& p) {
         count[STALL_DRAM] += !p.tiers.dram.room;

@@ -68,6 +68,11 @@ class Program {
         requests.begin(program, all.size() * beats);
         state = NEXT;
     }
+    // Nothing changes before there is data, or a request, a job or something finished goes.
+    bool still() const {
+        return (state == IDLE || (state == NEXT && number < all.size()) || waits) && !has_region && !finish &&
+               requests.still() && jobs.still() && releases.still();
+    }
     // Beats of the image that `load` begins with.
     int64_t loading() const { return all[number].count; }
     // entered: the region is; load_busy: the loader is at work; row_done: a row of a FILL has been written.
@@ -77,6 +82,7 @@ class Program {
         const Job* item = number < all.size() ? &all[number] : nullptr;
         const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
         bool issue = false, retire = bags_done;
+        waits = false;
         flush_window = flush_tt = load = false;
         if (entered) has_region = false;
         const bool last_row = rows_left == 1;
@@ -116,7 +122,8 @@ class Program {
         case SEND:
             rows_left = item->count;
             issue = bags ? releases.room && jobs.room : quiet && !load_busy;
-            if (!issue) break;
+            waits = !issue;
+            if (waits) break;
             load = item->opcode == LOAD;
             wait = 0;
             state = bags ? STEP : load ? LOADS : FILLS;
@@ -161,6 +168,7 @@ class Program {
     int bits = 0;
     int64_t rows_left = 0;
     State state = IDLE;
+    bool waits = false;     // to issue
     std::vector<Check> sums;
     Fifo<int64_t> releases{64, 3};
 
@@ -240,6 +248,7 @@ class Feeder {
 
     explicit Feeder(uint32_t words) : words(words) {}
     bool job_ready() const { return !lengths_left && !waits && !started; }
+    bool still() const { return calm && empty == STAGES; }      // nothing changes before a job, room or words come
     const Tokens& tokens() const { return stage[at]; }
 
     // job: on offer or null; data: the clients' beats or null. Which of them are taken goes to `taken`.
@@ -276,6 +285,8 @@ class Feeder {
         line_at = line_at == 2 ? 0 : line_at + 1;
         line_has = (line_has << 1 | reads) & 7;
         started = (started << 1 | starts) & 0x3F;
+        empty = out.count ? 0 : empty < STAGES ? empty + 1 : STAGES;
+        calm = !(accept || reads || starts || ends || line_has || started);
         if (accept) {
             job = offered;
             lengths_left = job->count, lengths_read = 0;
@@ -295,7 +306,8 @@ class Feeder {
     const Job* job = nullptr;
     int64_t lengths_left = 0;
     uint32_t lengths_read = 0, room = 16, started = 0, line_has = 0, line_at = 0;
-    bool waits = false, under_way = false;
+    bool waits = false, under_way = false, calm = true;
+    int empty = STAGES;     // tokens that are none, the last ones
     Bag line[3]{}, bag{};
     Ring<Bag> waiting{32};
     uint32_t place[4] = {};
@@ -359,6 +371,7 @@ class Tiers {
 
     Tiers(uint32_t dram, uint32_t ssd, uint32_t tt, uint32_t steps)
         : dram(dram, SLACK), ssd(ssd, SLACK), lookups(tt, SLACK), steps(steps, SLACK) {}
+    bool still() const { return calm; }     // nothing changes before something comes or goes
 
     void step(const Feeder::Tokens& tokens, bool dram_taken, bool ssd_taken, bool tt_taken, bool steps_taken,
               bool fill_taken) {
@@ -403,7 +416,7 @@ class Tiers {
     }
 
   private:
-    bool calm = false;      // nothing changes before something comes or goes
+    bool calm = false;
     Token held[NONE]{}, bag{};
     bool has[NONE] = {}, ended = false, first = true;
     int64_t in_chunk = 0;

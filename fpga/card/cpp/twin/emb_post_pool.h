@@ -17,8 +17,9 @@ class WriteJoiner {
     bool has = false;
 
     explicit WriteJoiner(uint32_t block) : block(block) {}
+    bool still() const { return !(some || has || (kept && !open())); }      // nothing changes before something comes
     void step(bool comes, const Joined& item) {
-        const bool open = kept && !held.last && (held.out + held.beats) / block == held.out / block;
+        const bool open = this->open();
         has = false;
         if (!some) {
             if (kept && !open) leave();
@@ -36,6 +37,7 @@ class WriteJoiner {
     uint32_t block;
     Joined now{}, held{};
     bool some = false, kept = false;
+    bool open() const { return kept && !held.last && (held.out + held.beats) / block == held.out / block; }
     void leave() { o = held, has = true, kept = false; }
 };
 
@@ -54,6 +56,12 @@ class PostPool {
     // A beat of a result stands at the write port.
     bool data() const { return pool & 1 || packed & 1; }
     Taken step(const Fifo<Step>& steps, bool tt, bool dram, bool ssd, bool request_taken, bool written) {
+        const uint32_t offered = uint32_t(tt) | dram << 1 | ssd << 2 | steps.has << 3;
+        if (calm && offered == seen && !request_taken && !written) {
+            cycle++;
+            return {};
+        }
+        const bool could = may;
         const int source = sources & 1 ? TT : sources & 2 ? DRAM : sources & 4 ? SSD : NONE;
         const bool there = source == TT ? tt : source == DRAM ? dram : source == SSD ? ssd : true;
         const bool fire = busy && may && there, final = fire && beat == now.job->row_beats - 1;
@@ -72,6 +80,9 @@ class PostPool {
         leaving = half ? PACKER - 1 : leaving ? leaving - 1 : 0;
         const bool move = ready && free;
         taken.steps = (!ahead || move) && steps.has;
+        const bool divides = ahead && divided && cycle < divided;
+        seen = offered;
+        calm = !(fire || move || start || divides || taken.steps || request_taken || written || back || leaving);
 
         may = credits > 1 || (credits == 1 && !used);
         credits += back - used;
@@ -96,6 +107,7 @@ class PostPool {
             if (ahead && next.first) divided = 0;
         }
         cycle++;
+        calm = calm && may == could && !(pool || packed) && joiner.still() && requests.still() && under_way.still();
         return taken;
     }
 
@@ -103,6 +115,8 @@ class PostPool {
     static constexpr uint32_t KNOWN = 64;   // means of fewer indices have their factor at once
     Step next{}, now{};
     bool ahead = false, busy = false, may = false;
+    bool calm = false;                      // nothing changes before other than what was `seen` is offered
+    uint32_t seen = 0;
     uint32_t sources = 0;                   // vectors that the step still takes: tt, dram, ssd
     uint32_t latency;
     int beat = 0, credits, back = 0, leaving = 0;

@@ -131,6 +131,7 @@ class Requester {
     Request o{};
     bool has = false, asking = false;
 
+    bool still() const { return has || !asking; }       // nothing changes before its request is taken
     void step(bool taken, bool start) {
         if (taken) has = false;
         if (start || !asking || has) return;
