@@ -54,7 +54,10 @@ class Stripes(NamedTuple):
 
     def read(self, beats: NDArray, rows: NDArray) -> NDArray:
         """(rows, words of a row), of a table's (beats, words of a beat)."""
-        found = self._pieces(beats)[rows // self.block_rows, rows % self.block_rows]
+        piece, inside = self.piece_beats or self.row_beats, rows % self.block_rows
+        each = self.row_beats // piece
+        at = ((rows - inside) * each + inside)[:, None] + np.arange(each) * self.block_rows
+        found = beats[:len(beats) // piece * piece].reshape(-1, piece * beats.shape[1]).take(at.ravel(), axis=0)
         return found.reshape(len(rows), self.row_beats * beats.shape[1])
 
     def write(self, beats: NDArray, rows: NDArray, values: NDArray) -> None:

@@ -134,7 +134,8 @@ class GroupMachines {
         const int64_t at = d.column_time(machines[i].lines[0], write);
         return write ? Dram::later(at, machines[i].modify) : at;
     }
-    // Until something may go. What holds a command back is only ever put off, so its clock is found out again then.
+    // Until something may go. What holds a command back is only ever put off: when its clock has come, it is found out
+    // again.
     void sleep(const Dram& d) {
         const int64_t last_slot = COLUMN_SLOT_STEP * (d.t.column_slots - 1);
         wake = found ? 0 : Dram::NEVER;

@@ -85,16 +85,17 @@ def test_the_published_rules(map_, row_bytes, depth):
 # Each: a text of group_machines.h, what a mutant has in its place, and the rule that finds it. Two activations, or two
 # column commands, in a controller clock no policy can give: tRRD_S and tCCD_S keep them apart.
 MUTANTS = [
-    ("            turn_close = (i + 1) % MACHINES;\n            break;", "            turn_close = (i + 1) % MACHINES;",
+    ("if (const uint32_t bits = due(close_at, clock)) {", "while (const uint32_t bits = due(close_at, clock)) {",
      "two of P in a controller clock"),
-    ("d.open(m.lines[m.open])) m.open++, opened++, wake = 0;",
-     "d.open(m.lines[m.open]) && (opened++, wake = 0, ++m.open > 1))\n"
-     "                std::swap(m.lines[m.open - 1], m.lines[m.open - 2]);",
+    ("            if (!machines[i].open++) front(d, i);\n",
+     "            Ring<DdrRequest>& lines = machines[i].lines;\n            const uint32_t open = machines[i].open++;\n"
+     "            if (open) std::swap(lines[open], lines[open - 1]);\n            front(d, i);\n",
      "column commands of a machine out of order"),
-    ("            DdrRequest& r = m.lines[m.open];\n            if (d.bank[r.bank].row >= 0",
+    ("            DdrRequest& r = machines[i].lines[machines[i].open];\n            activate_at[i]",
+     "            Machine& m = machines[i];\n"
      "            size_t next = m.open + 1 < m.lines.size() && m.lines[m.open + 1].bank != m.lines[m.open].bank\n"
      "                          && d.bank[m.lines[m.open + 1].bank].row < 0;\n"
-     "            DdrRequest& r = m.lines[m.open + next];\n            if (d.bank[r.bank].row >= 0",
+     "            DdrRequest& r = m.lines[m.open + next];\n            activate_at[i]",
      "a page opened for a line that is not a machine's first without"),
     ("bank % banks % halves) % MACHINES;", "bank % banks / halves % halves) % MACHINES;",
      "column commands of a machine out of order"),

@@ -1,4 +1,4 @@
-// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank. golden.emb.rows,
+// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank, copies. golden.emb.rows,
 // golden.emb.row_requests and the arbiter of golden.emb.cycles.
 #pragma once
 
@@ -274,6 +274,36 @@ class RowFetch {
         e.offset[0] = item.offset, e.beats[0] = item.beats, e.began[0] = now, e.life[0] = life;
         return false;
     }
+};
+
+// Where rows of a FILL are copied to, piece after piece, and when a row is there.
+class Copies {
+  public:
+    Request o{};
+    bool has = false;
+
+    // Whether the row at the queue is taken.
+    bool takes(bool fill, const Row& row, bool taken) const {
+        return fill && (!has || taken) && (sent + 1) * row.job->piece == row.job->stored;
+    }
+    // written: a piece is; whether a row is with it.
+    bool written(bool piece) {
+        if (!piece || ++back * job->piece != job->stored) return false;
+        back = 0;
+        return true;
+    }
+    void step(bool fill, const Row& row, bool taken, uint64_t rows, uint32_t stripe_beats) {
+        if (has && !taken) return;
+        has = fill;
+        if (!fill) return;
+        job = row.job;
+        o = {rows + row.offset + uint64_t(sent) * stripe_beats, uint32_t(job->piece), 0};
+        if (++sent * job->piece == job->stored) sent = 0;
+    }
+
+  private:
+    const Job* job = nullptr;
+    int64_t sent = 0, back = 0;
 };
 
 }  // namespace twin
