@@ -92,17 +92,14 @@ class ReadPort {
         }
     }
     bool idle() const { return state == PICK && !active && !p.arvalid && !bursts.held() && arrived < 0; }
-<<<<<<< HEAD
     // The client whose beat comes from the bus in this cycle, or -1.
     int coming() const { return p.rvalid ? bursts.o.client : -1; }
-=======
     // Nothing changes before a beat comes, or a client asks for more or takes what it has.
     bool still() const {
         bool moves = state != PICK || asking || p.arvalid || p.rvalid || arrived >= 0 || bell || !bursts.still();
         for (const auto& each : queue) moves |= !each.still();
         return !moves;
     }
->>>>>>> 6ab1598 (fpga.card.cpp: the group machines' next clocks in the place of a scan a clock, the twin's front and joiner rest when nothing comes)
     // The client whose request is taken in this cycle, or -1.
     int accepting() const { return state == LOAD && fresh ? turn : -1; }
 
