@@ -57,10 +57,14 @@ class Netlist:
     ports: Ints
     instances: list[tuple[str, str, int, int]]
     modules: Callable[[str], Mapping[str, Any]]
+    copies: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     _names: dict[str, list[str]] = field(default_factory=dict)
 
     def cell_name(self, cell: int) -> str:
         """Hierarchical name of a cell: its instance and, where Yosys made its own name up, the signal it drives."""
+        first = len(self.family) - len(self.copies)
+        if cell >= first:
+            return f"{self.cell_name(int(self.copies[cell - first]))} (copy)"
         at = bisect_right([one[2] for one in self.instances], cell) - 1
         path, module, first, _ = self.instances[at]
         if module not in self._names:

@@ -3,19 +3,19 @@ evenly.
 
 What stays in a slice is one object: a LUT and the register behind it, a carry chain with both, a block with the
 registers that it took; and then what nets of few sinks join, up to half a slice. Objects are pulled together by their
-nets (squares of distances, weighted by the distance of the last round so that lengths count, and by how critical a
-net is), spread over a window of the region by halving it again and again, and pulled to where they were spread to,
-harder each round (SimPL: Kim, Lee, Markov, ICCAD 2010). DSP slices, BRAM and URAM are put on the sites of their
-columns in every round. Slices are filled, not legalised: inside one there is no order.
+nets (squares of distances, weighted by the distance of the last round so that lengths count), spread over a window of
+the region by halving it again and again, and pulled to where they were spread to, harder each round (SimPL: Kim, Lee,
+Markov, ICCAD 2010). Driver and sink of a hop on a long path pull each other, too (pin-to-pin attraction: Shi et al.,
+DATE 2025). In every round DSP slices, BRAM and URAM are put on the sites of their columns; registers of many loads are
+copied in two rounds. Slices are filled, not legalised: inside one there is no order.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import isotonic_regression
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import cg
@@ -24,51 +24,32 @@ from fpga.synth.map import LUT_COST
 from fpga.synth.shells import region
 from fpga.synth.timing.delays import Family, Sink, local, table
 from fpga.synth.timing.netlist import Netlist
-from fpga.synth.timing.packing import Packed
-from fpga.synth.timing.sta import Graph
+from fpga.synth.timing.packing import Packed, pack
+from fpga.synth.timing.replicate import replicated
+from fpga.synth.timing.sites import BLOCKS, Window, assign, everywhere
+from fpga.synth.timing.sta import Graph, Times
 
-__all__ = ["Objects", "Sites", "Window", "filled", "in_order", "objects", "place", "refined", "spread", "window"]
+__all__ = ["Design", "Objects", "objects", "place", "spread", "window"]
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
+Hops = tuple[Ints, Ints, Reals]     # objects at both ends, and how hard they pull each other
 
 FILL = 0.75         # of a window's slices
-ROUNDS = 16
+ROUNDS = 20
 GROWTH = 1.3
-PLAIN_ROUNDS = 2    # before critical nets pull harder
-CRITICAL = 8.0      # how much harder the most critical net does
+PLAIN_ROUNDS = 3    # before hops on long paths pull
+CRITICAL = 8.0      # how hard one on the longest path does; a net of two pulls with 1
+LONGEST = 0.999     # of the ends have shorter paths than what counts as the longest: a few do not hide the others
+SHARP = 12.0        # e-fold less for a path that is shorter by a twelfth of the longest
+LEAST = 0.01        # of that pull that is still used
+COPYING = 6, 12     # rounds before which registers are copied
+SLOW = 0.6          # of the longest path: nets on longer paths are slow
 FEW_SINKS = 4       # of nets that join objects
 JOININGS = 5        # each at most halves their number
 LARGEST = 1.0       # of what is joined: LUTs' and registers' parts of slices added, 2 in a full one
 OUTLINE = 16.0      # sinks that a net's outline has
-REFINEMENTS = 120
-PATIENCE = 12       # refinements without a shorter longest path
-NEAR = 0.8          # of the longest path: pins of paths above pull in refinement,
-PULLING = 0.01      # but no more than this part of all
-MOVED = 64          # blocks of a kind that move in a refinement
-NEARER = 0.7        # of its distance that a block that moves has left
-CROWDED = 0.03      # of the logic may come to lie in full slices in refinement
-BIN = 4, 12         # slice columns and rows in which slices are counted as full together
 SHARE = 0.02        # of its nets' pull, in the first round, that an object is held with where it was spread to
-BLOCKS = {Family.DSP: "dsp", Family.BRAM: "bram", Family.URAM: "uram"}
-
-
-@dataclass(frozen=True)
-class Window:
-    """A rectangle of the region, in slice columns and rows."""
-
-    left: float
-    bottom: float
-    width: float
-    height: float
-
-    def sites(self, block: str) -> tuple[Reals, Reals]:
-        """Column and row of the sites of a kind of block inside."""
-        kind = region()[block]
-        rows = (np.arange(kind["sites"]) + 0.5) * region()["rows"] / kind["sites"]
-        rows = rows[(rows >= self.bottom) & (rows < self.bottom + self.height)]
-        at = np.array([x for x in kind["at"] if self.left <= x < self.left + self.width], float)
-        return np.repeat(at, len(rows)), np.tile(rows, len(at))
 
 
 @dataclass(frozen=True)
@@ -82,6 +63,43 @@ class Objects:
     block: npt.NDArray[np.int8]
     sites: Reals
     slices: float
+
+    def with_copies(self, count: int) -> "Objects":
+        """And as many registers more, by themselves."""
+        new = np.arange(count)
+        return replace(self, of=np.append(self.of, len(self.area) + new),
+                       area=np.append(self.area, np.full(count, 1 / region()["ffs"])),
+                       block=np.append(self.block, np.full(count, Family.OTHER, np.int8)),
+                       sites=np.append(self.sites, np.zeros(count)))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is placed, as it changes while it is: cells, those of them taken into blocks, arcs, objects."""
+
+    netlist: Netlist
+    packed: Packed
+    graph: Graph
+    found: Objects
+
+    @staticmethod
+    def of(netlist: Netlist) -> "Design":
+        packed = pack(netlist)
+        return Design(netlist, packed, Graph(netlist, packed), objects(netlist, packed))
+
+    def times(self, at: Reals) -> Times:
+        """With objects at these columns and rows."""
+        return self.graph.times(at[0, self.found.of], at[1, self.found.of])
+
+    def with_copies(self, at: Reals) -> tuple["Design", Reals]:
+        """Copies of the registers of slow nets, and columns and rows of the objects with them."""
+        times = self.times(at)
+        path = times.arrival + times.tail
+        cells = at[:, self.found.of]
+        netlist, packed, to = replicated(self.netlist, self.packed, path > SLOW * times.ends.max(), cells,
+                                         self.found.of)
+        made = Design(netlist, packed, Graph(netlist, packed), self.found.with_copies(to.shape[1]))
+        return made, np.concatenate([at, to], axis=1)
 
 
 def objects(netlist: Netlist, packed: Packed) -> Objects:
@@ -187,43 +205,11 @@ def spread(x: Reals, y: Reals, area: Reals, place: Window) -> tuple[Reals, Reals
     return left + width / 2, bottom + height / 2
 
 
-def _on_sites(x: Reals, y: Reals, found: Objects, place: Window) -> None:
-    """Moves blocks, in place, to sites of their kind: in the order of the blocks from left to right into columns, and
-    in those near to their rows."""
-    for family, name in BLOCKS.items():
-        mine = np.nonzero(found.block == family)[0]
-        if not len(mine):
-            continue
-        columns, rows = place.sites(name)
-        at = np.unique(columns)
-        room = len(rows) / len(at)
-        order = mine[np.argsort(x[mine], kind="stable")]
-        wanted = np.interp(x[order], at, (np.arange(len(at)) + 0.5) * room)
-        column = np.minimum((in_order(wanted, found.sites[order], len(rows)) / room).astype(int), len(at) - 1)
-        for k, where in enumerate(at):
-            inside = order[column == k]
-            inside = inside[np.argsort(y[inside], kind="stable")]
-            free = np.sort(rows[columns == where])
-            wanted = np.interp(y[inside], free, np.arange(len(free)) + 0.5)
-            taken = in_order(wanted, found.sites[inside], len(free))
-            x[inside], y[inside] = where, free[np.clip(taken, 0, len(free) - 1).astype(int)]
-
-
-def in_order(wanted: Reals, sizes: Reals, room: float) -> Reals:
-    """Middles of blocks of these sizes that lie in a row without overlaps, in their order, nearest to those wanted by
-    least squares; closer to each other where there is too little room."""
-    if not len(wanted):
-        return wanted
-    sizes = sizes * min(1.0, room / float(sizes.sum()))
-    offset = np.cumsum(sizes) - sizes / 2
-    first = isotonic_regression(wanted - offset, weights=sizes).x
-    return np.clip(first, 0, room - float(sizes.sum())) + offset
-
-
 class _Pull:
     """The pull of nets on objects: of all pairs of a small net, of a net's middle on the objects of others."""
 
-    def __init__(self, netlist: Netlist, found: Objects) -> None:
+    def __init__(self, design: Design) -> None:
+        netlist, found = design.netlist, design.found
         rows, count = netlist.rows, len(found.area)
         pin_net = np.concatenate([rows["drives"]["net"], rows["loads"]["net"]])
         pin = found.of[np.concatenate([rows["drives"]["cell"], rows["loads"]["cell"]])]
@@ -242,12 +228,19 @@ class _Pull:
         drives = (driver[self.net] >= 0) & (found.of[driver[self.net]] == self.pin)
         self.base = np.where(drives, 1.0, np.minimum(1.0, OUTLINE / pins[self.net]))
 
-    def solved(self, at: Reals, weight: Reals, hold: Reals, to: Reals) -> Reals:
+    def with_middles(self, at: Reals) -> Reals:
+        """One coordinate of objects, and of the middles of their nets."""
+        number = self.middle - self.count
+        return np.append(at, np.bincount(number, at[self.pin]) / np.bincount(number))
+
+    def solved(self, at: Reals, hops: Hops, hold: float, to: Reals) -> Reals:
         """Positions that least squares of lengths ask for, near `at`; objects are held with `hold` at `to`."""
-        length = np.maximum(np.abs(at[self.pin] - at[self.middle]), 1.0)
-        w = self.base * weight[self.net] / length
-        ends = np.concatenate([self.pin, self.middle]), np.concatenate([self.middle, self.pin])
-        joined: Any = csr_array(coo_array((np.concatenate([w, w]), ends), (self.size, self.size)))
+        a, b, pull = hops
+        w = np.concatenate([self.base / np.maximum(np.abs(at[self.pin] - at[self.middle]), 1.0),
+                            pull / np.maximum(np.abs(at[a] - at[b]), 1.0)])
+        ends = np.concatenate([self.pin, a]), np.concatenate([self.middle, b])
+        half = csr_array(coo_array((w, ends), (self.size, self.size)))
+        joined: Any = half + half.T
         pulled = np.asarray(joined.sum(axis=1)).ravel()
         held = np.zeros(self.size)
         held[:self.count] = hold * self.pins / np.maximum(np.abs(at[:self.count] - to), 1.0) + 1e-6
@@ -258,131 +251,52 @@ class _Pull:
         return np.asarray(out)
 
 
-def filled(found: Objects, x: Reals, y: Reals, place: Window) -> tuple[Reals, float]:
-    """Fill of a window's slices by bins of about BIN, 1 where LUTs and registers take all of them; and the share of
-    the logic above that."""
-    at = np.zeros((2, len(found.area)))
-    at[0][found.of], at[1][found.of] = x, y
-    sides = ([place.left, place.left + place.width], [place.bottom, place.bottom + place.height])
-    mine = found.block == Family.OTHER
-    bins = max(1, round(place.width / BIN[0])), max(1, round(place.height / BIN[1]))
-    area, _, _ = np.histogram2d(at[0][mine], at[1][mine], bins=bins, range=sides, weights=found.area[mine])
-    fill = area / (2 * place.width * place.height / (bins[0] * bins[1]))
-    return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
+class _Critical:
+    """The hops of a design that long paths pass, and how hard each pulls: half as in the round before."""
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        of = design.found.of
+        driver, cell = design.graph.hops()
+        self.from_, self.to = of[driver], of[cell]
+        self.moves = (driver >= 0) & (self.from_ != self.to)
+        self.pull: Reals = np.zeros(len(driver))
+
+    def hops(self, at: Reals) -> tuple[Hops, float]:
+        """With objects at these columns and rows; and what counts as the longest path."""
+        times = self.design.times(at)
+        longest = float(np.quantile(times.ends[np.isfinite(times.ends)], LONGEST))
+        now = np.exp(np.minimum(SHARP * (self.design.graph.longest(times) / longest - 1), 0))
+        self.pull = (self.pull + now) / 2 if self.pull.any() else now
+        mine = self.moves & (self.pull > LEAST)
+        return (self.from_[mine], self.to[mine], CRITICAL * self.pull[mine]), longest
 
 
-def _pulled(at: Reals, a: Ints, b: Ints, forward: Reals, back: Reals, count: int) -> tuple[Reals, Reals]:
-    """How hard each object is pulled by those at the other ends of its nets, and to which column and row."""
-    total = np.bincount(a, forward, count) + np.bincount(b, back, count)
-    to = [np.bincount(a, forward * axis[b], count) + np.bincount(b, back * axis[a], count) for axis in at]
-    return total.astype(float), np.stack(to) / np.maximum(total, 1e-12)
-
-
-class Sites:
-    """The sites of blocks, and how much of each is taken; a cascade takes those around its middle."""
-
-    def __init__(self, found: Objects, at: Reals, place: Window) -> None:
-        self.sizes = found.sites
-        self.of = np.full(len(found.area), -1, np.int64)
-        self.kinds = []
-        t = table()["net"]
-        self.scale = np.array([[t["column"]], [t["row"]]])
-        for family, name in BLOCKS.items():
-            places = np.stack(place.sites(name))
-            taken = np.zeros(places.shape[1])
-            for one in np.nonzero(found.block == family)[0]:
-                here = self.of[one] = int(np.abs(self.scale * (places - at[:, [one]])).sum(axis=0).argmin())
-                whole = int(np.ceil(self.sizes[one]))
-                taken[max(0, here - whole // 2):][:whole] += min(1.0, self.sizes[one])
-            self.kinds.append((family, places, taken))
-        self.block = found.block
-
-    def move(self, at: Reals, pull: Reals, to: Reals) -> None:
-        """Moves, in place, blocks that are pulled, the hardest first, to free sites that are nearer to where."""
-        for family, places, taken in self.kinds:
-            mine = np.nonzero((self.block == family) & (pull > 0) & (self.sizes <= 1))[0]
-            for one in mine[np.argsort(-pull[mine], kind="stable")][:MOVED]:
-                far = np.abs(self.scale * (places - to[:, [one]])).sum(axis=0)
-                here = self.of[one]
-                best = int(np.where(taken + self.sizes[one] <= 1, far, np.inf).argmin())
-                if far[best] < NEARER * far[here]:
-                    taken[here] -= self.sizes[one]
-                    taken[best] += self.sizes[one]
-                    self.of[one], at[:, one] = best, places[:, best]
-
-
-def refined(graph: Graph, found: Objects, x: Reals, y: Reals, place: Window,
-            say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals]:
-    """Moves what lies on the longest paths between its neighbours on them, again and again, as detailed placement
-    does: slices are not full, and at most CROWDED of the logic more may come to lie where they are.
-
-    Parameters  x, y: slice columns and rows of cells
-    Returns     those with the shortest longest path that was seen
-    """
-    at = np.stack([np.zeros(len(found.area)), np.zeros(len(found.area))])
-    at[0][found.of], at[1][found.of] = x, y
-    free = found.block == Family.OTHER
-    limit = CROWDED + filled(found, x, y, place)[1]
-    sites = Sites(found, at, place)
-    best, best_ps, since = at.copy(), np.inf, 0
-    from_ = found.of[np.concatenate([graph.driver[rows["net"]] for rows in (graph.through, graph.ends)])]
-    to = found.of[graph.packed.host[np.concatenate([graph.through["cell"], graph.ends["cell"]])]]
-    driven = np.concatenate([graph.driver[rows["net"]] >= 0 for rows in (graph.through, graph.ends)])
-    fanout = graph.fanout[np.concatenate([graph.through["net"], graph.ends["net"]])]
-    few = max(1, int(PULLING * len(to)))
-    for number in range(REFINEMENTS):
-        times = graph.times(at[0][found.of], at[1][found.of])
-        longest = float(times.ends.max())
-        if longest < best_ps:
-            best, best_ps, since = at.copy(), longest, number
-        if number - since > PATIENCE:
-            break
-        through = (times.arrival[graph.through["net"]] + times.through_net + graph.through["ps"]
-                   + times.tail[graph.through["to_net"]])
-        share = np.concatenate([through, times.ends]) / longest
-        near = max(NEAR, float(np.partition(share, -few)[-few]))
-        pulls = driven & (share >= near) & (from_ != to)
-        weight = ((share[pulls] - near) / (1.001 - near)) ** 2 + 1e-3
-        a, b, back = from_[pulls], to[pulls], weight / fanout[pulls]     # a driver comes to its sinks, not they to it
-        total = np.bincount(a, weight, len(free)) + np.bincount(b, back, len(free))
-        mine = (total > 0) & free
-        sites.move(at, *_pulled(at, a, b, weight, weight, len(free)))
-        total += np.bincount(b, weight - back, len(free))                # and one sink of many stays where it is
-        for axis in at:
-            wanted = (np.bincount(a, weight * axis[b], len(free)) + np.bincount(b, back * axis[a], len(free))
-                      + np.bincount(b, weight - back, len(free)) * axis)
-            axis[mine] = (axis[mine] + wanted[mine] / total[mine]) / 2
-        if filled(found, at[0][found.of], at[1][found.of], place)[1] > limit:
-            break
-        if number % 25 == 0:
-            say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps:.0f} ps")
-    return best[0][found.of], best[1][found.of]
-
-
-def place(netlist: Netlist, found: Objects, critical: Callable[[Reals, Reals], Reals],
-          say: Callable[[str], None] = lambda line: None) -> tuple[Reals, Reals, Window]:
-    """Slice column and row of every cell.
-
-    Parameters  critical: how critical each net is, 0 to 1, with cells at these columns and rows
-    """
-    grid = window(found)
-    pull = _Pull(netlist, found)
-    slices = found.block == Family.OTHER
+def place(design: Design, say: Callable[[str], None] = lambda line: None) -> tuple[Design, Reals, Window]:
+    """The design with copies of registers, slice column and row of every object, and the window they lie in."""
+    grid = window(design.found)
+    pull, critical = _Pull(design), _Critical(design)
     rng = np.random.default_rng(1)
-    x = grid.left + grid.width * rng.random(pull.size)
-    y = grid.bottom + grid.height * rng.random(pull.size)
-    weight = np.ones(netlist.nets)
-    hold = 0.0
-    to_x, to_y = np.full(pull.count, grid.left + grid.width / 2), np.full(pull.count, grid.bottom + grid.height / 2)
+    size = np.array([[grid.width], [grid.height]])
+    corner = np.array([[grid.left], [grid.bottom]])
+    at = corner + size * rng.random((2, pull.size))
+    to = np.repeat(corner + size / 2, pull.count, axis=1)
+    hops: Hops = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     for number in range(ROUNDS):
+        if number in COPYING:
+            count = pull.count
+            design, to = design.with_copies(to)
+            pull, critical = _Pull(design), _Critical(design)
+            at = np.stack([pull.with_middles(np.append(axis[:count], own[count:])) for axis, own in zip(at, to)])
         if number >= PLAIN_ROUNDS:
-            weight = 1 + CRITICAL * critical(to_x[found.of], to_y[found.of]) ** 4
-        for _ in range(1 if hold else 3):
-            x = pull.solved(x, weight, np.full(pull.count, hold or 1e-4), to_x)
-            y = pull.solved(y, weight, np.full(pull.count, hold or 1e-4), to_y)
-        to_x, to_y = x[:pull.count].copy(), y[:pull.count].copy()
-        to_x[slices], to_y[slices] = spread(to_x[slices], to_y[slices], found.area[slices], grid)
-        _on_sites(to_x, to_y, found, grid)
-        hold = SHARE * GROWTH ** number
-        say(f"placement {number + 1} of {ROUNDS}")
-    return to_x[found.of], to_y[found.of], grid
+            hops, longest = critical.hops(to)
+            say(f"placement {number} of {ROUNDS}: {longest:.0f} ps")
+        hold = SHARE * GROWTH ** (number - 1) if number else 1e-4
+        for _ in range(1 if number else 3):
+            at = np.stack([pull.solved(axis, hops, hold, own) for axis, own in zip(at, to)])
+        found = design.found
+        slices = found.block == Family.OTHER
+        to = at[:, :pull.count].copy()
+        to[0, slices], to[1, slices] = spread(to[0, slices], to[1, slices], found.area[slices], grid)
+        assign(to, found.block, found.sites, everywhere())
+    return design, to, grid

@@ -19,10 +19,11 @@ from fpga.synth.map import Report
 from fpga.synth.shells import region
 from fpga.synth.timing.delays import clock_ps
 from fpga.synth.timing.netlist import Netlist, flat
-from fpga.synth.timing.packing import pack
-from fpga.synth.timing.place import Window, filled, objects, place, refined
-from fpga.synth.timing.sta import Graph, Step, Times
+from fpga.synth.timing.place import Design, place
+from fpga.synth.timing.refine import filled, refined
+from fpga.synth.timing.sites import Window
 from fpga.synth.timing.sta import Path as Route
+from fpga.synth.timing.sta import Step, Times
 from gen.base import kept
 
 __all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
@@ -54,8 +55,8 @@ NamedPath = Route[NamedStep]
 class Timing:
     """The longest path, what it would be with all cells in one place, and the worst paths of different names; ends,
     failing: captured pins, and how many of them have a negative slack at each of PERIODS_NS; packed: registers taken
-    into blocks; window: where the core was placed; crowded: share of the slices' area that lies where it does not
-    fit; density: slices' fill in the window by column and row."""
+    into blocks; copies: registers added; window: where the core was placed; crowded: share of the slices' area that
+    lies where it does not fit; density: slices' fill in the window by column and row."""
 
     core: str
     worst_ps: float
@@ -66,6 +67,7 @@ class Timing:
     ends: int
     failing: tuple[int, ...]
     packed: int
+    copies: int
     window: Window
     crowded: float
     density: tuple[tuple[float, ...], ...]
@@ -79,7 +81,7 @@ class Timing:
 
 def _from_dict(found: dict[str, Any]) -> Timing:
     paths = tuple(NamedPath(tuple(NamedStep(**step) for step in path["steps"])) for path in found["paths"])
-    names = "core", "worst_ps", "floor_ps", "cells", "nets", "ends", "packed", "crowded"
+    names = "core", "worst_ps", "floor_ps", "cells", "nets", "ends", "packed", "copies", "crowded"
     left = {name: found[name] for name in names}
     return Timing(**left, paths=paths, failing=tuple(found["failing"]), window=Window(**found["window"]),
                   density=tuple(map(tuple, found["density"])))
@@ -129,38 +131,32 @@ def timing(report: Report, say: Say = lambda line: None) -> Timing:
 def _timed(report: Report, say: Say) -> Timing:
     netlist = netlist_of(report)
     say(f"{report.core}: {len(netlist.family):,} cells, {netlist.nets:,} nets")
-    packed = pack(netlist)
-    graph = Graph(netlist, packed)
-    if not len(graph.ends["net"]) or not len(graph.starts["net"]):
+    design = Design.of(netlist)
+    if not len(design.graph.ends["net"]) or not len(design.graph.starts["net"]):
         raise ValueError(f"{report.core} has no path from a register to a register")
-    found = objects(netlist, packed)
-
-    def critical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return graph.criticality(graph.times(x, y))
-
-    x, y, window = place(netlist, found, critical, say)
-    x, y = refined(graph, found, x, y, window, say)
-    times = graph.times(x, y)
-    fill, crowded = filled(found, x, y, window)
+    design, at, window = place(design, say)
+    at = refined(design, at, window, say)
+    times = design.times(at)
+    fill, crowded = filled(design.found, at, window)
     density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
     timed = times.ends[np.isfinite(times.ends)]
     failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
-    here = np.zeros(len(netlist.family))
-    floor = float(graph.times(here, here).ends.max())
-    paths = tuple(_named(netlist, graph, times, x, y))
+    floor = float(design.times(np.zeros_like(at)).ends.max())
+    paths = tuple(_named(design, times, at))
     return Timing(report.core, float(timed.max()), floor, paths, len(netlist.family), netlist.nets, len(timed), failing,
-                  packed.taken, window, crowded, density)
+                  design.packed.taken, len(design.netlist.copies), window, crowded, density)
 
 
-def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.ndarray) -> Iterator[NamedPath]:
-    """The worst paths whose ends differ in more than the numbers in their names."""
+def _named(design: Design, times: Times, at: np.ndarray) -> Iterator[NamedPath]:
+    """The worst paths whose ends differ in more than the numbers in their names; `at`: columns and rows of objects."""
+    netlist, graph = design.netlist, design.graph
     seen: set[str] = set()
 
     def step(route: Route[Step], number: int) -> NamedStep:
         one = route.steps[number]
-        cell = graph.packed.host[one.cell]
-        return NamedStep(netlist.cell_name(one.cell), netlist.kinds[netlist.kind[one.cell]], round(float(x[cell]), 1),
-                         round(float(y[cell]), 1), one.fanout, round(one.net_ps, 1), round(one.cell_ps, 1))
+        x, y = (round(float(side), 1) for side in at[:, design.found.of[graph.packed.host[one.cell]]])
+        return NamedStep(netlist.cell_name(one.cell), netlist.kinds[netlist.kind[one.cell]], x, y, one.fanout,
+                         round(one.net_ps, 1), round(one.cell_ps, 1))
 
     for number, route in enumerate(graph.worst(times)):
         ends = "  ".join(netlist.cell_name(route.steps[k].cell) for k in (0, -1))
@@ -174,8 +170,8 @@ def _named(netlist: Netlist, graph: Graph, times: Times, x: np.ndarray, y: np.nd
 
 def lines(found: Timing) -> Iterator[str]:
     """For the terminal."""
-    yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.ends:,} ends "
-           "timed")
+    yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.copies:,} "
+           f"copied, {found.ends:,} ends timed")
     yield f"  longest path {found.worst_ps:,.0f} ps; {found.floor_ps:,.0f} ps if all cells lay in one place"
     for ns, failing in zip(PERIODS_NS, found.failing):
         yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} ends below 0"

@@ -141,10 +141,17 @@ class Graph:
             np.maximum.at(tail, t["net"][a:b], tail[t["to_net"][a:b]] + whole[a:b])
         return Times(arrival, tail, arrival[e["net"]] + end_net + e["ps"], through_net, end_net)
 
-    def criticality(self, times: Times) -> Reals:
-        """Of each net: its longest path as a share of the longest of all."""
-        longest = np.maximum(times.arrival + times.tail, 0)
-        return longest / max(longest.max(), 1.0)
+    def hops(self) -> tuple[Ints, Ints]:
+        """Of all arcs, then of all ends: the cell that drives their net, -1 for a port, and that which they go to."""
+        pins = self.through, self.ends
+        return (np.concatenate([self.driver[rows["net"]] for rows in pins]),
+                self.packed.host[np.concatenate([rows["cell"] for rows in pins])])
+
+    def longest(self, times: Times) -> Reals:
+        """Of each of `hops` the longest path over it, in ps; -inf where there is none."""
+        t = self.through
+        over = times.arrival[t["net"]] + times.through_net + t["ps"] + times.tail[t["to_net"]]
+        return np.concatenate([over, times.ends])
 
     def worst(self, times: Times) -> Iterator[Path[Step]]:
         """Paths from the worst, one per capturing cell."""

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from fpga.synth.shells import region
+from fpga.synth.timing import refine
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
-from fpga.synth.timing.place import Objects, Sites, Window, in_order, objects, place, refined, spread, window
-from fpga.synth.timing.sta import Graph
+from fpga.synth.timing.place import Design, objects, place, spread, window
+from fpga.synth.timing.refine import filled, refined
+from fpga.synth.timing.sites import Sites, Window, assign, everywhere
 from tests.support.netlists import cell, ff, module, netlist
 
 SIDE = 24
@@ -29,49 +31,56 @@ def grid(blocks: int = 0):
 
 @pytest.fixture(scope="module")
 def placed():
-    known = grid(blocks=SIDE)
-    packed = pack(known)
-    graph = Graph(known, packed)
-    found = objects(known, packed)
-    x, y, inside = place(known, found, lambda x, y: graph.criticality(graph.times(x, y)))
-    return graph, found, x, y, inside
+    return place(Design.of(grid(blocks=SIDE)))
 
 
 def test_beats_chance(placed):
     """Worst path and all wire are less than half of what the same places give in any order."""
-    graph, found, x, y, _ = placed
-    slices = np.nonzero(found.block[found.of] == Family.OTHER)[0]
-    rng = np.random.default_rng(3)
-    mixed_x, mixed_y = x.copy(), y.copy()
-    order = rng.permutation(len(found.area))
-    at = np.zeros((2, len(found.area)))
-    at[0][found.of], at[1][found.of] = x, y
-    own = np.nonzero(found.block == Family.OTHER)[0]
-    to = own[np.argsort(order[own])]
-    at[:, own] = at[:, to]
-    mixed_x[slices], mixed_y[slices] = at[0][found.of[slices]], at[1][found.of[slices]]
-    ours, chance = graph.times(x, y), graph.times(mixed_x, mixed_y)
+    design, at, _ = placed
+    own = np.nonzero(design.found.block == Family.OTHER)[0]
+    mixed = at.copy()
+    mixed[:, own] = at[:, np.random.default_rng(3).permutation(own)]
+    ours, chance = design.times(at), design.times(mixed)
     wire = [float(np.concatenate([times.through_net, times.end_net]).sum()) for times in (ours, chance)]
     assert wire[0] < 0.6 * wire[1]
     assert ours.ends.max() < chance.ends.max()
 
 
 def test_blocks_lie_on_their_sites(placed):
-    _, found, x, y, inside = placed
-    mine = found.block[found.of] == Family.DSP
-    sites = set(zip(*(side.round(3) for side in inside.sites("dsp"))))
-    taken = list(zip(x[mine].round(3), y[mine].round(3)))
+    design, at, _ = placed
+    mine = design.found.block == Family.DSP
+    sites = set(zip(*(side.round(3) for side in everywhere().sites("dsp"))))
+    taken = list(zip(*at[:, mine].round(3)))
     assert len(taken) == SIDE and set(taken) <= sites and len(set(taken)) == SIDE
 
 
-def test_blocks_in_a_row_lie_around_where_they_are_wanted():
-    """A crowd spreads to both sides without overlaps, at an end inwards, and closer where there is too little room."""
-    sizes = np.array([1.0, 4.0, 2.0, 1.0])
-    crowd = in_order(np.full(4, 20.0), sizes, 40.0)
-    assert np.allclose(np.diff(crowd), [2.5, 3.0, 1.5]) and np.average(crowd, weights=sizes) == pytest.approx(20)
-    assert np.allclose(in_order(np.zeros(4), sizes, 40.0), [0.5, 3.0, 6.0, 7.5])
-    assert np.allclose(in_order(np.array([1.0, 9.0]), np.ones(2), 40.0), [1.0, 9.0])
-    assert np.allclose(in_order(np.zeros(4), sizes, 4.0), [0.25, 1.5, 3.0, 3.75])
+def _assigned(at: np.ndarray, sizes: list[float], family: Family = Family.DSP) -> np.ndarray:
+    at = at.copy()
+    assign(at, np.full(len(sizes), family, np.int8), np.array(sizes), Window(0, 0, 20, 40))
+    return at
+
+
+def test_blocks_are_assigned_to_the_nearest_sites():
+    """Blocks on sites stay; of a crowd each takes one of its own, cascades as many in a row that nobody else takes;
+    halves of a BRAM share one."""
+    pitch = region()["rows"] / region()["dsp"]["sites"]
+    columns, rows = Window(0, 0, 20, 40).sites("dsp")
+    there = np.stack([columns, rows])[:, ::3]
+    assert (_assigned(there, [1.0] * there.shape[1]) == there).all()
+    crowd = _assigned(np.full((2, 7), 15.0), [1.0, 4.0, 2.0, 1.0, 4.0, 1.0, 2.0])
+    sizes = np.array([1, 4, 2, 1, 4, 1, 2])
+    taken = {(x, round(y / pitch - size / 2) + k) for x, y, size in zip(*crowd, sizes) for k in range(size)}
+    assert len(taken) == sizes.sum() and {row for _, row in taken} <= set(range(int(40 / pitch)))
+    assert (crowd[0] == 19).all()       # its 16 rows have room for all
+    halves = _assigned(np.array([[12.0, 12.0, 12.0], [2.5, 2.5, 2.5]]), [0.5, 0.5, 1.0], Family.BRAM)
+    assert (halves[:, 0] == halves[:, 1]).all() and (halves[:, 2] == [12.0, 2.5]).all()
+    assert (halves[:, 0] == [12.0, 7.5]).all()
+
+
+def test_blocks_share_sites_where_there_are_too_few():
+    count = len(Window(0, 0, 20, 40).sites("uram")[0]) + 500
+    at = _assigned(np.full((2, count), 10.0), [1.0] * count)
+    assert set(map(tuple, at.T)) == set(zip(*Window(0, 0, 20, 40).sites("dsp")))
 
 
 def test_a_block_moves_to_a_free_site():
@@ -80,22 +89,40 @@ def test_a_block_moves_to_a_free_site():
     inside = Window(0, 0, region()["columns"], region()["rows"])
     places = np.stack(inside.sites("dsp"))
     count = places.shape[1] - 3     # all sites but one are taken, by single slices and at the end a cascade of three
-    found = Objects(np.arange(count), np.zeros(count), np.full(count, Family.DSP, np.int8),
-                    np.r_[np.ones(count - 1), 3.0], 0.0)
+    sizes = np.r_[np.ones(count - 1), 3.0]
     at = np.concatenate([places[:, :count - 1], places[:, [count]]], axis=1)
     pull = np.zeros(count)
     pull[[0, 1, count - 1]] = 1.0, 2.0, 3.0
     before, free = at.copy(), places[:, -1]
-    Sites(found, at, inside).move(at, pull, np.repeat(free[:, None], count, axis=1))
+    sites = Sites(np.full(count, Family.DSP, np.int8), sizes, at, inside)
+    sites.move(at, pull, np.repeat(free[:, None], count, axis=1))
     assert (at[:, 1] == free).all()
     still = np.r_[2:count]
     assert (at[:, still] == before[:, still]).all() and len(set(map(tuple, at.T))) == count
 
 
-def test_refinement_shortens_the_longest_path(placed):
-    graph, found, x, y, inside = placed
-    better = graph.times(*refined(graph, found, x, y, inside)).ends.max()
-    assert better < graph.times(x, y).ends.max()
+@pytest.mark.parametrize("size", (2, 3, 4))
+def test_a_cascade_takes_the_sites_around_its_middle(size):
+    inside = Window(0, 0, 10, 42)
+    columns, rows = inside.sites("dsp")
+    middle = rows[4:4 + size].mean()
+    sites = Sites(np.array([Family.DSP], np.int8), np.array([float(size)]), np.array([[columns[0]], [middle]]), inside)
+    assert np.nonzero(sites.kinds[0][2])[0].tolist() == list(range(4, 4 + size))
+
+
+def test_refinement_shortens_the_longest_path(monkeypatch):
+    """From any order; nothing leaves the window, and slices are not much fuller than they were."""
+    monkeypatch.setattr(refine, "REFINEMENTS", 20)
+    design = Design.of(grid())
+    inside = window(design.found)
+    rng = np.random.default_rng(3)
+    low, size = np.array([[inside.left], [inside.bottom]]), np.array([[inside.width], [inside.height]])
+    at = low + size * rng.random((2, len(design.found.area)))
+    before = at.copy()
+    better = refined(design, at, inside)
+    assert design.times(better).ends.max() < 0.8 * design.times(at).ends.max() and (at == before).all()
+    assert filled(design.found, better, inside)[1] <= filled(design.found, at, inside)[1] + refine.CROWDED
+    assert (better >= low).all() and (better <= low + size).all()
 
 
 def test_spread_fills_evenly_and_keeps_the_order():

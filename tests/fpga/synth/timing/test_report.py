@@ -25,7 +25,7 @@ def test_two_modules_are_timed_as_one(mapped):
     assert kinds[0] == kinds[-1] == "FDRE" and [kind[:3] for kind in kinds[1:-1]] == ["LUT"] * (len(kinds) - 2)
     assert len(kinds) == 2 + mapped.worst.levels
     assert path.ps == pytest.approx(found.worst_ps, abs=1) and 0 < path.wire_ps < path.ps
-    assert found.floor_ps < found.worst_ps
+    assert found.floor_ps <= found.worst_ps
     assert path.steps[0].name.startswith("from_here") and path.steps[-1].name == "o"
     assert {step.name.split(".")[0] for step in path.steps[1:-1]} >= {"part0", "part1"}
 

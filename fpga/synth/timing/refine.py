@@ -1,0 +1,103 @@
+"""Detailed placement: what lies on the longest paths moves, again and again.
+
+Hops pull their driver and their sink together, the harder the longer the longest path over them is, and what they pull
+is held where it is: each time a system of equations over all objects on long paths. Where slices come to be too full,
+all is spread again.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.linalg import cg
+
+from fpga.synth.timing.delays import Family
+from fpga.synth.timing.place import Design, Objects, spread
+from fpga.synth.timing.sites import Sites, Window, everywhere
+
+__all__ = ["filled", "refined"]
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+REFINEMENTS = 100
+PATIENCE = 30       # refinements without a shorter longest path
+NEAR = 0.75         # of the longest path: hops of paths above pull
+SHARP = 25.0        # e-fold less for a path that is shorter by a 25th of the longest
+HELD = 0.02         # how hard an object is held, where a hop on the longest path pulls with 1
+STEP = 0.4          # of the way to where the forces are equal
+SHORT = 2.0, 6.0    # columns and rows below which a hop's pull grows with its length
+BLOCK_PULL = 0.01   # of a block that moves, at least
+CROWDED = 0.03      # of the logic may come to lie in full slices
+BIN = 4, 12         # slice columns and rows in which slices are counted as full together
+
+
+def filled(found: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
+    """Fill of a window's slices by bins of about BIN, 1 where LUTs and registers take all of them; and the share of
+    the logic above that. at: columns and rows of the objects."""
+    sides = ([place.left, place.left + place.width], [place.bottom, place.bottom + place.height])
+    mine = found.block == Family.OTHER
+    bins = max(1, round(place.width / BIN[0])), max(1, round(place.height / BIN[1]))
+    area, _, _ = np.histogram2d(at[0, mine], at[1, mine], bins=bins, range=sides, weights=found.area[mine])
+    fill = area / (2 * place.width * place.height / (bins[0] * bins[1]))
+    return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
+
+
+def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.bool_], short: float) -> \
+        tuple[Reals, Reals, Reals]:
+    """One coordinate of objects where the pulls of hops and what holds them are equal, with those that are not free
+    where they are; how hard each is pulled, and where to."""
+    count = len(place)
+    pull = weight / np.maximum(np.abs(place[a] - place[b]) / short, 1.0)
+    half = csr_array(coo_array((pull, (a, b)), (count, count)))
+    joined = half + half.T
+    pulled = np.asarray(joined.sum(axis=1)).ravel()
+    middle = joined @ place / np.maximum(pulled, 1e-12)
+    diagonal = pulled + np.where(free, HELD, 1e6)
+    force = np.where(free, pulled * (middle - place), 0.0)
+    move, _ = cg(diags_array(diagonal) - joined, force, rtol=1e-2, maxiter=30, M=diags_array(1 / diagonal))
+    return np.where(free, place + STEP * move, place), pulled, middle
+
+
+def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
+    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic more than
+    at first lies in full slices.
+
+    Parameters  at: columns and rows of objects, blocks on their sites
+    """
+    found, graph, at = design.found, design.graph, at.copy()
+    free = found.block == Family.OTHER
+    low = np.array([place.left, place.bottom])
+    high = low + np.array([place.width, place.height])
+    limit = CROWDED + filled(found, at, place)[1]
+    sites = Sites(found.block, found.sites, at, everywhere())
+    driver, cell = graph.hops()
+    from_, to = found.of[driver], found.of[cell]
+    moves = (driver >= 0) & (from_ != to)
+    best, best_ps, since = at.copy(), np.inf, 0
+    for number in range(REFINEMENTS):
+        times = design.times(at)
+        longest = float(times.ends.max())
+        if longest < best_ps:
+            best, best_ps, since = at.copy(), longest, number
+        if number - since > PATIENCE:
+            break
+        share = graph.longest(times) / longest
+        pulls = moves & (share > NEAR)
+        weight = np.exp(SHARP * (share[pulls] - 1))
+        mine, ends = np.unique(np.concatenate([from_[pulls], to[pulls]]), return_inverse=True)
+        a, b = ends.reshape(2, -1)
+        pull, wanted = np.zeros(len(free)), at.copy()
+        for axis in (0, 1):
+            here, pulled, middle = _moved(at[axis, mine], a, b, weight, free[mine], SHORT[axis])
+            at[axis, mine] = np.clip(here, low[axis], high[axis])
+            blocks = ~free[mine]
+            pull[mine[blocks]] = pulled[blocks]
+            wanted[axis, mine[blocks]] = middle[blocks]
+        sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted)
+        if filled(found, at, place)[1] > limit:
+            at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
+        if number % 25 == 0:
+            say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps:.0f} ps")
+    return best
