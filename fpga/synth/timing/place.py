@@ -36,7 +36,7 @@ Reals = npt.NDArray[np.float64]
 Hops = tuple[Ints, Ints, Reals]     # objects at both ends, and how hard they pull each other
 
 FILL = 0.75         # of a window's slices
-ROUNDS = 20
+ROUNDS = 16
 GROWTH = 1.3
 PLAIN_ROUNDS = 3    # before hops on long paths pull
 CRITICAL = 8.0      # how hard one on the longest path does; a net of two pulls with 1

@@ -61,8 +61,8 @@ def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.b
 
 
 def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
-    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic more than
-    at first lies in full slices.
+    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic lies in full
+    slices, or what did at first.
 
     Parameters  at: columns and rows of objects, blocks on their sites
     """
@@ -70,7 +70,7 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
     free = found.block == Family.OTHER
     low = np.array([place.left, place.bottom])
     high = low + np.array([place.width, place.height])
-    limit = CROWDED + filled(found, at, place)[1]
+    limit = max(CROWDED, filled(found, at, place)[1])
     sites = Sites(found.block, found.sites, at, everywhere())
     driver, cell = graph.hops()
     from_, to = found.of[driver], found.of[cell]

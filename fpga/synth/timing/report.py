@@ -30,6 +30,7 @@ __all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "
 
 PERIODS_NS = (4.0, 3.333)
 PATHS = 10
+COPYING_AGAIN = 2       # times that registers are copied after placement, as long as that helps
 _SEARCHED = 20_000      # captured registers among which the worst paths of different names are looked for
 
 Say = Callable[[str], None]
@@ -136,6 +137,11 @@ def _timed(report: Report, say: Say) -> Timing:
         raise ValueError(f"{report.core} has no path from a register to a register")
     design, at, window = place(design, say)
     at = refined(design, at, window, say)
+    for _ in range(COPYING_AGAIN):
+        copied, to = design.with_copies(at)
+        to = refined(copied, to, window, say)
+        if copied.times(to).ends.max() < design.times(at).ends.max():
+            design, at = copied, to
     times = design.times(at)
     fill, crowded = filled(design.found, at, window)
     density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
