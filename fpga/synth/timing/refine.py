@@ -61,8 +61,8 @@ def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.b
 
 
 def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
-    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic lies in full
-    slices, or what did at first.
+    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic lies in
+    full slices, or what did at first.
 
     Parameters  at: columns and rows of objects, blocks on their sites
     """

@@ -1,7 +1,7 @@
 """Copies of registers of many loads, each beside the loads that it drives.
 
-Vivado replicates in placement and in `phys_opt_design` (UG904: very high fan-out, fan-out and critical cell
-optimisation): the driver of a net that is too slow is copied, and every copy drives the loads near to it. Here only
+Vivado does so in placement and in `phys_opt_design` (UG904, physical synthesis and fan-out optimization): loads of a
+large net that is too slow are clustered by where they lie, and each cluster gets a driver beside it. Here only
 flip-flops are copied, not LUTs. A copy has the inputs of its register, each of which has a load more for it, and takes
 the place of a register of its own. Counts of `failfast` and of the gate are those without copies.
 """
