@@ -194,6 +194,7 @@ class HotlineTwin(TwinCard):
 
     def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
         super().__init__(config, twin_hotline.sizes(config), device, kernel, memory=memory)
+        self._library.twin_hot.restype = ctypes.c_void_p
         self._values = twin_hotline.Values(config)
         self._beats: tuple[np.ndarray, ...] = ()
         self._raised: BaseException | None = None
@@ -202,8 +203,6 @@ class HotlineTwin(TwinCard):
     def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
         program, inputs, mailbox, rows, hot, gradients = self._arenas(
             values, twin_hotline.WORDS, "inputs", "mailbox", "rows", "hot", "gradients")
-        if twin_hotline.pools(program):
-            raise CardError("the twin of the Hotline core models no pooled mini-batches: open a card of kind \"sim\"")
         run = self._values.prepare(
             twin_hotline.Memory(program, inputs, mailbox, rows, hot, values["gradients_beats"]), gradients)
         names = "program", "inputs", "mailbox", "gradients", "rows", "hot", "result", "timeout"
@@ -211,10 +210,14 @@ class HotlineTwin(TwinCard):
         self._beats = run.beats     # what the library points to
         return told, run.jobs, np.array([each.ctypes.data for each in run.beats], np.uint64), run.totals, run.places
 
+    def _hot(self, words: int) -> np.ndarray:
+        at = self._library.twin_hot(ctypes.c_void_p(self._handle))
+        return np.ctypeslib.as_array((ctypes.c_uint32 * words).from_address(at))
+
     def _happens(self, event: int) -> None:
         try:
             if self._raised is None:
-                self._values.happens(event)
+                self._values.happens(event, self._hot)
         except BaseException as error:      # Ctrl-C too: the library cannot raise
             self._raised = error
 

@@ -1,6 +1,7 @@
 """A run of the Hotline core as its twin takes it: what is known of its samples, and what mini-batches and rows hold."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from hw.hotline.config import HotlineConfig
 from hw.isa import HOTLINE
 from hw.isa.hotline import JOIN
 
-__all__ = ["WORDS", "Memory", "Prepared", "Values", "pools", "sizes"]
+__all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 
 WORDS = HOTLINE.words      # of an instruction
 NOWHERE = 255              # the bank of a word that is not looked up
@@ -32,16 +33,10 @@ DEALT_POPULAR, DEALT_GATHERED, UPDATED, SAVED, LATE = range(5)
 def sizes(config: HotlineConfig) -> NDArray[np.int64]:
     """What the time depends on, in the order of Sizes in fpga/card/cpp/twin/hotline.cpp."""
     names = ("lanes", "words", "banks", "sets", "queue", "waves", "frames", "frame_beats", "row_slots",
-             "embedding_beats", "batches", "domain_bits", "program_beats", "input_beats", "row_read_beats",
+             "embedding_beats", "batches", "domain_bits", "positions", "program_beats", "input_beats", "row_read_beats",
              "output_beats")
     return np.array([*twin.frame(HOTLINE, config), *(getattr(config, name) for name in names),
                      HOTLINE.value("finished").word], np.int64)
-
-
-def pools(program: NDArray[np.uint32]) -> bool:
-    """Whether a mini-batch of a program (words,) brings vectors."""
-    items = twin.fields(HOTLINE, program.reshape(-1, WORDS))
-    return bool((items["pooled"][items["opcode"] == HOTLINE.instruction("TRAIN").opcode]).any())
 
 
 class Prepared(NamedTuple):
@@ -87,8 +82,9 @@ class Values:
         known = {name: value for name, value in result.counters.items() if name not in TIMED}
         return Prepared(self._jobs(items, plans), self._beats(plans), *twin.totals(HOTLINE, known, TIMED))
 
-    def happens(self, event: int) -> None:
-        """Something that changes the card's memory: see hotline.cpp. Raises ValueError: the run would end in an
+    def happens(self, event: int, hot: Callable[[int], NDArray[np.uint32]]) -> None:
+        """Something that changes the card's memory: see hotline.cpp. hot: so many words of hot rows, in the order
+        of samples and positions, as the mini-batch that is dealt has read them. Raises ValueError: the run would end in an
         error."""
         if event == LATE:
             raise ValueError("the GPU takes longer than the timeout, or claims more mini-batches than were dealt")
@@ -101,13 +97,17 @@ class Values:
             at = self._batch.number % item["mailbox_slots"] * item["gradients_pitch"] * words
             self._core.update(self._plan, self._memory, self._batch, self._gradients[at:at + self._batch.updates.size])
         else:
-            self._deal(event)
+            self._deal(event, hot)
 
-    def _deal(self, kind: int) -> None:
+    def _deal(self, kind: int, hot: Callable[[int], NDArray[np.uint32]]) -> None:
         if self._plan is None or not any(self._waiting):
             self._plan = next(self._plans)
             self._waiting = tuple(deque(portions) for portions in self._plan.waiting)
-        batch = self._core.deal(self._plan, self._memory, kind, self._waiting[kind].popleft(), self._number)
+        item, portion, read = self._plan.item, self._waiting[kind].popleft(), None
+        if kind == GATHERED and item["pooled"]:
+            shape = len(portion.samples), item["indices"], self._core.words << item["row_beats_log2"]
+            read = hot(int(np.prod(shape))).reshape(shape)
+        batch = self._core.deal(self._plan, self._memory, kind, portion, self._number, read)
         self._number += 1
         if kind == GATHERED:
             self._batch = batch

@@ -316,8 +316,10 @@ class Hotline:
             left[kind] -= 1
             yield kind
 
-    def deal(self, plan: Plan, memory: Memory, kind: int, portion: Portion, number: int) -> MiniBatch:
-        """A mini-batch, the run's `number`, into the mailbox. Its `updates` are the rows as they are."""
+    def deal(self, plan: Plan, memory: Memory, kind: int, portion: Portion, number: int,
+             hot: Words | None = None) -> MiniBatch:
+        """A mini-batch, the run's `number`, into the mailbox. Its `updates` are the rows as they are. hot: (samples,
+        indices, words of a row), hot rows as they were read, None: as they are."""
         item = plan.item
         row_beats, words = 1 << item["row_beats_log2"], self.words
         own, mine = plan.samples[portion.samples], plan.cold[portion.samples]
@@ -326,7 +328,7 @@ class Hotline:
         places[portion.ordinals] = plan.places[portion.samples][mine]
         rows = memory.rows.reshape(-1, words)[places[:, None] + np.arange(row_beats)]
         rows = rows.reshape(len(places), row_beats * words)
-        rest = self._pool(plan, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
+        rest = self._pool(plan, memory, own, mine, rows, hot) if kind == GATHERED and item["pooled"] else rows
         if item["half"]:
             rest = sent(rest.reshape(-1, words), 1)
         batch = MiniBatch(number, kind, own, rest, portion.samples, places, rows.copy())
@@ -351,7 +353,8 @@ class Hotline:
         self._counters["v_add"] += rows * row_beats
         self._counters["batches_updated"] += 1
 
-    def _pool(self, plan: Plan, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words) -> Words:
+    def _pool(self, plan: Plan, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words,
+              read: Words | None) -> Words:
         """A vector for each sample and position that begins one: the rows of the positions behind it added to it, or
         multiplied with it; NONE is +0 where it begins one and left out elsewhere, a pinned row +0."""
         row_beats = 1 << plan.item["row_beats_log2"]
@@ -363,7 +366,7 @@ class Hotline:
             mine = cold[:, position]
             there = ~mine & (index != NONE) & (not register.pinned)
             terms[mine] = rows[index[mine]]
-            terms[there] = hot[index[there] & (1 << HOT_BIT) - 1]
+            terms[there] = hot[index[there] & (1 << HOT_BIT) - 1] if read is None else read[there, position]
             self._counters["gpu_rd"] += int(there.sum())
             if register.join == BEGIN:
                 vectors.append(reducer.step(terms, terms, BEGIN))

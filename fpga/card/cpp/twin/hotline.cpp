@@ -42,10 +42,11 @@ struct Parts {
     EmbeddingBuffer embeddings;
     Dispatcher dispatcher;
     Updater updater;
+    BagReader bags;
     Doorbell doorbell;
     bool idle = false;
     // Registers between the parts.
-    SkidBuffer<bool> answers, data, image, sets, updated, rows, ask_rows;
+    SkidBuffer<bool> answers, data, image, sets, updated, rows, ask_rows, vectors;
     SkidBuffer<SampleBeat> looked_up;
     SkidBuffer<FramePart> popular;
     SkidBuffer<uint32_t> again, beats;
@@ -58,7 +59,8 @@ struct Parts {
         : program(jobs, s.shape, s.output_beats), mover(s.shape), lookup(s.shape, known), logger(s.shape, known),
           classifier(known), frames(s.shape), gather(s.shape, known, words),
           embeddings(s.shape, uint32_t(s.row_read_beats)),
-          dispatcher(uint32_t(s.output_beats), uint32_t(s.frame.writes_in_flight)) {}
+          dispatcher(uint32_t(s.output_beats), uint32_t(s.frame.writes_in_flight)),
+          bags(s.shape, known, gather.ordinals) {}
 };
 
 class HotlineCore : public Core<WRITES, COUNTS> {
@@ -72,6 +74,8 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         known = beats;
         event = happens;
     }
+    // The hot rows of the pooled mini-batch that was dealt last, as they were read.
+    const uint32_t* hot_words() const { return parts->bags.hot_words.data(); }
 
   protected:
     void read_ports() override {
@@ -116,11 +120,13 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         t.read = reads->accepting(), t.cold = row_reads->accepting() == 0;
         const Request bell{beat(at.result + uint64_t(4 * s.finished)), 1, 0}, program = p.program.requests.o;
         const Request input = p.program.reader.requests.o, gradients = p.updater.requests.o;
+        const Request hot{beat(at.hot) + p.bags.hot_request * uint64_t(job().row_beats()), uint32_t(job().row_beats()), 0};
         const Request cold{beat(at.rows) + p.gather.requests.o, uint32_t(job().row_beats()), 0};
         const Request* wanted[READS] = {p.program.requests.has ? &program : nullptr,
                                         p.program.reader.requests.has ? &input : nullptr,
                                         p.doorbell.asks ? &bell : nullptr,
-                                        p.updater.requests.has ? &gradients : nullptr, nullptr};
+                                        p.updater.requests.has ? &gradients : nullptr,
+                                        p.bags.asks_hot ? &hot : nullptr};
         const Request* row_wanted[1] = {p.gather.requests.has ? &cold : nullptr};
         for (int k = 0; k < READS; k++) t.comes[k] = reads->queue[size_t(k)].has;
         t.comes[BELL] = reads->bell, t.word = reads->bell_value;
@@ -130,15 +136,16 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         t.row_landed = t.row_comes && p.embeddings.data_ready(p.updater.result());
         const bool beats_taken[READS] = {p.program.takes(t.comes[PROGRAM]),
                                          t.comes[INPUTS] && p.program.reader.ready(p.lookup.ready, !p.image.held),
-                                         t.comes[BELL], gradients_taken, false};
+                                         t.comes[BELL], gradients_taken, p.bags.takes_hot(t.comes[HOT])};
         const bool rows_taken[1] = {t.row_landed};
+        if (reads->coming() == HOT) p.bags.arrives(m00.rdata.data());
         // The edge.
         stalls(p);
         look(p, t);
         const bool idle_lookup = p.lookup.idle && !p.logger.busy && p.classifier.idle;
         const bool idle = p.idle, flushed = p.frames.flushed, moved = p.mover.done;
         p.idle = idle_lookup && p.frames.idle && p.gather.idle && p.embeddings.idle && p.dispatcher.idle &&
-                 p.updater.idle;
+                 p.updater.idle && !p.bags.busy;
         t.start = p.program.trains, t.flush = p.program.flush;
         samples(p, t);
         deal(p, t);
@@ -194,8 +201,9 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         count[UPDATES] += p.updater.done;
         count[READ] += p.gather.fresh();
         count[WRITTEN] += p.updater.wrote;
-        count[MULTIPLIED] += p.updater.multiplied;
-        count[ADDED] += p.updater.added;
+        count[HOT_READ] += p.bags.read_hot;
+        count[MULTIPLIED] += p.updater.multiplied || p.bags.multiplied;
+        count[ADDED] += p.updater.added || p.bags.added;
         count[SHARED] += p.gather.shared();
         count[STALL_LOGGER] += p.program.reader.has_sample && !p.lookup.ready;
         count[STALL_FRAMES] += p.frames.waiting;
@@ -264,7 +272,11 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const int64_t* releases = updater.releases();
         const int64_t slot = releases ? *releases : 0;
         // What goes from part to part.
-        const bool slot_there = p.gather.table.queried[DISPATCHER].has;
+        BagReader& bags = p.bags;
+        const bool busy = bags.busy;        // who pools has the dispatcher's place at both buffers
+        const bool slots[2] = {p.gather.table.queried[DISPATCHER].has, p.gather.table.queried[BAGS].has};
+        const bool slot_there = slots[busy], pools = dispatcher.pools();
+        const Gathered bag = dispatcher.now;
         const bool ask_free = !p.ask_rows.held;
         const bool read_ready[2] = {embeddings.slots[0].ready(), embeddings.slots[1].ready()};
         const bool reads[2] = {p.ask_rows.has && read_ready[0], updater.reads() && read_ready[1]};
@@ -273,9 +285,9 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const bool lands = p.gather.landing.has && embeddings.landing.ready(), landed = embeddings.landed;
         const bool writes_row = updater.result();
         const Dispatcher::Ports d{p.popular.has ? &popular : nullptr, p.gathered.has ? &gathered : nullptr, t.start,
-                                  dispatcher.reads && !p.ask_beats.held, p.beats.has, !p.queries[DISPATCHER].held,
-                                  p.rows.has, !p.requests.held, !p.data.held, t.dealt, updater.ready(), updater.updated,
-                                  false, p.doorbell.polled, p.doorbell.value, uint32_t(at.timeout)};
+                                  !busy && dispatcher.reads && !p.ask_beats.held, !busy && p.beats.has, !p.queries[DISPATCHER].held,
+                                  pools ? p.vectors.has : !busy && p.rows.has, !p.requests.held, !p.data.held, t.dealt, updater.ready(), updater.updated,
+                                  bags.ready(), p.doorbell.polled, p.doorbell.value, uint32_t(at.timeout)};
         const bool popular_taken = d.popular && dispatcher.popular_ready(d.gathered, t.start);
         const bool gathered_taken = d.gathered && dispatcher.gathered_ready(t.start);
         dispatcher.decide(d);
@@ -287,21 +299,32 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const bool updated_taken = t.row_data || updater.takes(u.gradients, u.rows);
         Gather::Ports g{t.frame_there[1] ? &t.frames[1] : nullptr, t.granted[1], p.again.has, p.again.o, t.cold, lands,
                         landed, !p.gathered.held, updater.done, releases ? &slot : nullptr,
-                        {}, {slot_there && ask_free, p.gather.table.queried[UPDATER].has, false}};
+                        {}, {!busy && slots[0] && ask_free, p.gather.table.queried[UPDATER].has,
+                             busy && slots[1] && ask_free}};
+        const BagReader::Ports b{dispatcher.bags ? &bag : nullptr, busy && !p.ask_beats.held, busy && p.beats.has,
+                                 p.beats.o, !p.queries[BAGS].held, t.read == HOT, t.comes[HOT], busy && p.rows.has,
+                                 !p.vectors.held};
+        const bool vector_there = bags.has, cold_asked = bags.cold.has;
+        const Query cold_query{bags.batch(), bags.cold.o};
+        const bool beat_asked = busy ? bags.reads() : dispatcher.reads;
+        const Place beat_place = busy ? bags.place : dispatcher.place;
         bool query_taken[RowTable::CLIENTS];
         for (int k = 0; k < RowTable::CLIENTS; k++) {
             g.queries[k] = p.queries[k].has ? &asked[k] : nullptr;
             query_taken[k] = g.queries[k] && p.gather.table.query_ready(k);
         }
         const bool again_taken = g.beat_there && p.gather.beat_ready(), gathers = p.gather.has;
+        const bool cold_taken = bags.takes_cold(b.cold_comes);
         // The edge.
         p.queries[DISPATCHER].step(dispatcher.queries(), dispatcher.query, query_taken[DISPATCHER]);
         p.queries[UPDATER].step(updater.queries(), updater.query, query_taken[UPDATER]);
-        p.ask_beats.step(dispatcher.reads, dispatcher.place, t.granted[0]);
+        p.queries[BAGS].step(cold_asked, cold_query, query_taken[BAGS]);
+        p.ask_beats.step(beat_asked, beat_place, t.granted[0]);
         p.requests.step(dispatcher.requests, dispatcher.request, t.mail);
         p.data.step(dispatcher.data, true, t.mail_data);
         p.row_requests.step(updater.asks, updater.write, t.row);
         dispatcher.step(d, job, beat(at.mailbox), beat(at.gradients));
+        bags.step(b, job, jobs);
         updater.step(u, job.row_beats(), beat(at.rows));
         p.gather.job(job.indices, job.sample_beats, job.row_beats());
         p.gather.step(g);
@@ -309,9 +332,10 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         p.popular.step(t.frame_there[0], t.frames[0], popular_taken);
         p.gathered.step(gathers, whole, gathered_taken);
         p.again.step(t.read_there[1], t.read_beats[1], again_taken);
-        p.beats.step(t.read_there[0], t.read_beats[0], beats_taken);
+        p.beats.step(t.read_there[0], t.read_beats[0], busy ? p.beats.has : beats_taken);
         p.ask_rows.step(slot_there, true, reads[0]);
-        p.rows.step(rows_there[0], true, row_taken);
+        p.rows.step(rows_there[0], true, busy ? cold_taken : row_taken && !pools);
+        p.vectors.step(vector_there, true, row_taken && pools);
         p.updated.step(rows_there[1], true, updated_taken);
     }
     // The edge of the program and what it reads and writes.
@@ -341,6 +365,7 @@ API void twin_attach(void* h) {
     Card& c = *static_cast<Card*>(h);
     static_cast<HotlineCore&>(*c.model).attach(c.store.get());
 }
+API const uint32_t* twin_hot(void* h) { return static_cast<HotlineCore&>(*static_cast<Card*>(h)->model).hot_words(); }
 // event: called with what happens, before the next clock.
 API void twin_run(void* h, const Run* run, const HotlineJob* jobs, const SampleBeats* beats, const uint64_t* totals,
                   const int64_t* places, void (*event)(int)) {

@@ -2,7 +2,7 @@
 // faults.
 #pragma once
 
-#include "hotline_dispatch.h"
+#include "hotline_bags.h"
 
 namespace twin {
 

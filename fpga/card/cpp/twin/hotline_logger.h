@@ -10,7 +10,7 @@ namespace twin {
 // Sizes of a core, names as in its preset.
 struct HotlineShape {
     int64_t lanes, words, banks, sets, queue, waves, frames, frame_beats, row_slots, embedding_beats, batches,
-        domain_bits;
+        domain_bits, positions;
 };
 
 // What is known of the beats of all samples before a run, by the beat's number: of each word its bank, or NOWHERE where
