@@ -84,8 +84,8 @@ class Values:
 
     def happens(self, event: int, hot: Callable[[int], NDArray[np.uint32]]) -> None:
         """Something that changes the card's memory: see hotline.cpp. hot: so many words of hot rows, in the order
-        of samples and positions, as the mini-batch that is dealt has read them. Raises ValueError: the run would end in an
-        error."""
+        of samples and positions, as the mini-batch that is dealt has read them. Raises ValueError: the run would end
+        in an error."""
         if event == LATE:
             raise ValueError("the GPU takes longer than the timeout, or claims more mini-batches than were dealt")
         if event == SAVED:

@@ -120,8 +120,9 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         t.read = reads->accepting(), t.cold = row_reads->accepting() == 0;
         const Request bell{beat(at.result + uint64_t(4 * s.finished)), 1, 0}, program = p.program.requests.o;
         const Request input = p.program.reader.requests.o, gradients = p.updater.requests.o;
-        const Request hot{beat(at.hot) + p.bags.hot_request * uint64_t(job().row_beats()), uint32_t(job().row_beats()), 0};
-        const Request cold{beat(at.rows) + p.gather.requests.o, uint32_t(job().row_beats()), 0};
+        const uint64_t row_beats = uint64_t(job().row_beats());
+        const Request hot{beat(at.hot) + p.bags.hot_request * row_beats, uint32_t(row_beats), 0};
+        const Request cold{beat(at.rows) + p.gather.requests.o, uint32_t(row_beats), 0};
         const Request* wanted[READS] = {p.program.requests.has ? &program : nullptr,
                                         p.program.reader.requests.has ? &input : nullptr,
                                         p.doorbell.asks ? &bell : nullptr,
@@ -176,7 +177,6 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         Place places[2];
         FramePart frames[2];
         bool frame_there[2], writes_beat;
-        uint32_t beat;          // that the gatherer reads
         int64_t freed;
         bool read_there[2];
         uint32_t read_beats[2];
@@ -285,8 +285,10 @@ class HotlineCore : public Core<WRITES, COUNTS> {
         const bool lands = p.gather.landing.has && embeddings.landing.ready(), landed = embeddings.landed;
         const bool writes_row = updater.result();
         const Dispatcher::Ports d{p.popular.has ? &popular : nullptr, p.gathered.has ? &gathered : nullptr, t.start,
-                                  !busy && dispatcher.reads && !p.ask_beats.held, !busy && p.beats.has, !p.queries[DISPATCHER].held,
-                                  pools ? p.vectors.has : !busy && p.rows.has, !p.requests.held, !p.data.held, t.dealt, updater.ready(), updater.updated,
+                                  !busy && dispatcher.reads && !p.ask_beats.held, !busy && p.beats.has,
+                                  !p.queries[DISPATCHER].held,
+                                  pools ? p.vectors.has : !busy && p.rows.has, !p.requests.held, !p.data.held,
+                                  t.dealt, updater.ready(), updater.updated,
                                   bags.ready(), p.doorbell.polled, p.doorbell.value, uint32_t(at.timeout)};
         const bool popular_taken = d.popular && dispatcher.popular_ready(d.gathered, t.start);
         const bool gathered_taken = d.gathered && dispatcher.gathered_ready(t.start);
@@ -365,7 +367,9 @@ API void twin_attach(void* h) {
     Card& c = *static_cast<Card*>(h);
     static_cast<HotlineCore&>(*c.model).attach(c.store.get());
 }
-API const uint32_t* twin_hot(void* h) { return static_cast<HotlineCore&>(*static_cast<Card*>(h)->model).hot_words(); }
+API const uint32_t* twin_hot(void* h) {
+    return static_cast<HotlineCore&>(*static_cast<Card*>(h)->model).hot_words();
+}
 // event: called with what happens, before the next clock.
 API void twin_run(void* h, const Run* run, const HotlineJob* jobs, const SampleBeats* beats, const uint64_t* totals,
                   const int64_t* places, void (*event)(int)) {

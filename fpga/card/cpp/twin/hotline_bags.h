@@ -50,8 +50,8 @@ class BagReader {
     bool ready() const { return state == IDLE; }
     bool reads() const { return more && room; }
     int64_t batch() const { return now.batch; }
-    bool takes_hot(bool there_) const { return there && row.kind == HOT && there_; }
-    bool takes_cold(bool there_) const { return there && row.kind == COLD && there_; }
+    bool takes_hot(bool comes) const { return there && row.kind == HOT && comes; }
+    bool takes_cold(bool comes) const { return there && row.kind == COLD && comes; }
     // A beat of a hot row comes from the bus.
     void arrives(const uint32_t* words) {
         Target& to = targets[0];
@@ -174,7 +174,8 @@ class BagReader {
         indices = job.indices, sample_beats = job.sample_beats, row_beats = int(job.row_beats());
         for (Joined& each : joined) each = Joined();
         for (const HotlineJob* each = jobs.data(); each != &job; each++)
-            if (each->opcode == 1) joined[each->position].join = int(each->join), joined[each->position].pinned = each->pinned;
+            if (each->opcode == S_WR)
+                joined[each->position].join = int(each->join), joined[each->position].pinned = each->pinned;
         some = false;
         for (int k = int(indices) - 1; k >= 0; k--) {
             joined[k].follows = k + 1 < indices && joined[k + 1].join != BEGIN;
@@ -239,10 +240,12 @@ class BagReader {
     Row shifting{};
     bool rows_taken = false;
 
+    // The rows that have come, into the reducer.
     void reduce(const Ports& p, bool leaves) {
         const bool begins = waits.join == BEGIN;
         const bool come = row.kind == HOT ? p.hot_comes : row.kind == NO || p.cold_comes, take = there && come;
-        const bool ends = beat == row_beats - 1, next_row = !there || (take && ends), is_short = row_beats - 1 < TURNAROUND;
+        const bool ends = beat == row_beats - 1, next_row = !there || (take && ends);
+        const bool is_short = row_beats - 1 < TURNAROUND;
         const bool moves = waits_there && !blocked && next_row && !(begins && under_way >= CONTEXTS);
         const bool left_out = row.kind == NO && row.join != BEGIN;
         added = take && !left_out && row.join == ADD;
@@ -259,7 +262,8 @@ class BagReader {
         rows_taken = rows.has && (!waits_there || moves);
         if (!waits_there || moves) {
             const Row coming = rows.o;
-            blocked = is_short && rows.has && (were >> coming.context & 1 || (waits_there && coming.context == waits.context));
+            blocked = is_short && rows.has &&
+                      (were >> coming.context & 1 || (waits_there && coming.context == waits.context));
             waits_there = rows.has;
             waits = coming;
         } else {

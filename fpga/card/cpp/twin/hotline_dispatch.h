@@ -5,6 +5,8 @@
 
 namespace twin {
 
+enum HotlineOpcode { S_WR = 1, CLEAR, LEARN, TRAIN, SAVE, LOAD };
+
 // An instruction as fpga.card.twin hands it over: fields of hw.isa.HOTLINE in this order, then the vectors of a pooled
 // sample and the number of the first of its samples' beats in SampleBeats.
 struct HotlineJob {

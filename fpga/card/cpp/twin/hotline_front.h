@@ -6,8 +6,6 @@
 
 namespace twin {
 
-enum HotlineOpcode { S_WR = 1, CLEAR, LEARN, TRAIN, SAVE, LOAD };
-
 // hw.hotline.transfers.InputReader
 class InputReader {
   public:
