@@ -44,7 +44,8 @@ class Case:
     preset: str = "hotline_fpga"
 
 
-TINY: dict[str, Any] = {"rows": 300, "batch": 8, "slots": 3, "dim": 11, "learned": 200, "samples": 200, "preset": "tiny"}
+TINY: dict[str, Any] = {
+    "rows": 300, "batch": 8, "slots": 3, "dim": 11, "learned": 200, "samples": 200, "preset": "tiny"}
 SUITE = (
     *(Case(share) for share in (0.0, 0.75, 1.0)), Case(gpu=1), Case(gpu=200, slots=1), Case(half=True, dim=64),
     Case(memory="ideal"), Case(0.25, gpu=1, memory="ideal", half=True), Case(0.25, pooled=True),
