@@ -163,8 +163,7 @@ class Cards:
         shards, cycles, links, commands = {}, {}, {}, {}
         stored = self.plan.stored
         asked, serves = _joined(requests, stored)
-        parts = {number: mine for number in self.emb if (mine := {
-            key: own for key, each in asked.items() if (own := _part(each, stored[each.table].table, number))})}
+        parts = self.parts(asked)
         for (number, mine), found in zip(parts.items(), self._batches(parts), strict=True):
             bags = self.emb[number]
             shards[number] = dict(zip(mine, found, strict=True))
@@ -181,6 +180,12 @@ class Cards:
             rows[each.table] += np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
         samples = max((len(each) for each in vectors.values()), default=0)
         return Done(samples, vectors, None, shards, cycles, links, commands, rows)
+
+    def parts(self, asked: Mapping[str, Bags]) -> dict[int, dict[str, Bags]]:
+        """What each EMB card gets of bags by key, of tables as cards hold them."""
+        stored = self.plan.stored
+        return {number: mine for number in self.emb if (mine := {
+            key: own for key, each in asked.items() if (own := _part(each, stored[each.table].table, number))})}
 
     def infer(self, chunk: Chunk, dense: NDArray[np.float32] | None = None) -> Done:
         """One batch. dense: (samples, inputs) of the network.

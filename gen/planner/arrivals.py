@@ -2,7 +2,7 @@
 
 Queries arrive one by one (Poisson), each of one sample or of several, and are answered with their last sample. Whenever
 the first stage is free it takes the samples that wait, at most a batch. A stage works on one batch at a time; a batch
-stays in its stage until the next one is free.
+stays in its stage until the next one is free. A stage whose own parts overlap may begin the next batch sooner.
 Source: MLPerf Inference, the server scenario (Poisson arrivals, a percentile of the latency); offline is `Stages.most`
 """
 
@@ -26,11 +26,13 @@ LEAST = 1e-6            # of the largest rate, the least that is tried
 @dataclass(frozen=True, eq=False)
 class Stages:
     """What a batch passes, in order. points (P,): sizes of batches, ascending, the last one the largest batch; at_s
-    (K, P): seconds that each of the K stages takes for them, in between on straight lines."""
+    (K, P): seconds that each of the K stages takes for them, in between on straight lines. free_s (K, P): seconds from
+    a batch's begin to that of the next, of stages that work on up to three at a time; None: on one."""
 
     names: tuple[str, ...]
     points: NDArray[np.int64]
     at_s: NDArray[np.float64]
+    free_s: NDArray[np.float64] | None = None
 
     @classmethod
     def linear(cls, names: tuple[str, ...], fixed_s: NDArray[np.float64], sample_s: NDArray[np.float64],
@@ -69,18 +71,30 @@ class Stages:
 
     def seconds(self, samples: ArrayLike) -> NDArray[np.float64]:
         """(K, ...) of each stage for batches of so many samples."""
+        return self._between(samples, self.at_s)
+
+    def free(self, samples: ArrayLike) -> NDArray[np.float64]:
+        """(K, ...) from the begin of a batch of so many samples in each stage to that of the next."""
+        return self._between(samples, self.at_s if self.free_s is None else self.free_s)
+
+    def _between(self, samples: ArrayLike, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         wanted = np.asarray(samples, np.float64)
-        return np.array([np.interp(wanted, self.points, own) for own in self.at_s])
+        return np.array([np.interp(wanted, self.points, own) for own in seconds])
 
     def upto(self, batch: int) -> "Stages":
         """The same with batches of at most so many samples, no more than before."""
         points = np.append(self.points[self.points < batch], batch)
-        return Stages(self.names, points, self.seconds(points))
+        return Stages(self.names, points, self.seconds(points), None if self.free_s is None else self.free(points))
 
     @property
     def most(self) -> float:
         """Samples per second with full batches, one behind the other: the slowest stage's."""
-        return self.batch / float(self.seconds(self.batch).max())
+        return self.batch / float(self.free(self.batch).max())
+
+    def _serve(self, arrival: NDArray[np.float64], size: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
+        """(queries,) seconds in the system, and how many batches there were."""
+        each = np.arange(self.batch + 1)
+        return _through(arrival, size, self.seconds(each), self.free(each), self.free_s is not None)
 
 
 class Latency(NamedTuple):
@@ -98,14 +112,14 @@ def latency(stages: Stages, qps: float, *, queries: int = QUERIES, sizes: NDArra
     sizes (queries,): samples of each query, in place of one."""
     size = np.ones(queries, np.int64) if sizes is None else sizes
     arrival = np.cumsum(np.random.default_rng(seed).exponential(1 / qps, len(size)))
-    waited, batches = _through(arrival, size, stages.seconds(np.arange(stages.batch + 1)))
+    waited, batches = stages._serve(arrival, size)
     p50, p95, p99 = np.percentile(waited[len(size) // 10:], (50, 95, 99))
     return Latency(float(p50), float(p95), float(p99), float(size.sum()) / batches)
 
 
 def offline(stages: Stages, sizes: NDArray[np.int64]) -> float:
     """Queries per second where all of them are there at the start."""
-    waited, _ = _through(np.zeros(len(sizes)), sizes, stages.seconds(np.arange(stages.batch + 1)))
+    waited, _ = stages._serve(np.zeros(len(sizes)), sizes)
     return len(sizes) / float(waited.max())
 
 
@@ -126,30 +140,47 @@ def sustained(stages: Stages, p99_s: float, *, sizes: NDArray[np.int64] | None =
 
 
 @njit(cache=True)
-def _through(arrival, size, taken):
-    """(queries,) seconds in the system, and how many batches there were. taken (K, largest batch + 1): seconds of each
-    stage by the samples of a batch."""
-    waited, left = np.zeros(len(arrival)), np.zeros(len(taken) + 1)
+def _through(arrival, size, taken, free, overlaps):
+    """(queries,) seconds in the system, and how many batches there were. taken, free (K, largest batch + 1): seconds of
+    each stage by the samples of a batch, and until it may begin the next. overlaps: a stage begins the next as soon as
+    it is free and no two others are in it beside this one, else when this one has left; and a batch begins no sooner
+    than it must to meet a later stage that is free, so that it takes what comes meanwhile."""
+    waited, left, exits = np.zeros(len(arrival)), np.zeros(len(taken) + 1), np.zeros((2, len(taken)))
     batch, first, gone, batches = taken.shape[1] - 1, 0, 0, 0      # gone: samples of query `first` that are under way
     while first < len(arrival):
-        start = max(arrival[first], left[0])
-        last, samples = first, 0
-        while last < len(arrival) and samples < batch and arrival[last] <= start:
-            rest = size[last] - gone
-            if samples + rest > batch:
-                gone += batch - samples
-                samples = batch
-            else:
-                samples += rest
-                gone = 0
-                last += 1
+        soonest = start = max(arrival[first], left[0])
+        last, samples, rest = _waiting(arrival, size, first, gone, start, batch)
+        for _ in range(2 * overlaps):       # first by those who wait now, then by those who will have come
+            start, behind = soonest, 0.0
+            for stage in range(len(taken)):
+                start = max(start, left[stage] - behind)
+                behind += taken[stage, samples]
+            last, samples, rest = _waiting(arrival, size, first, gone, start, batch)
+        gone = rest
         now = start
         for stage in range(len(taken)):
+            begun = now
             now += taken[stage, samples]
             if stage + 1 < len(taken):
-                now = max(now, left[stage + 1])
-            left[stage] = now       # it stays there until the next stage is free
+                now = max(now, left[stage + 1])     # it stays there until the next stage is free
+            left[stage] = max(begun + free[stage, samples], exits[0, stage]) if overlaps else now
+            exits[0, stage], exits[1, stage] = exits[1, stage], now
         for query in range(first, last):
             waited[query] = now - arrival[query]
         first, batches = last, batches + 1
     return waited, batches
+
+
+@njit(cache=True)
+def _waiting(arrival, size, first, gone, start, batch):
+    """(the first query that stays, samples that are taken, those of that query among them) of what waits at `start`,
+    at most a batch. gone: samples of query `first` that were taken before."""
+    last, samples = first, 0
+    while last < len(arrival) and samples < batch and arrival[last] <= start:
+        rest = size[last] - gone
+        if samples + rest > batch:
+            return last, batch, gone + batch - samples
+        samples += rest
+        gone = 0
+        last += 1
+    return last, samples, gone

@@ -15,10 +15,10 @@ def stages(fixed, each, batch):
     return Stages.linear(tuple(map(str, range(len(fixed)))), np.array(fixed, float), np.array(each, float), batch)
 
 
-def through(arrival, taken, sizes=None):
-    """taken: seconds of each stage by the samples of a batch, from none on."""
+def through(arrival, taken, sizes=None, free=None):
+    """taken: seconds of each stage by the samples of a batch, from none on; free: until it begins the next."""
     size = np.ones(len(arrival), np.int64) if sizes is None else np.array(sizes)
-    return _through(np.array(arrival, float), size, np.array(taken, float))
+    return _through(np.array(arrival, float), size, np.array(taken, float), np.array(free or taken, float), bool(free))
 
 
 def test_three_samples_by_hand():
@@ -28,6 +28,19 @@ def test_three_samples_by_hand():
     assert waited.tolist() == [14, 23, 32] and batches == 3
     waited, batches = through([0, 1, 2], [[0, 4, 4], [0, 10, 10]])
     assert waited.tolist() == [14, 23, 22] and batches == 2
+
+
+def test_stages_that_overlap_by_hand():
+    """A stage takes 10 and begins another batch after 4, with three in it at most; then one of 5 on its own."""
+    waited, batches = through([0, 0, 0, 0], [[0, 10], [0, 5]], free=[[0, 4], [0, 5]])
+    # Begin at 0, 4, 8, 12; from the second on they wait for the second stage.
+    assert waited.tolist() == [15, 20, 25, 30] and batches == 4
+    waited, _ = through([0, 0, 0, 0], [[0, 10]], free=[[0, 2]])
+    assert waited.tolist() == [10, 12, 14, 20], "the fourth begins when the first has left"
+    made = Stages(("a", "b"), np.array([1, 4]), np.array([[8.0, 20.0], [2.0, 5.0]]),
+                  np.array([[4.0, 10.0], [2.0, 5.0]]))
+    assert made.most == 4 / 10 and made.upto(1).most == 1 / 4 and made.free(2).tolist() == [6, 3]
+    assert offline(made, np.full(64, 4)) == pytest.approx(64 / (63 * 10 + 25), rel=0.03)
 
 
 def test_queries_of_many_samples_by_hand():
