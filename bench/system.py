@@ -148,11 +148,12 @@ def slower(stages: Stages) -> float:
 def loaded(name: str, what: str, stages: Stages) -> Iterator[Row]:
     """What a system's stages take, latency over load and over the cap on a batch, and MLPerf's two scenarios."""
     for size in (1, stages.batch):
-        for number, (stage, *seconds) in enumerate(zip(stages.names, stages.seconds(size), stages.free(size),
-                                                       strict=True), 1):
-            for key, said, value in zip(("", ".free"), ("", ", until the next begins"), seconds, strict=True):
-                yield figure(f"system.stage.{name}.{size}.{number}{key}", f"{what}, batches of {size:,}: {stage}{said}",
-                             round(1e6 * float(value), 1), "us")
+        for number, (stage, took, free) in enumerate(zip(stages.names, stages.seconds(size), stages.free(size),
+                                                         strict=True), 1):
+            id, said = f"system.stage.{name}.{size}.{number}", f"{what}, batches of {size:,}: {stage}"
+            yield figure(id, said, round(1e6 * float(took), 1), "us")
+            if free < took:
+                yield figure(f"{id}.free", f"{said}, until the next begins", round(1e6 * float(free), 1), "us")
     yield figure(f"system.unloaded.{name}", f"{what}: a lone sample", round(1e6 * float(stages.seconds(1).sum()), 1),
                  "us")
     yield figure(f"system.most.{name}", f"{what}: the largest load, full batches back to back", round(stages.most),
