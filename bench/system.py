@@ -145,6 +145,15 @@ def slower(stages: Stages) -> float:
     return latency(stages, LOAD / 100 * stages.most).p99 / float(stages.seconds(1).sum())
 
 
+def even(stages: Stages) -> float:
+    """At LOAD % of the largest load, over a lone sample's latency: the longest that a sample is under way where samples
+    come evenly, in equal batches that follow each other without a gap, the smallest that bear the load."""
+    sizes = np.arange(1, stages.batch + 1)
+    periods = stages.free(sizes).max(axis=0)
+    at = int(np.argmax(sizes / periods >= LOAD / 100 * stages.most))
+    return float((periods[at] + stages.seconds(sizes[at]).sum()) / stages.seconds(1).sum())
+
+
 def loaded(name: str, what: str, stages: Stages) -> Iterator[Row]:
     """What a system's stages take, latency over load and over the cap on a batch, and MLPerf's two scenarios."""
     for size in (1, stages.batch):
@@ -172,6 +181,8 @@ def loaded(name: str, what: str, stages: Stages) -> Iterator[Row]:
                      round(times[cap], 2), "times")
     yield at_most(f"system.p99.{name}", f"{what}: p99 at {LOAD} % of the largest load over a lone sample's latency",
                   round(times[stages.batch], 2), "times", TIMES)
+    yield figure(f"system.even.{name}", f"{what}: the same where samples come evenly, in equal batches as small as "
+                 "bear that load", round(even(stages), 2), "times")
     best = min(times, key=lambda cap: times[cap])
     yield figure(f"system.best.{name}", f"{what}: the cap on a batch whose p99 at {LOAD} % of its own largest load is "
                  "nearest to a lone sample's latency", best, "samples")

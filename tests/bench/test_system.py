@@ -44,6 +44,8 @@ def test_rows_of_stages_that_are_known():
     assert found["system.unloaded.x"].value == 10.1 and found["system.most.x"].value == round(2048 / 214.8e-6)
     times = {cap: found[f"system.cap.x.{cap}.p99"].value for cap in system.CAPS}
     assert times[2048] > 3 and times[2048] == pytest.approx(latency(made, 0.8 * made.most).p99 / 10.1e-6, abs=0.01)
+    # Of n samples within 10 us + n / 10, 80 % of the largest load are borne by n = 322 on: twice 42.2 us.
+    assert found["system.even.x"].value == pytest.approx(2 * 42.2 / 10.1, abs=0.02)
     missed, best = found["system.p99.x"], found["system.best.x"].value
     assert missed.value == times[2048] and not missed.met
     assert times[best] == min(times.values()) < 3 < times[1]
