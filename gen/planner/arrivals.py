@@ -2,7 +2,8 @@
 
 Queries arrive one by one (Poisson), each of one sample or of several, and are answered with their last sample. Whenever
 the first stage is free it takes the samples that wait, at most a batch. A stage works on one batch at a time; a batch
-stays in its stage until the next one is free. A stage whose own parts overlap may begin the next batch sooner.
+stays in its stage until the next one is free. Stages that overlap (`Stages.free_s`) begin the next batch sooner, and a
+batch then begins no sooner than it must to find every later stage free.
 Source: MLPerf Inference, the server scenario (Poisson arrivals, a percentile of the latency); offline is `Stages.most`
 """
 
@@ -160,7 +161,7 @@ def _through(arrival, size, taken, free, overlaps):
         now = start
         for stage in range(len(taken)):
             begun = now
-            now += taken[stage, samples]
+            now = max(begun + taken[stage, samples], exits[1, stage])       # behind the batch before, if smaller
             if stage + 1 < len(taken):
                 now = max(now, left[stage + 1])     # it stays there until the next stage is free
             left[stage] = max(begun + free[stage, samples], exits[0, stage]) if overlaps else now

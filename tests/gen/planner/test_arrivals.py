@@ -37,6 +37,8 @@ def test_stages_that_overlap_by_hand():
     assert waited.tolist() == [15, 20, 25, 30] and batches == 4
     waited, _ = through([0, 0, 0, 0], [[0, 10]], free=[[0, 2]])
     assert waited.tolist() == [10, 12, 14, 20], "the fourth begins when the first has left"
+    waited, _ = through([0, 0, 3], [[0, 2, 20]], free=[[0, 2, 4]])
+    assert waited.tolist() == [20, 20, 17], "a small batch leaves behind the large one before it"
     made = Stages(("a", "b"), np.array([1, 4]), np.array([[8.0, 20.0], [2.0, 5.0]]),
                   np.array([[4.0, 10.0], [2.0, 5.0]]))
     assert made.most == 4 / 10 and made.upto(1).most == 1 / 4 and made.free(2).tolist() == [6, 3]
