@@ -117,7 +117,8 @@ def test_completion(shell):
 
 
 @pytest.mark.parametrize("words, found", [
-    ("hotrail prof", ["plain,profile"]), ("hotrail verilog sm", ["plain,smartssd"]), ("hotrail plan x", ["file,x"]),
+    ("hotrail prof", ["plain,profile"]), ("hotrail verilog sm", ["plain,smartssd", "plain,smartssd_half"]),
+    ("hotrail plan x", ["file,x"]),
     ("hotrail plan x --device smartssd_t", ["plain,smartssd_tuned"]), ("hotrail synth my", ["file,my"])])
 def test_what_is_completed(words, found):
     given = words.split(" ")
