@@ -89,6 +89,21 @@ def test_failure_names_seed_and_command(tmp_path, monkeypatch):
     assert "HOTRAIL_SEED=7 .venv/bin/pytest '" in text and "test_failure_names_seed_and_command" in text
 
 
+def test_an_assertion_without_a_message_says_what_it_compared(tmp_path, monkeypatch):
+    """By a second run, with pytest's assertions."""
+    body = """
+@cocotb.test()
+async def bad(dut):
+    with pytest.raises(ValueError) as told:
+        int("no number")
+    words = str(told.value).split()
+    assert words[0] == "valid"
+"""
+    module = write(tmp_path, monkeypatch, "import pytest\n" + body, "bench_no_message")
+    with pytest.raises(AssertionError, match="assert 'invalid' == 'valid'"):
+        runner.simulate(Unit(), module, name="runner_unit", tests=1)
+
+
 def test_stream_rule_is_held(tmp_path, monkeypatch):
     body = """
 @cocotb.test()

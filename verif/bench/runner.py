@@ -231,8 +231,11 @@ def run(
     only: str | None = None,
     timeout_s: float = 1800,
     plusargs: Iterable[str] = (),
+    rewritten: bool = False,
 ) -> Result:
-    """The second half of `simulate`: runs a built model. plusargs: "+name=value", for the Verilog."""
+    """The second half of `simulate`: runs a built model. plusargs: "+name=value", for the Verilog. rewritten: pytest
+    rewrites assertions, which takes longer, so that one without a message says what it compared; a run that fails at
+    such an assertion is repeated so."""
     import cocotb_tools.config
 
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
@@ -248,7 +251,7 @@ def run(
             "COCOTB_RANDOM_SEED": str(seed),
             "COCOTB_RESULTS_FILE": str(work / "results.xml"),
             # By default cocotb rewrites the assertions of all that is imported, NumPy and numba included: seconds.
-            "COCOTB_REWRITE_ASSERTION_FILES": "test_*.py bench_*.py",
+            "COCOTB_REWRITE_ASSERTION_FILES": "test_*.py bench_*.py" if rewritten else "",
             "COCOTB_TRUST_INERTIAL_WRITES": "0" if model.interpreter else "1",
             "COCOTB_ANSI_OUTPUT": "0",
             "COCOTB_REDUCED_LOG_FMT": "1",
@@ -292,6 +295,9 @@ def run(
         bad = case.find("failure") is not None or case.find("error") is not None
         (failed if bad else passed).append(case.get("name", "?"))
     if failed or code:
+        if not rewritten and re.search(r"(?m)\bAssertionError$", end):
+            run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s, plusargs=plusargs,
+                rewritten=True)
         raise AssertionError(
             f"{', '.join(failed) or test_module} failed (seed {seed}, exit code {code}):\n{end}\n"
             f"again with: {again}"
