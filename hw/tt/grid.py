@@ -1,6 +1,6 @@
 """A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -17,6 +17,38 @@ def core_line(config: TTConfig) -> data.ArrayLayout:
     """A line of cores as the grid takes it: FP32 words, groups of them, or groups of block16."""
     words = config.line_words
     return data.ArrayLayout(Narrow, words // GROUP) if config.block16_only else data.ArrayLayout(32, words)
+
+
+class Turned(Part):
+    """What each sub-dot of a cell takes of its line of Y.
+
+    o[s, w] = i[turns[s], w]. A part by itself: among the choices of the upper rows the mapper builds it once more.
+
+    Parameters  width: bits of an operand or group; subs: sub-dots; each: of a sub-dot
+    Members     i      In  [subs * each]
+                turns  In  [subs] numbers of sub-dots
+                o      Out  [subs * each]
+    Timing      no latency
+    Golden      golden.tt.rows          Tests  verif/tt/test_unit.py
+    """
+
+    def __init__(self, *, width: int, subs: int, each: int):
+        self.subs = subs
+        self.each = each
+        line = data.ArrayLayout(width, subs * each)
+        super().__init__({
+            "i": In(line),
+            "turns": In(data.ArrayLayout((subs - 1).bit_length(), subs)),
+            "o": Out(line),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for sub in range(self.subs):
+            for word in range(self.each):
+                among = [self.i[turn * self.each + word] for turn in range(self.subs)]
+                m.d.comb += self.o[sub * self.each + word].eq(_pick(among, self.turns[sub]))
+        return m
 
 
 class Grid(Part):
@@ -113,9 +145,6 @@ class Grid(Part):
         # Y: sub-dot t(s) of the line, the upper rows from the other line when paired.
         turns = selects("turned", self.columns, self.turn)
 
-        def y_of(words, cell, sub, word):
-            return _pick([words[(cell * n + t) * each + word] for t in range(n)], turns[sub])
-
         layout = operands(n, n, self.config.grouped)
         layout_x = operands(n, n, self.config.grouped, self.config.block16_only)
         rows_x = []
@@ -127,11 +156,15 @@ class Grid(Part):
         for cell in range(n):
             low, high = (Signal(layout, name=f"cell_{cell}_{half}")
                          for half in ("low", "high"))
+            turned = Turned(width=Shape.cast(layout.elem_shape).width, subs=n, each=each)
+            place(m, platform, f"turned_{cell}", turned)
+            m.d.comb += turned.i.eq(Cat(y_low[cell * n * each:][:n * each]))
+            m.d.comb += turned.turns.eq(Cat(turns))
             for sub in range(n):
                 for word in range(each):
                     at = sub * each + word
                     # Lines of the buffer are never paired and memory lines never turned: pairs need no turn.
-                    m.d.comb += low[at].eq(y_of(y_low, cell, sub, word))
+                    m.d.comb += low[at].eq(turned.o[at])
                     m.d.comb += high[at].eq(self._upper(y_high[cell * n * each + at], low[at]))
             cells_y.append((self._entering(m, f"low_{cell}", low), self._entering(m, f"high_{cell}", high)))
 

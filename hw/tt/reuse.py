@@ -175,12 +175,11 @@ class ReuseTable(wiring.Component):
 
     def _count(self, m: Module, table: _Entries, i: int, joins, leaves):
         """The users of an entry; without any it is idle."""
-        with m.If(joins & ~leaves):
-            m.d.sync += table.users[i].eq(table.users[i] + 1)
-            m.d.sync += table.idle[i].eq(0)
-        with m.Elif(leaves & ~joins):
-            m.d.sync += table.users[i].eq(table.users[i] - 1)
-            m.d.sync += table.idle[i].eq(table.users[i] == 1)
+        users = table.users[i]
+        with m.If(joins ^ leaves):
+            # One more, or ~0 more: one carry chain for both.
+            m.d.sync += users.eq(users + Cat(Const(1, 1), leaves.replicate(len(users) - 1)))
+            m.d.sync += table.idle[i].eq(leaves & (users == 1))
 
     def _matches(self, m: Module, table: _Entries, take):
         """(a bit per entry: the asking lookup equals it, per four: it equals one of them, its place there in two bits)
@@ -192,10 +191,11 @@ class ReuseTable(wiring.Component):
         fours, odd, upper = (Signal(self.entries // 4, name=name) for name in ("fours", "odd", "upper"))
         equal = Signal(self.entries)
         for i, key in enumerate(table.keys):
-            # Three bits a LUT, and nets of their own, or the mapper makes the path longer.
+            # Three bits a LUT, nets of their own, or the mapper makes two of each; and that they are all the same is
+            # what a carry chain through them lets pass.
             same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
             m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
-            m.d.comb += equal[i].eq(same.all() & table.valid[i])
+            m.d.comb += equal[i].eq((same + 1)[-1] & table.valid[i])
         with m.If(self.advance):
             starts = range(0, self.entries, 4)
             m.d.sync += [
