@@ -113,26 +113,20 @@ class ComputeUnits(Part):
             with m.Else():
                 m.d.sync += [word.eq(0) for word in features_of]
 
-            # -- Second registers: nothing, or the one or the other.
-            take_common, nothing = (
-                [Signal(name=f"{name}_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(2)]
-                for name in ("take_common", "nothing"))
-            m.d.sync += [
-                take_common[0].eq(shared),
-                take_common[1].eq(take_common[0]),
-                nothing[0].eq(blank),
-                nothing[1].eq(nothing[0]),
-            ]
+            # -- Second registers: the one or the other.
+            take_common = [Signal(name=f"take_common_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(2)]
+            nothing = [Signal(name=f"nothing_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(1 + stages(config))]
+            for line, asks in ((take_common, shared), (nothing, blank)):
+                m.d.sync += [register.eq(before) for register, before in zip(line, (asks, *line))]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
             y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(config.line_words)]
             domain = m.d.comb if config.grouped else m.d.sync
             domain += [word.eq(row) for word, row in zip(x, rows)]
             domain += [word.eq(Mux(take_common[1], a, b | c)) for word, a, b, c in zip(y, common, weights, features_of)]
-            with m.If(nothing[1]):
-                domain += [word.eq(0) for word in (*x, *y)]
             m.d.comb += [
                 array.x.eq(Cat(x)),
                 array.y.eq(Cat(y)),
+                array.blank.eq(nothing[-1]),
                 Cat(array.first, array.last).eq(marks),
                 array.live_rows.eq(live),
                 self.o.words[u].eq(array.o),

@@ -1,6 +1,6 @@
 """The systolic array: rows x columns of dot-product cells, tile after tile without a gap."""
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -92,6 +92,7 @@ class SystolicArray(Part):
                 family: see FusedDot
     Members     x                In  width words for each row, index r * width + w
                 y                In  width words for each column, index c * width + w
+                blank            In(1)  the beat counts as terms of +0, whatever the words are
                 first, last      In(1)  around a tile's beats
                 live_rows        In  with `last`: how many rows to drain, 1..rows
                 o                Out  one word a column
@@ -123,7 +124,7 @@ class SystolicArray(Part):
         super().__init__({
             "x": In(data.ArrayLayout(32, rows * width)),
             "y": In(data.ArrayLayout(32, columns * width)),
-            "first": In(1), "last": In(1), "live_rows": In(range(rows + 1)),
+            "blank": In(1), "first": In(1), "last": In(1), "live_rows": In(range(rows + 1)),
             "o": Out(data.ArrayLayout(32, columns)), "o_valid": Out(1), "o_last": Out(1),
         })
 
@@ -152,7 +153,7 @@ class SystolicArray(Part):
         load = self._drain(m, ended, live_rows)
 
         for r, row in enumerate(cells):
-            entering = self._entering(m, platform, f"x_{r}", self.x.as_value().word_select(r, 32 * width))
+            entering = self._entering(m, platform, f"x_{r}", self.x.as_value().word_select(r, 32 * width), self.blank)
             m.d.comb += row.x_i.eq(_delay(m, f"x_skew_{r}", entering, r))
             m.d.comb += row.first_i.eq(_delay(m, f"first_skew_{r}", self.first, self._entry + r))
             m.d.comb += row.done_i.eq(_delay(m, f"done_skew_{r}", ended, r))
@@ -171,13 +172,15 @@ class SystolicArray(Part):
             m.d.comb += self.o[c].eq(_delay(m, f"o_skew_{c}", cells[0].o[c], late))
         return m
 
-    def _entering(self, m: Module, platform, name: str, words: Value) -> Value:
-        """A beat's operands of a row or a column, `_entry` cycles later."""
+    def _entering(self, m: Module, platform, name: str, words: Value, blank: Value = Const(0, 1)) -> Value:
+        """A beat's operands of a row or a column, `_entry` cycles later; blank: padding in their place."""
         if not self.grouped:
-            return Cat(unpack(words.word_select(w, 32)).as_value() for w in range(self.width))
+            taken = [unpack(words.word_select(w, 32)) for w in range(self.width)]
+            return Cat(Cat(x.mant, x.exp, x.sign, x.zero | blank, x.special | blank) for x in taken)
         aligner = Aligner()
         place(m, platform, f"aligner_{name}", aligner)
         m.d.comb += aligner.i.eq(words)
+        m.d.comb += aligner.padding.eq(blank.replicate(len(aligner.padding)))
         return skewed(m, name, aligner.o)
 
     def _drain(self, m: Module, ended: Value, live_rows: Value) -> list[Value]:
