@@ -65,22 +65,23 @@ class Divider(Part):
 
     def elaborate(self, platform):
         m = Module()
-        # The dividend leaves its register at the top as the quotient enters at the bottom.
-        work, rest, less_one = self.dividend, Const(0, self.divisor_bits), self.less_one
+        # The dividend leaves its register at the top as the borrows, which the quotient is the complement of, enter at
+        # the bottom. What is left of the first bits has no more bits than these.
+        work, rest, less_one = self.dividend, Const(0, 0), self.less_one
         for bit in range(self.bits):
             widened = Cat(work[-1], rest)
             # rest - divisor = rest - less_one - 1: not negative iff no borrow.
             difference = Signal(self.divisor_bits + 2, name=f"difference_{bit}")
             m.d.comb += difference.eq(widened + Cat(~less_one, Const(3, 2)))
-            fits = ~difference[-1]
+            borrow = difference[-1]
             next_work = Signal(self.bits, name=f"work_{bit}", reset_less=True)
-            next_rest = Signal(self.divisor_bits, name=f"rest_{bit}", reset_less=True)
+            next_rest = Signal(min(bit + 1, self.divisor_bits), name=f"rest_{bit}", reset_less=True)
             next_less = Signal(self.divisor_bits, name=f"less_{bit}", reset_less=True)
-            m.d.sync += next_work.eq(Cat(fits, work[:-1]))
-            m.d.sync += next_rest.eq(Mux(fits, difference, widened))
+            m.d.sync += next_work.eq(Cat(borrow, work[:-1]))
+            m.d.sync += next_rest.eq(Mux(borrow, widened, difference))
             m.d.sync += next_less.eq(less_one)
             work, rest, less_one = next_work, next_rest, next_less
-        m.d.comb += self.quotient.eq(work)
+        m.d.comb += self.quotient.eq(~work)
         m.d.comb += self.remainder.eq(rest)
         return m
 

@@ -50,7 +50,7 @@ INDEX = Unit("hw/tt/index.py", ("verif/tt/test_index.py",), (
     Mutant("the table is the next lookup's", "table.eq(asked.table),", "table.eq(self.i.table),"),
     Mutant("bases are written over sizes as well", "self.write & (self.part == number)",
            "self.write & (self.part >= number)"),
-    Mutant("a remainder may be the divisor", "fits = ~difference[-1]", "fits = ~difference[-1] & difference.any()"),
+    Mutant("a remainder may be the divisor", "borrow = difference[-1]", "borrow = difference[-1] | ~difference.any()"),
     Mutant("the last mode's index comes a cycle early", "(2 - at) * bits))", "(2 - at) * bits - (at == 0)))"),
     Mutant("a lookup in the cycle of a load is lost", "Cat(self.i_valid, valid[:-1])",
            "Cat(self.i_valid & ~self.write, valid[:-1])"),

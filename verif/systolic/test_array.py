@@ -28,13 +28,17 @@ class Shape:
 
 
 class Tile:
-    """Operands as bit patterns, K a multiple of the width."""
+    """Operands as bit patterns, K a multiple of the width; `blank` beats have any and count as none."""
 
     def __init__(self, shape, random, beats, live, pick):
         terms = beats * shape.width
         self.x, self.y = pick(random, (shape.rows, terms)), pick(random, (terms, shape.columns))
         self.beats, self.live = beats, live
-        self.want = fp32.bits(systolic.tiles(self.x[:live], self.y, shape.width, grouped=shape.grouped))
+        self.blank = random.random(beats) < 0.1
+        counts = ~np.repeat(self.blank, shape.width)
+        self.want = fp32.bits(systolic.tiles(np.where(counts, self.x[:live], np.uint32(0)),
+                                             np.where(counts[:, None], self.y, np.uint32(0)),
+                                             shape.width, grouped=shape.grouped))
 
 
 def normal(random, size):
@@ -65,15 +69,15 @@ async def _run(dut, shape, tiles, gaps=None):
     for tile, gap in zip(tiles, gaps, strict=True):
         for k in range(tile.beats):
             terms = slice(k * w, (k + 1) * w)
-            beats.append((tile.x[:, terms], tile.y[terms].T, k == 0, k == tile.beats - 1, tile.live))
-        beats += [(mixed(random, (shape.rows, w)), mixed(random, (shape.columns, w)), False, False, 0)] * gap
+            beats.append((tile.x[:, terms], tile.y[terms].T, tile.blank[k], k == 0, k == tile.beats - 1, tile.live))
+        beats += [(mixed(random, (shape.rows, w)), mixed(random, (shape.columns, w)), False, False, False, 0)] * gap
     history, valid, last = [], [], []
     tail = systolic.pe_latency(w, grouped=shape.grouped) + 2 * shape.rows + 2 * shape.columns + 4
     dut.last.value = 0
     for cycle in range(len(beats) + tail):
         if cycle < len(beats):
-            x, y, first, end, live = beats[cycle]
-            dut.x.value, dut.y.value = _pack(x), _pack(y)
+            x, y, blank, first, end, live = beats[cycle]
+            dut.x.value, dut.y.value, dut.blank.value = _pack(x), _pack(y), int(blank)
             dut.first.value, dut.last.value, dut.live_rows.value = int(first), int(end), live
         else:
             dut.first.value, dut.last.value = 0, 0
