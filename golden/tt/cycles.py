@@ -33,7 +33,7 @@ ENTRY_CYCLES = 3        # that it takes to bring what is written back to its gro
 
 def grid_latency(grid_log2: int, *, grouped: bool = False) -> int:
     """Cycles from a tile's last operands to its results: a fused dot product of n terms in n sub-dots."""
-    return 16 if grouped else 14 + 2 * grid_log2
+    return 17 if grouped else 15 + 2 * grid_log2
 
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,

@@ -12,8 +12,8 @@ from golden.tt.registers import HORIZON, SERVED
 __all__ = ["NEVER", "ends_chunk", "farthest", "lane_steps", "part", "wakes"]
 
 FIRST, MIDDLE, LAST = range(3)
-# Besides grid and side, from a chunk's last slot to its sum; 8 of them to the operands in the grid.
-WHOLE_CYCLES = 11
+# Besides grid and side, from a chunk's last slot to its sum; 10 of them to the operands in the grid.
+WHOLE_CYCLES = 13
 NEVER = 1 << 60
 
 # A part of the unit. References to arrays are not counted, which would take most of the time: callers hold them.

@@ -30,6 +30,14 @@ def is_second_x(config: TTConfig, line: Value) -> Value:
     return line[0]
 
 
+def _behind(m: Module, register):
+    """A register that holds what `register` held a cycle ago."""
+    before = Value.cast(register)
+    behind = Signal(register.shape(), name=f"{before.name}_behind", reset_less=before.reset_less)
+    m.d.sync += behind.eq(register)
+    return behind
+
+
 class CoreMemory(Part):
     """X memory, which holds the narrow operands, and Y memory, whose even and odd lines are read together.
 
@@ -46,7 +54,8 @@ class CoreMemory(Part):
                 x[k]     Out  of every lane, the line of X memory
                 even[k]  Out  of every lane, the even line of Y memory
                 odd[k]   Out  of every lane, the odd one
-    Timing      latency 5 cycles from slot to lines, a slot a lane and cycle
+    Timing      latency 7 cycles from slot to lines, a slot a lane and cycle: two registers before the banks and one
+                behind them, since these fill a column of the part
     Handshake   none
     Memory      every pair of words under SECDED. family = "ultrascale_plus": Y memory and the first pairs of X memory
                 in UltraRAM, the others in block RAM
@@ -54,7 +63,7 @@ class CoreMemory(Part):
     Golden      golden.tt.image.image, golden.secded.decode          Tests  verif/tt/test_unit.py
     """
 
-    latency = 1 + Bank.latency
+    latency = 2 + Bank.latency + 1
     assert Bank.latency == ProtectedUram.latency
 
     def __init__(self, config: TTConfig):
@@ -86,15 +95,17 @@ class CoreMemory(Part):
         m.d.sync += write_x.eq(Mux(is_x, here, 0))
         m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
         m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
-        pairs, flips = [], Signal(data.ArrayLayout(2, halves), reset_less=True)
-        m.d.sync += flips.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
+        pairs, flipped = [], Signal(data.ArrayLayout(2, halves), name="flips", reset_less=True)
+        m.d.sync += flipped.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
+        flips = _behind(m, flipped)
         for at in range(n * n // 2):
             word = words.word_select(at, DATA_BITS)
             pair = Signal(WORD_BITS, name=f"pair_{at}", reset_less=True)
             m.d.sync += pair.eq(Cat(word, encode(word)))
-            pairs.append((pair, flips[at] if at < halves else Const(0, 2)))
+            pairs.append((_behind(m, pair), flips[at] if at < halves else Const(0, 2)))
 
         x_addresses, y_address = self._addresses(m, writing, written)
+        write_x, write_even, write_odd = (_behind(m, write) for write in (write_x, write_even, write_odd))
         codes = config.family == "ultrascale_plus"
         first, second = (partial(self._soft, m, platform, pairs, depth, "block") for depth in config.x_depths)
         ultra = partial(self._ultra, m, platform, pairs) if codes else partial(
@@ -126,23 +137,24 @@ class CoreMemory(Part):
             if only:
                 m.d.sync += x_second[lane].eq(Cat(x[:first_bits], x[first_bits:] - 1))
             m.d.sync += y_address[lane].eq(y)
-        return (x_address, x_second), y_address
+        x = _behind(m, x_address)
+        return (x, _behind(m, x_second) if only else x), _behind(m, y_address)
 
     def _memory(self, m: Module, lines, name: str, banks, addresses, write):
         """n**3 / 2 banks, in turn of two kinds; a bit of `write` for each of these of a quarter."""
         config = self.config
         count = config.side**2 // 2
+        read = [Signal(line_layout(config), name=f"{name}_{lane}", reset_less=True) for lane in range(config.lanes)]
+        m.d.comb += [line.eq(found) for line, found in zip(lines, read, strict=True)]
         for at in range(config.side * count):
             quarter, pair = divmod(at, count)
             half = at % (1 << config.blocks_log2)
             ports = banks[at % 2](f"{name}_bank_{at}", pair, write[(quarter << config.blocks_log2) + half])
             for lane, (to, word, corrected, bad) in enumerate(ports):
-                m.d.comb += [
-                    to.eq(addresses[at % 2][lane]),
-                    lines[lane].words.word_select(at, DATA_BITS).eq(word),
-                    lines[lane].corrected[at].eq(corrected),
-                    lines[lane].uncorrectable[at].eq(bad),
-                ]
+                m.d.comb += to.eq(addresses[at % 2][lane])
+                m.d.sync += read[lane].words.word_select(at, DATA_BITS).eq(word)
+                m.d.sync += read[lane].corrected[at].eq(corrected)
+                m.d.sync += read[lane].uncorrectable[at].eq(bad)
 
     def _soft(self, m: Module, platform, pairs, depth: int, style: str, name: str, pair: int, write):
         """A bank of codewords; address, word and flags of the port of every lane."""

@@ -69,7 +69,8 @@ class Grid(Part):
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
                 paired, first, combine      In
                 z                 Out  words (row, cell, sub)
-    Timing      latency FusedDot.latency cycles from a tile's last slot to z; a slot every cycle
+    Timing      latency 1 + FusedDot.latency cycles from a tile's last slot to z: chosen operands wait in a register,
+                since memories and cells lie far apart; a slot every cycle
     Handshake   none; what comes between tiles is harmless
     Numerics    see hw.fp.dot; against golden: bit-exact
     Golden      golden.tt.rows          Tests  verif/tt/test_unit.py
@@ -94,7 +95,7 @@ class Grid(Part):
 
     @property
     def latency(self) -> int:
-        return self._cells[0][0].latency
+        return 1 + self._cells[0][0].latency
 
     def elaborate(self, platform):
         m = Module()
@@ -168,6 +169,9 @@ class Grid(Part):
                     m.d.comb += high[at].eq(self._upper(y_high[cell * n * each + at], low[at]))
             cells_y.append((self._entering(m, f"low_{cell}", low), self._entering(m, f"high_{cell}", high)))
 
+        first, combine = Signal(reset_less=True), Signal.like(self.combine, reset_less=True)
+        m.d.sync += first.eq(self.first)
+        m.d.sync += combine.eq(self.combine)
         for row in range(n):
             for cell in range(n):
                 dot = self._cells[row][cell]
@@ -175,8 +179,8 @@ class Grid(Part):
                 m.d.comb += [
                     dot.x.eq(rows_x[row]),
                     dot.y.eq(cells_y[cell][row >= n // 2]),
-                    dot.first.eq(self.first),
-                    dot.combine.eq(self.combine),
+                    dot.first.eq(first),
+                    dot.combine.eq(combine),
                 ]
                 m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
         return m
@@ -195,10 +199,12 @@ class Grid(Part):
                      for kind, below in zip(own.kinds, low.kinds, strict=True)))
 
     def _entering(self, m: Module, name: str, taken: data.View) -> Value:
-        """Operands as the cells take them."""
+        """Operands as the cells take them, behind a register."""
+        entered = Signal(taken.shape(), name=f"{name}_entered", reset_less=True)
+        m.d.sync += entered.eq(taken)
         if not self.config.grouped:
-            return taken.as_value()
-        return Cat(skewed(m, f"{name}_{s}", group) for s, group in enumerate(taken))
+            return entered.as_value()
+        return Cat(skewed(m, f"{name}_{s}", group) for s, group in enumerate(entered))
 
 
 def _pick(values, number):
