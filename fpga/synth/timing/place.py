@@ -36,6 +36,7 @@ Reals = npt.NDArray[np.float64]
 Hops = tuple[Ints, Ints, Reals]     # objects at both ends, and how hard they pull each other
 
 FILL = 0.75         # of a window's slices
+TAKEN = 0.85        # of its blocks of a kind: where next to none is free, cascades that belong together lie apart
 ROUNDS = 16
 GROWTH = 1.3
 PLAIN_ROUNDS = 3    # before hops on long paths pull
@@ -158,8 +159,8 @@ def _joined(pairs: Ints, weight: Reals, area: Reals) -> Ints:
 
 
 def window(found: Objects) -> Window:
-    """The smallest window that holds the objects with FILL of its slices, and all blocks; the region where none does.
-    It lies around the URAM column where that is needed, else in the middle. Its sides cost a net the same time to
+    """The smallest window that holds the objects with FILL of its slices and TAKEN of its blocks; the region where none
+    does. It lies around the URAM column where that is needed, else in the middle. Its sides cost a net the same time to
     cross."""
     grid, t = region(), table()["net"]
     tall = t["column"] / t["row"]
@@ -171,7 +172,7 @@ def window(found: Objects) -> Window:
         left = min(max(middle - size[0] / 2, 0.0), grid["columns"] - size[0])
         made = Window(left, (grid["rows"] - size[1]) / 2, *size)
         whole = size == (grid["columns"], grid["rows"])
-        holds = all(len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
+        holds = all(TAKEN * len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
                     for family, name in BLOCKS.items())
         if whole or (holds and size[0] * size[1] >= need):
             return made
