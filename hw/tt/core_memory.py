@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from hw.fp.operand import delay
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.tt.config import TTConfig
@@ -144,17 +145,15 @@ class CoreMemory(Part):
         """n**3 / 2 banks, in turn of two kinds; a bit of `write` for each of these of a quarter."""
         config = self.config
         count = config.side**2 // 2
-        read = [Signal(line_layout(config), name=f"{name}_{lane}", reset_less=True) for lane in range(config.lanes)]
-        m.d.comb += [line.eq(found) for line, found in zip(lines, read, strict=True)]
         for at in range(config.side * count):
             quarter, pair = divmod(at, count)
             half = at % (1 << config.blocks_log2)
             ports = banks[at % 2](f"{name}_bank_{at}", pair, write[(quarter << config.blocks_log2) + half])
-            for lane, (to, word, corrected, bad) in enumerate(ports):
+            for lane, (to, *found) in enumerate(ports):
                 m.d.comb += to.eq(addresses[at % 2][lane])
-                m.d.sync += read[lane].words.word_select(at, DATA_BITS).eq(word)
-                m.d.sync += read[lane].corrected[at].eq(corrected)
-                m.d.sync += read[lane].uncorrectable[at].eq(bad)
+                line = lines[lane]
+                mine = line.words.word_select(at, DATA_BITS), line.corrected[at], line.uncorrectable[at]
+                m.d.comb += Cat(mine).eq(delay(m, f"{name}_{at}_{lane}", Cat(found), 1))
 
     def _soft(self, m: Module, platform, pairs, depth: int, style: str, name: str, pair: int, write):
         """A bank of codewords; address, word and flags of the port of every lane."""
