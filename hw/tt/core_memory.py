@@ -83,7 +83,8 @@ class CoreMemory(Part):
 
         # A beat in step with the addresses of lane 0.
         writing = Signal()
-        written, words = Signal(load_layout(config), reset_less=True), Signal(len(self.words), reset_less=True)
+        written, words = Signal(load_layout(config), reset_less=True), Signal(
+            len(self.words), reset_less=True, attrs={"keep": 1})     # no part of a shift register
         m.d.sync += writing.eq(self.write & (self.load.target != Target.TABLE))
         m.d.sync += written.eq(self.load)
         m.d.sync += words.eq(self.words)

@@ -200,7 +200,8 @@ class Grid(Part):
 
     def _entering(self, m: Module, name: str, taken: data.View) -> Value:
         """Operands as the cells take them, behind a register."""
-        entered = Signal(taken.shape(), name=f"{name}_entered", reset_less=True)
+        # `keep`: no part of a shift register, whose place would be the cells'.
+        entered = Signal(taken.shape(), name=f"{name}_entered", reset_less=True, attrs={"keep": 1})
         m.d.sync += entered.eq(taken)
         if not self.config.grouped:
             return entered.as_value()

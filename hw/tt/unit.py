@@ -255,9 +255,10 @@ class TTUnit(Part):
             grid.stored.eq(~slot.lines),
             grid.first.eq(slot.first),
             grid.combine.eq(slot.combine),
-            sequencer.error.eq(valid & wrong),
-            sequencer.error_slot.eq(slot),
         ]
+        # From registers: the sequencer lies at the other end, and what it notes is read many cycles later.
+        m.d.sync += sequencer.error.eq(valid & wrong)
+        m.d.sync += sequencer.error_slot.eq(slot)
         self._results(m, lane, valid, slot, wrong, buffer, grid, order)
         m.d.comb += [
             sums.about[lane].eq(order.about),
