@@ -35,8 +35,6 @@ Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Hops = tuple[Ints, Ints, Reals]     # objects at both ends, and how hard they pull each other
 
-FILL = 0.75         # of a window's slices
-TAKEN = 0.85        # of its blocks of a kind: where next to none is free, cascades that belong together lie apart
 ROUNDS = 16
 GROWTH = 1.3
 PLAIN_ROUNDS = 3    # before hops on long paths pull
@@ -158,13 +156,13 @@ def _joined(pairs: Ints, weight: Reals, area: Reals) -> Ints:
     return np.unique(first, return_inverse=True)[1].ravel()
 
 
-def window(found: Objects) -> Window:
-    """The smallest window that holds the objects with FILL of its slices and TAKEN of its blocks; the region where none
+def window(found: Objects, fill: float) -> Window:
+    """The smallest window that holds the objects with this share of its slices, and all blocks; the region where none
     does. It lies around the URAM column where that is needed, else in the middle. Its sides cost a net the same time to
     cross."""
     grid, t = region(), table()["net"]
     tall = t["column"] / t["row"]
-    need = found.slices / FILL
+    need = found.slices / fill
     width = max(4.0, (need / tall) ** 0.5)
     middle = grid["uram"]["at"][0] if (found.block == Family.URAM).any() else grid["columns"] / 2
     while True:
@@ -172,7 +170,7 @@ def window(found: Objects) -> Window:
         left = min(max(middle - size[0] / 2, 0.0), grid["columns"] - size[0])
         made = Window(left, (grid["rows"] - size[1]) / 2, *size)
         whole = size == (grid["columns"], grid["rows"])
-        holds = all(TAKEN * len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
+        holds = all(len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
                     for family, name in BLOCKS.items())
         if whole or (holds and size[0] * size[1] >= need):
             return made
@@ -273,9 +271,10 @@ class _Critical:
         return (self.from_[mine], self.to[mine], CRITICAL * self.pull[mine]), longest
 
 
-def place(design: Design, say: Callable[[str], None] = lambda line: None) -> tuple[Design, Reals, Window]:
-    """The design with copies of registers, slice column and row of every object, and the window they lie in."""
-    grid = window(design.found)
+def place(design: Design, fill: float, say: Callable[[str], None] = lambda line: None) -> tuple[Design, Reals, Window]:
+    """The design with copies of registers, slice column and row of every object, and the window they lie in; `fill`: of
+    its slices."""
+    grid = window(design.found, fill)
     pull, critical = _Pull(design), _Critical(design)
     rng = np.random.default_rng(1)
     size = np.array([[grid.width], [grid.height]])

@@ -30,6 +30,7 @@ __all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "
 
 PERIODS_NS = (4.0, 3.333)
 PATHS = 10
+FILLS = 0.75, 0.65, 0.55     # of the slices of windows: the best placement of these counts
 COPYING_AGAIN = 2       # times that registers are copied after placement, as long as that helps
 _SEARCHED = 20_000      # captured registers among which the worst paths of different names are looked for
 
@@ -135,13 +136,8 @@ def _timed(report: Report, say: Say) -> Timing:
     design = Design.of(netlist)
     if not len(design.graph.ends["net"]) or not len(design.graph.starts["net"]):
         raise ValueError(f"{report.core} has no path from a register to a register")
-    design, at, window = place(design, say)
-    at = refined(design, at, window, say)
-    for _ in range(COPYING_AGAIN):
-        copied, to = design.with_copies(at)
-        to = refined(copied, to, window, say)
-        if copied.times(to).ends.max() < design.times(at).ends.max():
-            design, at = copied, to
+    tried = [_placed(design, fill, say) for fill in FILLS]
+    design, at, window = min(tried, key=lambda one: float(one[0].times(one[1]).ends.max()))
     times = design.times(at)
     fill, crowded = filled(design.found, at, window)
     density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
@@ -151,6 +147,18 @@ def _timed(report: Report, say: Say) -> Timing:
     paths = tuple(_named(design, times, at))
     return Timing(report.core, float(timed.max()), floor, paths, len(netlist.family), netlist.nets, len(timed), failing,
                   design.packed.taken, len(design.netlist.copies), window, crowded, density)
+
+
+def _placed(design: Design, fill: float, say: Say) -> tuple[Design, np.ndarray, Window]:
+    """The design with copies of registers, columns and rows of its objects, and their window."""
+    design, at, window = place(design, fill, say)
+    at = refined(design, at, window, say)
+    for _ in range(COPYING_AGAIN):
+        copied, to = design.with_copies(at)
+        to = refined(copied, to, window, say)
+        if copied.times(to).ends.max() < design.times(at).ends.max():
+            design, at = copied, to
+    return design, at, window
 
 
 def _named(design: Design, times: Times, at: np.ndarray) -> Iterator[NamedPath]:

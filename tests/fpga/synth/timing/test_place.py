@@ -31,7 +31,7 @@ def grid(blocks: int = 0):
 
 @pytest.fixture(scope="module")
 def placed():
-    return place(Design.of(grid(blocks=SIDE)))
+    return place(Design.of(grid(blocks=SIDE)), 0.75)
 
 
 def test_beats_chance(placed):
@@ -114,7 +114,7 @@ def test_refinement_shortens_the_longest_path(monkeypatch):
     """From any order; nothing leaves the window, and slices are not much fuller than they were."""
     monkeypatch.setattr(refine, "REFINEMENTS", 20)
     design = Design.of(grid())
-    inside = window(design.found)
+    inside = window(design.found, 0.75)
     rng = np.random.default_rng(3)
     low, size = np.array([[inside.left], [inside.bottom]]), np.array([[inside.width], [inside.height]])
     at = low + size * rng.random((2, len(design.found.area)))
@@ -152,5 +152,5 @@ def test_window_holds_the_blocks():
     many, few = (objects(known, pack(known)) for known in (
         netlist(module({f"d{n}": cell("DSP48E2", A=[n + 2]) for n in range(1344)})),
         netlist(module({"d": cell("DSP48E2", A=[2]), "f": ff(2, 3)}))))
-    assert window(many).width == region()["columns"] and len(window(many).sites("dsp")[0]) == 1344
-    assert window(few).width < 20
+    assert window(many, 0.75).width == region()["columns"] and len(window(many, 0.75).sites("dsp")[0]) == 1344
+    assert window(few, 0.75).width < 20

@@ -40,6 +40,22 @@ def test_slack_is_what_a_period_leaves(mapped):
     assert any("-0.234 ns" in line for line in timings.lines(slow))
 
 
+def test_the_best_placement_counts(mapped, monkeypatch):
+    """Of two, one stretched, the other one in either order."""
+    placed = timings._placed
+
+    def stretched(design, fill, say):
+        design, at, window = placed(design, 0.75, say)
+        return design, at * fill, window
+
+    def worst(*fills):
+        monkeypatch.setattr(timings, "FILLS", fills)
+        return timings._timed(mapped, print).worst_ps
+
+    monkeypatch.setattr(timings, "_placed", stretched)
+    assert worst(9.0, 1.0) == worst(1.0, 9.0) == worst(1.0) < worst(9.0)
+
+
 def test_is_kept_with_its_netlists(mapped, monkeypatch):
     first = timings.timing(mapped)
     assert timings.known(mapped) == first
