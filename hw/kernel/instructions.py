@@ -37,11 +37,16 @@ class Instructions:
         self.last, self.more = Signal(name="last", reset_less=True), Signal(name="more")
         m.d.sync += self.following.eq(unit.number + 1)
         m.d.sync += self.last.eq(self.following == unit.arguments.program_count)
+        # `more` is high in NEXT alone: a register takes the beats, not what the bits of the state say.
+        beat = unit.i.payload.data
+        m.d.comb += unit.i.ready.eq(self.more & unit.i.valid)
+        with m.If(unit.i.ready):
+            m.d.sync += self.item.eq(Cat(self.item.as_value()[len(beat):], beat) if self.beats > 1 else beat)
 
     def states(self, *, then: str, over: str) -> None:
         """IDLE and NEXT. then: the state behind them, when an instruction is there; over: when none is left; if that is
         IDLE, the program is done."""
-        m, unit, item = self.m, self.unit, self.item
+        m, unit = self.m, self.unit
         fetched = Signal(range(max(2, self.beats)))
         with m.State("IDLE"):
             with m.If(unit.start):
@@ -58,13 +63,12 @@ class Instructions:
                     m.d.sync += unit.done.eq(1)
                 m.next = over
             with m.Elif(unit.i.valid):
-                beat = unit.i.payload.data
-                m.d.comb += unit.i.ready.eq(1)
-                m.d.sync += item.eq(Cat(item.as_value()[len(beat):], beat) if self.beats > 1 else beat)
                 m.d.sync += fetched.eq(fetched + 1)
                 with m.If(unit.i.payload.error):
+                    m.d.sync += self.more.eq(0)
                     self.refuse("READ_ERROR", PROGRAM)
                 with m.Elif(fetched == self.beats - 1):
+                    m.d.sync += self.more.eq(0)
                     m.d.sync += fetched.eq(0)
                     m.next = then
 
