@@ -14,7 +14,7 @@ from gen.rtl import config
 
 __all__ = ["PAGE_BYTES", "measure"]
 
-ROWS, STREAM, PAGES = 6000, 500, 4000
+ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
 PACKET = 4      # lines of the link's packets, as in fpga/card/cpp/link.h
 
@@ -37,7 +37,7 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, preset, count) for count in sorted(lines)}
-    packet = _row(device, preset, PACKET) / (PACKET * LINE_BYTES)
+    packet = _packet(device, preset) / (PACKET * LINE_BYTES)
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, page_bytes * packet,
                  device.link.byte_s, packet, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes,
                  device.ssd.bytes)
@@ -55,6 +55,30 @@ def _row(device: Device, preset: str, lines: int) -> float:
     numbers = np.random.default_rng(1).integers(0, device.memory.bytes // (lines * LINE_BYTES), ROWS)
     places, piece_bytes = requests(preset, lines * LINE_BYTES, numbers, row_in_page=device.row_in_page)
     return len(places) / ROWS / memory.rows(device, places, piece_bytes).rows_per_s
+
+
+def _packet(device: Device, preset: str) -> float:
+    """Seconds of DRAM that a packet of the link adds to rows that the core reads and vectors that it writes, where as
+    much goes over the link as the vectors have: the mean over widths and bags. Packets by themselves take less, since
+    the data bus never turns around between them and no page closes.
+    """
+    packet, random, added = PACKET * LINE_BYTES, np.random.default_rng(1), []
+    base = np.arange(3) * (device.memory.bytes // 4)        # of rows, of vectors, of what the link takes
+    for width, pooling in product((packet << more for more in range(4)), (1, 2, 4)):
+        rows, piece = requests(preset, width, random.integers(0, base[1] // width, VECTORS * pooling),
+                               row_in_page=device.row_in_page)
+        burst = min(piece, packet)
+        read = np.add.outer(rows, np.arange(0, piece, burst)).reshape(VECTORS, -1)
+        written = base[1] + np.arange(0, VECTORS * width, burst).reshape(VECTORS, -1)
+        places = np.concatenate([read, written], axis=1).ravel()
+        writes = np.concatenate([np.zeros_like(read), np.ones_like(written)], axis=1).ravel()
+        packets = VECTORS * width // packet
+        taken = base[2] + np.arange(0, packets * packet, burst)
+        before = np.repeat(np.arange(packets) * places.size // packets, packet // burst)
+        alone, both = (memory.rows(device, at, burst, writes=marks).cycles for at, marks in (
+            (places, writes), (np.insert(places, before, taken), np.insert(writes, before, 0))))
+        added.append((both - alone) / packets)
+    return float(np.mean(added)) / (device.kernel_mhz * 1e6)
 
 
 def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:

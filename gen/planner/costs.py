@@ -47,7 +47,7 @@ class Costs:
     there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
     first of a batch is there; landing_s: of DRAM a page.
     link_s: seconds a byte over the link, each direction for itself; packet_s: of DRAM a byte that comes or goes over
-    it, in packets that open their pages anew between the rows of a batch.
+    it, in packets among the rows that are read and the vectors that are written meanwhile.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land.
     """
 
