@@ -7,6 +7,8 @@ syndrome. The data columns are the 56 bytes of weight three and the eight rotati
 Source: M. Y. Hsiao, A Class of Optimal Minimum Odd-weight-column SEC-DED Codes, IBM J. R&D 14(4), 1970.
 """
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import In, Out
 
@@ -31,6 +33,30 @@ MASKS = tuple(
 )
 
 
+def _mask(columns: Iterable[int]) -> int:
+    """The data bits of these columns."""
+    return sum(1 << COLUMNS.index(column) for column in columns)
+
+
+def _turned(column: int, row: int) -> int:
+    """The column's rows from this one on, round and round."""
+    return (column >> row | column << CHECK_BITS - row) & 0xFF
+
+
+#: Data bits that two check bits cover, and those two: six bits for every two neighbours, two for every two opposite.
+#: No data bit is in two of these groups, so that a decoder adds up each of them once for both.
+_SHARED = tuple(
+    (_mask(column for column in COLUMNS if _turned(column, row) & 0b10000011 == 0b11), (row, (row + 1) % CHECK_BITS))
+    for row in range(CHECK_BITS)
+) + tuple(
+    (_mask(column for column in COLUMNS if _turned(column, row) in (0b10101, 0b1010001)), (row, row + 4))
+    for row in range(CHECK_BITS // 2)
+)
+
+#: The data bits that check bit j covers and shares with none.
+_OWN = tuple(mask & ~sum(bits for bits, rows in _SHARED if row in rows) for row, mask in enumerate(MASKS))
+
+
 def encode(data: Value) -> Value:
     """The eight check bits of a 64-bit word, as an expression; the codeword is ``Cat(data, check)``.
 
@@ -53,7 +79,7 @@ class Decoder(Part):
                 corrected      Out(1)  one bit of the codeword, data or check, was flipped
                 uncorrectable  Out(1)  two flips, or more that look like no single one: data is handed on as it was
                     read
-    Timing      latency 2 cycles, one word a cycle; four LUT levels before either register; 149 LUT
+    Timing      latency 2 cycles, one word a cycle; three LUT levels before either register at most; 136 LUT
     Handshake   none: it follows a memory's read port, and whoever asked for the word qualifies the flags
     Numerics    three or more flips may pass for a single one, as with any code of this distance
     Reset       nothing is kept but the two words on their way, which a reset does not touch
@@ -74,7 +100,10 @@ class Decoder(Part):
         word = Signal(DATA_BITS, reset_less=True)
         syndrome = Signal(CHECK_BITS, reset_less=True)
         m.d.sync += word.eq(read)
-        m.d.sync += syndrome.eq(encode(read) ^ check)
+        shared = Signal(len(_SHARED))
+        m.d.comb += shared.eq(Cat((read & Const(mask, DATA_BITS)).xor() for mask, _ in _SHARED))
+        m.d.sync += syndrome.eq(Cat((read & Const(mask, DATA_BITS)).xor() for mask in _OWN) ^ check ^ Cat(
+            Cat(shared[at] for at, (_, rows) in enumerate(_SHARED) if row in rows).xor() for row in range(CHECK_BITS)))
 
         # A light column is met where its three bits are set and no others: that there are just three is found
         # once for all. Nets of their own, or the mapper takes them apart again.
