@@ -18,9 +18,9 @@ SLACK_NS = 0.3
 
 
 def _reports() -> Iterator[tuple[str, Report]]:
-    """The shipping kernels, mapped as the gate maps them."""
-    for preset, core in SHIPPING:
-        yield core, measure(*prepare(preset, core), print)
+    """The shipping kernels by name, mapped as the gate maps them."""
+    for name, (preset, core) in SHIPPING.items():
+        yield name, measure(*prepare(preset, core), print)
 
 
 @bench("timing")
@@ -32,17 +32,17 @@ def estimated() -> Iterator[Row]:
     yield at_most("timing.calibration.worst", f"{what}: worst error", round(100 * found.worst, 1), "%", WORST)
     yield figure("timing.calibration.bias", f"{what}: median with its sign, below 0 where too fast",
                  round(100 * found.bias, 1), "%")
-    for core, report in _reports():
+    for name, report in _reports():
         timed = timing(report, print)
-        yield at_least(f"timing.{core}.slack", f"worst slack at {PERIOD_NS:g} ns, estimated", timed.slack_ns(PERIOD_NS),
+        yield at_least(f"timing.{name}.slack", f"worst slack at {PERIOD_NS:g} ns, estimated", timed.slack_ns(PERIOD_NS),
                        "ns", SLACK_NS)
 
 
 @bench("failfast")
 def over() -> Iterator[Row]:
     """AMD's guide lines for timing closure that the shipping kernels are over."""
-    for core, report in _reports():
+    for name, report in _reports():
         lines = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
         named = ", ".join(line.key for line in lines if line.over)
-        yield at_most(f"failfast.{core}.over", f"guide lines of {len(lines)} that are passed over: {named or 'none'}",
+        yield at_most(f"failfast.{name}.over", f"guide lines of {len(lines)} that are passed over: {named or 'none'}",
                       sum(line.over for line in lines), "lines", 0)
