@@ -64,7 +64,7 @@ def figure_11() -> Iterator[Row]:
         profile = mels(needed(STATISTICS.format(year)))
         of = model_of(profile, MELS_DIM, MELS_BATCH)[0]
         given = costs(MELS_DIM)
-        free = replace(given, link_s=0.0, packet_s=given.read_s)
+        free = replace(given, link_s=0.0, packet_s=given.read_s, turn_s=0.0)
         for name, said, prices in (("", "", given), (".nolink", ", without the link", free)):
             for cards in COUNTS:
                 found = {levels: placed(profile, of, prices, cards=cards, levels=levels) for levels in LEVELS}

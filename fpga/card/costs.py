@@ -9,14 +9,13 @@ import numpy as np
 from fpga.card import memory
 from gen.model.device import Device
 from gen.model.recommender import ROW_FORMATS
-from gen.planner.costs import LINE_BYTES, Costs, requests, row_bytes
+from gen.planner.costs import LINE_BYTES, PACKET, Costs, requests, row_bytes
 from gen.rtl import config
 
 __all__ = ["PAGE_BYTES", "measure"]
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
-PACKET = 4      # lines of the link's packets, as in fpga/card/cpp/link.h
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
@@ -37,10 +36,10 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
     read, write = max(read, beat_s), max(write, beat_s)
     rows = {count: _row(device, preset, count) for count in sorted(lines)}
-    packet = _packet(device, preset) / (PACKET * LINE_BYTES)
+    packet, among = (each / (PACKET * LINE_BYTES) for each in (_row(device, preset, PACKET), _packet(device, preset)))
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, page_bytes * packet,
                  device.link.byte_s, packet, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes,
-                 device.ssd.bytes)
+                 device.ssd.bytes, max(among - packet, 0.0))
 
 
 def _name(given: "Device | str") -> str:

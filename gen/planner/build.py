@@ -203,7 +203,8 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
     vectors = bags * costs.vector_bytes(spec.dim, spec.results)
     # Vectors are written by the core and read by the link, words the other way round. The vectors of the batch before
     # and the words of the next are there, too, while they cross the link.
-    return Bags(vectors * (costs.write_s + costs.packet_s) + words * (costs.packet_s + costs.read_s),
+    packet_s = costs.beside_s(spec.dim, spec.row_format)
+    return Bags(vectors * (costs.write_s + packet_s) + words * (packet_s + costs.read_s),
                 int(2 * (vectors + words)) + costs.spare_bytes(spec.dim, spec.row_format), words * costs.link_s,
                 vectors * costs.link_s)
 

@@ -26,7 +26,7 @@ from gen.rtl.config import ConfigError
 from golden.emb import packer, row_decoder
 from golden.emb.row_requests import in_turns
 
-__all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
+__all__ = ["CORE_SHARE", "LINE_BYTES", "PACKET", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
            "tt_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
@@ -34,6 +34,7 @@ __all__ = ["CORE_SHARE", "LINE_BYTES", "Costs", "drive_reads", "network_seconds"
 #: values in bags of 32, and up to 1.07 where every bag has one row.
 CORE_SHARE = 0.98
 LINE_BYTES = 64
+PACKET = 4          # lines of the link's packets, as in fpga/card/cpp/link.h
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
 #: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
 CHUNK_ROWS, CHUNK_CYCLES = 8, 2.5
@@ -47,7 +48,8 @@ class Costs:
     there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
     first of a batch is there; landing_s: of DRAM a page.
     link_s: seconds a byte over the link, each direction for itself; packet_s: of DRAM a byte that comes or goes over
-    it, in packets among the rows that are read and the vectors that are written meanwhile.
+    it, in packets by themselves, and about so beside rows no longer than a packet, which the core's port limits and not
+    the memory. turn_s: what such a byte takes more beside longer rows, since the bus turns around and pages close.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land.
     """
 
@@ -66,6 +68,7 @@ class Costs:
     ring_bytes: int
     dram_bytes: int
     ssd_bytes: int
+    turn_s: float = 0.0
 
     @cached_property
     def core(self):
@@ -101,6 +104,11 @@ class Costs:
         each = dim // count
         return (dim % count == 0 and each >= self.core.words and not fused_bytes(row_format, dim)
                 and -(-self.row_bytes(each, row_format) // LINE_BYTES) in self.row_s)
+
+    def beside_s(self, dim: int, row_format: str = ROW_FORMATS[0]) -> float:
+        """Seconds of DRAM a byte that comes or goes over the link while such rows are read."""
+        longer = self.row_bytes(dim, row_format) > PACKET * LINE_BYTES
+        return self.packet_s + (self.turn_s if longer else 0.0)
 
     def dram_s(self, dim: int, row_format: str = ROW_FORMATS[0]) -> float:
         """Seconds a random row: as memory brings and the core pools them, a beat of FP32 values a cycle at most."""

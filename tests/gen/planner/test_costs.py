@@ -130,3 +130,10 @@ def test_rows_take_whole_beats_and_their_time():
         found.row_bytes(1024)
     with pytest.raises(ValueError, match="the preset hotline has no .emb., which the plan needs; it has hotline"):
         costs("hotline").row_bytes(64)
+
+
+def test_packets_take_longer_beside_rows_that_are_longer():
+    given = costs(turn_s=0.7e-10)
+    assert given.beside_s(64) == given.beside_s(16) == pytest.approx(1.2e-10)
+    assert given.beside_s(128) == pytest.approx(1.9e-10)
+    assert given.beside_s(128, "float16") == pytest.approx(1.2e-10)
