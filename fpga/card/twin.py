@@ -31,7 +31,8 @@ from gen.rtl.verilator import CACHE
 __all__ = ["TWINS", "TwinCard", "build"]
 
 NO_FAULTS = "the twin models no faults"
-FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
+# Registers are written one by one: to read several as a vector waits until they are stored.
+FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 
 
 @cache

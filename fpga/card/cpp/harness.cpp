@@ -1,13 +1,12 @@
 // The simulated card: a Verilated core, its memory, its host, behind a C interface.
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "link.h"
 #include "model.h"
+#include "names.h"
 #include "port.h"
 #include "ssd.h"
 #include "store.h"
@@ -27,7 +26,7 @@ struct Card {
         WriteQueue* writes;
     };
     std::vector<Source> sources;
-    std::map<std::string, int64_t*> options;
+    Named options;
     int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
     uint64_t started = 0, counted_from = 0;
     size_t turn = 0, first = 0;
@@ -40,25 +39,8 @@ struct Card {
         options = {{"base", &base}, {"size", &size}, {"ideal", &ideal}, {"latency", &memory.latency},
                    {"front", &memory.front}, {"back", &memory.back}, {"bursts", &memory.bursts},
                    {"control_gap", &control_gap}, {"seed", &seed}};
-        DdrTiming& d = memory.ddr.t;
-        for (auto& o : std::map<std::string, int64_t*>{
-                 {"banks", &d.banks}, {"groups", &d.groups}, {"cl", &d.cl}, {"cwl", &d.cwl}, {"trcd", &d.trcd},
-                 {"trp", &d.trp}, {"tras", &d.tras}, {"tccd_s", &d.tccd_s}, {"tccd_l", &d.tccd_l},
-                 {"trrd_s", &d.trrd_s}, {"trrd_l", &d.trrd_l}, {"tfaw", &d.tfaw}, {"twr", &d.twr},
-                 {"twtr_s", &d.twtr_s}, {"twtr_l", &d.twtr_l}, {"trtp", &d.trtp}, {"trefi", &d.trefi},
-                 {"trfc", &d.trfc}, {"bl2", &d.bl2}, {"mhz", &d.mhz}, {"kernel_mhz", &d.kernel_mhz},
-                 {"policy", &d.policy}, {"read_queue", &d.read_queue}, {"write_queue", &d.write_queue},
-                 {"write_high", &d.write_high}, {"write_low", &d.write_low}, {"age_limit", &d.age_limit},
-                 {"close_page", &d.close_page}, {"controller_clocks", &d.controller_clocks},
-                 {"machine_depth", &d.machine_depth}, {"column_slots", &d.column_slots},
-                 {"turn_lines", &d.turn_lines}, {"rmw", &d.rmw}})
-            options["ddr." + o.first] = o.second;
-        SsdTiming& s = ssd.t;
-        for (auto& o : std::map<std::string, int64_t*>{
-                 {"tr", &s.tr}, {"channels", &s.channels}, {"dies", &s.dies}, {"flash_page", &s.flash_page},
-                 {"bus", &s.bus}, {"command", &s.command}, {"setup", &s.setup}, {"depth", &s.depth}, {"submit", &s.submit},
-                 {"complete", &s.complete}, {"poll", &s.poll}, {"doorbell", &s.doorbell}})
-            options["ssd." + o.first] = o.second;
+        for (const auto& [name, value] : named(memory.ddr.t)) options["ddr." + name] = value;
+        for (const auto& [name, value] : named(ssd.t)) options["ssd." + name] = value;
         options["link.begin"] = &link.t.begin;
         options["link.end"] = &link.t.end;
         options["link.page"] = &link.in.page;
@@ -142,14 +124,22 @@ struct Card {
         const int64_t most = memory.ideal ? INT64_MAX : memory.bursts;
         int64_t reads = most - memory.reading, writes = most - memory.writing;
         first = first + 1 < ports.size() ? first + 1 : 0;
+        if (same_for_all(reads) && same_for_all(writes)) {
+            for (Port& p : ports) p.drive(reads, writes);
+            return;
+        }
         for (bool asks : {true, false})
             for (size_t k = 0, i = first; k < ports.size(); k++, i = i + 1 < ports.size() ? i + 1 : 0)
                 if (ports[i].asks() == asks) ports[i].drive(reads, writes);
     }
+    // Whether so many bursts are enough for all ports, or for none, so that nobody has to be first.
+    bool same_for_all(int64_t bursts) const { return bursts <= 0 || bursts >= int64_t(ports.size()); }
 
     // Lines enter the controller: the ports' reads and writes, the drive and the host take turns.
     void serve() {
-        for (int left = memory.ddr.lines_a_cycle(); left && send(); left--) {
+        uint32_t due = 0;       // bits of the sources that have a line for the controller
+        for (size_t k = 0; k < sources.size(); k++) due |= uint32_t(waits(k)) << k;
+        for (int left = memory.ddr.lines_a_cycle(); left && due && send(due); left--) {
         }
         memory.ddr.advance(
             memory.cycle,
@@ -163,23 +153,25 @@ struct Card {
             },
             [](int, uint64_t) {});
     }
-    // The next line of the source whose turn it is; whether there is one.
-    bool send() {
-        const bool reads = memory.ddr.room(false), writes = memory.ddr.room(true);
-        if (!reads && !writes) return false;
-        for (size_t k = sources.size(), i = turn; k; k--) {
-            const size_t at = i;
-            i = i + 1 == sources.size() ? 0 : i + 1;
-            if (sources[at].reads) {
-                if (!reads || sources[at].reads->due > memory.cycle || !enters(at, false)) continue;
-                send_read(at, *sources[at].reads);
-            } else {
-                if (!writes || sources[at].writes->empty() || !enters(at, true)) continue;
-                send_write(at, *sources[at].writes);
+    bool waits(size_t source) const {
+        const Source& s = sources[source];
+        return s.reads ? s.reads->due <= memory.cycle : !s.writes->empty();
+    }
+    // The next line of the source whose turn it is, of those that are due; whether there is one.
+    bool send(uint32_t& due) {
+        for (uint32_t bits : {due & ~0u << turn, due & ~(~0u << turn)})
+            for (; bits; bits &= bits - 1) {
+                const size_t k = size_t(__builtin_ctz(bits));
+                const bool write = sources[k].writes != nullptr;
+                if (!memory.ddr.room(write) || !enters(k, write)) continue;
+                if (write)
+                    send_write(k, *sources[k].writes);
+                else
+                    send_read(k, *sources[k].reads);
+                due = (due & ~(1u << k)) | uint32_t(waits(k)) << k;
+                turn = k + 1 == sources.size() ? 0 : k + 1;
+                return true;
             }
-            turn = i;
-            return true;
-        }
         return false;
     }
     // Whether the controller, if it has room, takes a line of a source: no other's burst is in it in part. AXI4 has no

@@ -11,10 +11,11 @@ from fpga.api.hotline import Hotline
 from fpga.card import CardError, Faults
 from gen.compiler.emb import encode
 from gen.compiler.hotline import Train
+from gen.rtl.config import load
 from hw.isa import HOTLINE
 from tests.support import hotline_logs as make
 from tests.support.faulty import CHANNELS, count_of
-from tests.support.hotline_bench import HALVES, QUICK, RUNS, Bench, run_of
+from tests.support.hotline_bench import HALVES, QUICK, RUNS, Bench, mixed, run_of
 
 FLAT = {"none": 0, "pinned": ()}
 CASES = {
@@ -29,8 +30,11 @@ CASES = {
 }
 
 
-def pair(memory):
-    return Bench(Counter(), memory), Bench(Counter(), memory, kind="twin")
+WIDE = replace(load("hotline").cores["hotline"], sets=1024)       # 64 lanes, 64 banks; fewer sets to clear
+
+
+def pair(memory, config=make.TINY):
+    return Bench(Counter(), memory, config=config), Bench(Counter(), memory, config=config, kind="twin")
 
 
 def told(bench, run):
@@ -63,6 +67,18 @@ def test_random_logs_with_stalls(memory):
             for each in card, twin:
                 each.card.set_faults(Faults(seed=number, stalls=stalls))
             assert told(twin, run) == told(card, run), number
+
+
+@pytest.mark.regress
+def test_of_64_lanes():
+    """All that the tiny core is held to, of the core of the `hotline` preset, which takes minutes to build."""
+    learning = make.log(20, 1500, rows=(30_000,) * 6, payload=0, exponent=0.6, config=WIDE, **FLAT)
+    runs = {"rows": mixed(False, config=WIDE), "pooled": mixed(True, config=WIDE, bag=3),
+            "half": mixed(False, True, config=WIDE), "learning": run_of(learning, Train(4, 3, 0.0), 1.0)}
+    card, twin = pair("ddr4", WIDE)
+    with card.card, twin.card:
+        for name, run in runs.items():
+            assert told(twin, run) == told(card, run), name
 
 
 def trained(kind, pooled):

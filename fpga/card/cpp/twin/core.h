@@ -89,7 +89,8 @@ class Core : public Model {
     }
     // The reporter's edge. tell: there is progress to tell in the next cycle.
     void report(const Status& now, const uint32_t* progress, bool tell) {
-        reporter.step(tells, false, progress, 0, beat(result + uint64_t(4 * frame.progress)), 0, totals, now.taken,
+        if (tells || reporter.busy())
+            reporter.step(tells, false, progress, 0, beat(result + uint64_t(4 * frame.progress)), 0, totals, now.taken,
                       now.offered, now.done);
         tells = tell;
     }

@@ -228,23 +228,23 @@ class EmbCore : public Core<3, COUNTS> {
         const bool program_taken = program.takes(data[PROGRAM] != nullptr);
         const bool offers = program.jobs.has, job_taken = offers && p.feeder.job_ready();
         const Job* job = offers ? program.jobs.o : nullptr;
-        const Feeder::Tokens tokens = p.feeder.tokens();
         bool taken[5] = {program_taken, false, false, false, answered};
         const bool load_busy = p.loader.busy(), load = program.load, open = p.tiers.open;
+        p.tiers.step(p.feeder.tokens(), dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
         p.feeder.step(job, open, data, taken);
         if (load_busy || load)
             taken[INDICES] |=
                 p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.frame.words));
         if (starts)
             program.start(beat(at.program));
-        else
+        else if (program_taken || accepted == PROGRAM || entered || job_taken || bags_done || row_done || load_busy ||
+                 !program.still())
             program.step(program_taken, accepted == PROGRAM, entered, job_taken, bags_done, row_done, load_busy);
         for (int k = 0; k < 3; k++) {
             const bool mine = entered && region.client == k + 1;
             p.region[k].step(accepted == k + 1, mine);
             if (mine) p.region[k].begin(beat(at.inputs) + region.begin, region.end - region.begin);
         }
-        p.tiers.step(tokens, dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
         reads->step(requests, taken);
         p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
         // What a part shows at the end of a cycle moves others in the next one.

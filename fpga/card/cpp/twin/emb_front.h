@@ -145,6 +145,7 @@ class Program {
             state = NEXT;
             break;
         case DRAIN:
+            waits = !quiet;
             if (quiet) done = true, state = IDLE;
             break;
         }
@@ -168,7 +169,7 @@ class Program {
     int bits = 0;
     int64_t rows_left = 0;
     State state = IDLE;
-    bool waits = false;     // to issue
+    bool waits = false;     // for what is under way
     std::vector<Check> sums;
     Fifo<int64_t> releases{64, 3};
 

@@ -95,16 +95,15 @@ class ReadPort {
     // The client whose beat comes from the bus in this cycle, or -1.
     int coming() const { return p.rvalid ? bursts.o.client : -1; }
     // Nothing changes before a beat comes, or a client asks for more or takes what it has.
-    bool still() const {
-        bool moves = state != PICK || asking || p.arvalid || p.rvalid || arrived >= 0 || bell || !bursts.still();
-        for (const auto& each : queue) moves |= !each.still();
-        return !moves;
-    }
+    bool still() const { return calm; }
     // The client whose request is taken in this cycle, or -1.
     int accepting() const { return state == LOAD && fresh ? turn : -1; }
 
     // requests: that stand at the clients, null for none; taken: the clients' beats that are.
     void step(const Request* const* requests, const bool* taken) {
+        bool moves = p.rvalid;
+        for (int k = 0; k < CLIENTS; k++) moves |= requests[k] || taken[k];
+        if (calm && !moves) return;
         const bool issue = state == ISSUE && !p.arvalid && bursts.ready();
         uint32_t left = active;
         if (issue && final) left &= ~(1u << turn);
@@ -140,6 +139,7 @@ class ReadPort {
             active = left;
         }
         asking = asks;
+        calm = !moves && rests();
     }
     void drain() {
         const bool none[CLIENTS] = {};
@@ -147,7 +147,7 @@ class ReadPort {
         if (p.arvalid && p.arready) p.arvalid = 0;
         state = PICK;
         active = asking = 0;
-        bell = false;
+        bell = calm = false;
     }
 
   private:
@@ -169,8 +169,13 @@ class ReadPort {
     int turn = -1, last = -1, arrived = -1;
     const uint32_t* words = nullptr;    // of the beat that has arrived
     uint32_t word = 0;
-    bool fresh = false, final = true;
+    bool fresh = false, final = true, calm = false;
 
+    bool rests() const {
+        bool moves = state != PICK || asking || p.arvalid || arrived >= 0 || bell || !bursts.still();
+        for (const auto& each : queue) moves |= !each.still();
+        return !moves;
+    }
     int pick() const {
         for (int step = 1; step <= CLIENTS && asking; step++)
             if (asking >> (last + step) % CLIENTS & 1) return (last + step) % CLIENTS;
