@@ -132,7 +132,7 @@ async def smoke(dut):
     ones = np.full((shape.rows, shape.width), fp32.bits(np.float32(1)), np.uint32)
     ramp = fp32.bits(np.tile(np.arange(shape.columns, dtype=np.float32), (shape.width, 1)))
     tile = Tile(shape, np.random.default_rng(0), 1, 1, normal)
-    tile.x, tile.y = ones, ramp
+    tile.x, tile.y, tile.blank = ones, ramp, np.zeros(1, bool)
     [(got, _, _)] = await _run(dut, shape, [tile])
     assert fp32.value(got[0]).tolist() == [float(shape.width * c) for c in range(shape.columns)]
 
