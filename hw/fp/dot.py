@@ -15,11 +15,13 @@ from .product import DROPPED_BITS, EXPONENT_BITS, PRODUCT_BITS, classify, in_sli
 
 
 class _Sum:
-    """A signed partial sum: the value is `bits` (two's complement) plus `carry`."""
+    """A signed partial sum: the value is `bits` (two's complement) plus `carry`. gated: a register with the bits, or
+    zero where this sum is not joined to another."""
 
-    def __init__(self, bits: Value, carry: Value):
+    def __init__(self, bits: Value, carry: Value, gated: Value | None = None):
         self.bits = bits
         self.carry = carry
+        self.gated = gated
 
 
 class FusedDot(Part):
@@ -145,8 +147,10 @@ class FusedDot(Part):
         taken = self._groups(m) if self.grouped else self._products(m)
         peaks = self._beat_peaks(m, taken.exponents, joined_at)
         tops, shifts = self._align(m, peaks, first0, taken.exponents, joined_at)
-        aligned = self._aligned_terms(m, taken.terms, shifts[0]) if self.grouped else self._aligned_products(
-            m, taken.terms, shifts[0], taken.signs)
+        if self.grouped:
+            aligned = self._aligned_terms(m, taken.terms, shifts[0], joined_at("term", self._shift_stage))
+        else:
+            aligned = self._aligned_products(m, taken.terms, shifts[0], taken.signs)
         sums = self._sum(m, aligned, joined_at)
         totals = self._accumulate(m, sums, shifts, first0)
         flags = self._specials(m, taken.kinds, first0, joined_at)
@@ -277,18 +281,30 @@ class FusedDot(Part):
             shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
-    def _aligned_terms(self, m: Module, terms: Sequence[Value], shifts) -> list[_Sum]:
-        """Sums of groups, shifted to their places."""
+    def _aligned_terms(self, m: Module, terms: Sequence[Value], shifts, joined: Value) -> list[_Sum]:
+        """Sums of groups, shifted to their places. joined: of stage `_shift_stage`."""
         aligned = []
         for s, (term, (shift, twin)) in enumerate(zip(terms, shifts)):
+            def register(name: str, value: Value, zero: Value = shift[5], s: int = s) -> Signal:
+                held = Signal(signed(self._term_bits), name=f"{name}{s}", reset_less=True)
+                m.d.sync += held.eq(value)
+                with m.If(zero):
+                    m.d.sync += held.eq(0)
+                return held
+
             term = named(m, f"term{s}", term).as_signed()
             near = shift_level(m, f"near_fine{s}", term, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
             near = shift_level(m, f"near{s}", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
-            placed = Signal(signed(self._term_bits), name=f"aligned{s}", reset_less=True)
-            m.d.sync += placed.eq(Mux(shift[2], near, near >> 4))
-            with m.If(shift[5]):
-                m.d.sync += placed.eq(0)
-            aligned.append(_Sum(placed, Const(0, 1)))
+            placed = named(m, f"placed{s}", Mux(shift[2], near, near >> 4))
+            if s < self.subs // 2:
+                # The last level of this shifter is absorbed by the LUTs of the adder that joins another to it.
+                far = Signal(name=f"near_far{s}", reset_less=True)
+                m.d.sync += far.eq(~shift[2])
+                nearer = register("nearer", near)
+                aligned.append(_Sum(Mux(far, nearer >> 4, nearer), Const(0, 1)))
+            else:
+                gated = register("gated", placed, shift[5] | ~joined[0]) if self.subs > 1 else None
+                aligned.append(_Sum(register("aligned", placed), Const(0, 1), gated))
         return aligned
 
     def _aligned_products(self, m: Module, products, shifts, signs) -> list[_Sum]:
@@ -352,7 +368,10 @@ class FusedDot(Part):
                 if s < half:
                     b = partial[s + half]
                     width = self._term_bits + level + j + 1
-                    bits = add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
+                    if b.gated is None:
+                        bits = add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
+                    else:
+                        bits = add(b.gated, a.bits, b.carry, width)
                 else:
                     bits = a.bits
                 following.append(register(f"joined{j}_{s}", bits, a.carry))

@@ -192,8 +192,8 @@ class TTUnit(Part):
     def _stored(self, m: Module, platform, loads: SkidBuffer) -> Value:
         """Takes the loads in; returns the words of the oldest as they are stored.
 
-        Groups of four wait in front of the unit while they are brought to one exponent: a load in `latency` + 2 cycles.
-        Their halves are stored; of a line of block16 one half, for one place or the other.
+        A load waits in front of the unit while its groups of four are brought to one exponent, one a cycle: a load in
+        `latency` + 5 cycles. Their halves are stored; of a line of block16 one half, for one place or the other.
         """
         given, count = self.i_load.payload.data, self.config.beat_words
         if not self.config.grouped:
@@ -202,28 +202,27 @@ class TTUnit(Part):
             # A subnormal becomes +0: a stored -0 is padding.
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
-        halves = []
-        for at in range(count // GROUP):
-            aligner = Aligner()
-            place(m, platform, f"aligner_{at}", aligner)
-            words = given.word_select(at, 32 * GROUP)
-            m.d.comb += aligner.i.eq(words)     # in which -0 is padding
-            m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
-            block, rest = parted(aligner.o)
-            by_itself = alone(aligner.o)
-            halves += [Mux(block_of(self.config, self.i_load.payload), by_itself, half) for half in (block, rest)]
-        age, taken, stored = Signal(range(Aligner.latency + 1)), Signal(), Signal(32 * count, reset_less=True)
+        groups, bits = count // GROUP, 32 * GROUP
+        age, taken, stored = Signal(range(Aligner.latency + groups)), Signal(), Signal(32 * count, reset_less=True)
+        aligner = Aligner()
+        place(m, platform, "aligner", aligner)
+        words = given.word_select(age[:(groups - 1).bit_length()], bits)
+        m.d.comb += aligner.i.eq(words)     # in which -0 is padding
+        m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
+        by_itself = alone(aligner.o)
+        halves = Cat(Mux(block_of(self.config, self.i_load.payload), by_itself, half) for half in parted(aligner.o))
         m.d.comb += [
-            taken.eq(self.i_load.valid & (age == Aligner.latency) & ~loads.o.valid),
+            taken.eq(age == Aligner.latency + groups - 1),
             loads.i.payload.eq(self.i_load.payload),
             loads.i.valid.eq(taken),
             self.i_load.ready.eq(taken),
         ]
         with m.If(taken):
             m.d.sync += age.eq(0)
-            m.d.sync += stored.eq(Cat(halves))
-        with m.Elif(self.i_load.valid & (age != Aligner.latency)):
+        with m.Elif((age != 0) | (self.i_load.valid & ~loads.o.valid)):
             m.d.sync += age.eq(age + 1)
+        with m.If(age >= Aligner.latency):
+            m.d.sync += stored.eq(Cat(stored[bits:], halves))
         return stored
 
     def _quarter(self, slot):
