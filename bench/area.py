@@ -14,7 +14,7 @@ from gen.rtl.verilog import convert
 
 SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt": "smartssd"}     # core: preset
 HALF = "smartssd_half"      # whose EMB core has half the DSP slices in its TT unit
-LUTS = 170_000              # that the latter may take
+LUTS = {"emb": 165_000, "mlp": 165_000, HALF: 170_000}      # that a core may take
 
 UNITS = {"lut": "LUT", "ff": "FF", "dsp": "DSP48E2", "bram36": "BRAM36", "uram": "URAM288"}
 
@@ -43,12 +43,12 @@ def area() -> Iterator[Row]:
         for key, value in reports[preset, core].total.as_dict().items():
             if key in SHELL:
                 yield at_most(f"area.{core}.{key}", f"{what} of {preset}; what AMD's guide line leaves it", value,
-                              UNITS[key], _left(key))
+                              UNITS[key], LUTS.get(core, _left(key)) if key == "lut" else _left(key))
     half = report(HALF, "emb")
     for key, value in half.total.as_dict().items():
         if key in SHELL:
             yield at_most(f"area.emb.half.{key}", f"EMB core of {HALF}", value, UNITS[key],
-                          LUTS if key == "lut" else _left(key))
+                          LUTS[HALF] if key == "lut" else _left(key))
     for line in of_area(half):
         if line.key == "blocks":
             yield at_most("area.emb.half.blocks", f"EMB core of {HALF}: {line.name}", round(line.value, 1), "%",

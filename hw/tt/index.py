@@ -176,13 +176,15 @@ class IndexSplitter(wiring.Component):
             dividend = divider.quotient
             indices.append(_delay(m, f"index_{name}", divider.remainder, (2 - at) * bits))
         indices.append(dividend[:mode_bits])
-        flags = _delay(m, "flags", Cat(outside, table), 3 * bits)
+        early = _delay(m, "flags", Cat(outside, table), 3 * bits - 1)
+        flags = _delay(m, "flags_late", early, 1)
 
-        # Bases and strides, products, sums.
-        bases = Signal(where, reset_less=True)
+        # Bases and strides, behind two registers, which a block memory has; products, sums.
+        fetched, bases = (Signal(where, name=name, reset_less=True) for name in ("fetched", "bases"))
         held = [Signal(mode_bits, name=f"held_{k}", reset_less=True) for k in range(4)]
-        m.d.comb += ports[1].addr.eq(flags[1:])
-        m.d.sync += bases.eq(ports[1].data)
+        m.d.comb += ports[1].addr.eq(early[1:])
+        m.d.sync += fetched.eq(ports[1].data)
+        m.d.sync += bases.eq(fetched)
         m.d.sync += [to.eq(value) for to, value in zip(held, indices, strict=True)]
 
         sliced = Signal(slices_layout(config), reset_less=True)
