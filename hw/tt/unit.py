@@ -203,7 +203,9 @@ class TTUnit(Part):
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
         groups, bits = count // GROUP, 32 * GROUP
-        age, taken, stored = Signal(range(Aligner.latency + groups)), Signal(), Signal(32 * count, reset_less=True)
+        last = Aligner.latency + groups - 1
+        age, stored = Signal(range(last + 1), name="load_age"), Signal(32 * count, name="stored", reset_less=True)
+        taken = Signal(name="load_taken")   # as the last of its groups comes
         aligner = Aligner()
         place(m, platform, "aligner", aligner)
         words = given.word_select(age[:(groups - 1).bit_length()], bits)
@@ -211,12 +213,10 @@ class TTUnit(Part):
         m.d.comb += aligner.padding.eq(Cat(words.word_select(w, 32) == 1 << 31 for w in range(GROUP)))
         by_itself = alone(aligner.o)
         halves = Cat(Mux(block_of(self.config, self.i_load.payload), by_itself, half) for half in parted(aligner.o))
-        m.d.comb += [
-            taken.eq(age == Aligner.latency + groups - 1),
-            loads.i.payload.eq(self.i_load.payload),
-            loads.i.valid.eq(taken),
-            self.i_load.ready.eq(taken),
-        ]
+        m.d.comb += loads.i.payload.eq(self.i_load.payload)
+        m.d.comb += loads.i.valid.eq(taken)
+        m.d.comb += self.i_load.ready.eq(taken)
+        m.d.sync += taken.eq(age == last - 1)
         with m.If(taken):
             m.d.sync += age.eq(0)
         with m.Elif((age != 0) | (self.i_load.valid & ~loads.o.valid)):
