@@ -58,7 +58,7 @@ class FusedDot(Part):
                 to 31 places (floor), by more to zero. Against golden: bit-exact
     Reset       nothing needs it: the first beat with `first` set clears a sum
     Raises      ValueError for a parameter outside its range
-    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_fp.py
+    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_dot.py
     """
 
     def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, narrow: bool = False,

@@ -1,10 +1,12 @@
 """A TT unit between its streams: tables of random cores, chunks of their rows, and how sums and cycles are judged."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from cocotb.triggers import ClockCycles
 
+from gen.rtl.config import load
 from golden.tt.block16 import rounded_cores
 from golden.tt.cycles import cycles
 from golden.tt.load import Beat, Limits, Loader
@@ -13,7 +15,17 @@ from hw.uram import LINES
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 
-__all__ = ["Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
+__all__ = ["CONFIGS", "Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
+
+CONFIGS = {
+    "tiny": lambda: load("tiny").cores["tt"],
+    "two_lanes": lambda: replace(load("tiny").cores["tt"], output_beats=256, lanes=2),
+    "uram": lambda: replace(CONFIGS["two_lanes"](), family="ultrascale_plus"),
+    "smartssd": lambda: load("smartssd").cores["tt"],
+    "side_4": lambda: replace(CONFIGS["tiny"](), grid_log2=2, dim_max=256, output_beats=256),
+    "grouped": lambda: replace(CONFIGS["side_4"](), grouped=True, family="ultrascale_plus"),
+    "block16_only": lambda: replace(CONFIGS["grouped"](), block16_only=True, x_lines=6144),
+}
 
 
 class Table:

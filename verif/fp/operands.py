@@ -1,0 +1,30 @@
+"""Words for FP32 operands: corners, any bits, near exponents, near words."""
+import numpy as np
+
+__all__ = ["CORNERS", "SIGN", "near", "nudged", "random_words"]
+
+# Both signs of: zero, smallest and largest subnormal, smallest normal and its neighbour, numbers around the
+# square root of the smallest, the unit roundoff, one and its neighbours, the largest below two, 2^24, numbers
+# around the square root of the largest, the largest and its half, infinity, a signalling and the quiet NaN.
+CORNERS = np.array(
+    [s | w for s in (0, 1 << 31) for w in (
+        0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x1F800000, 0x20000001, 0x33800000, 0x34000000, 0x3F7FFFFF,
+        0x3F800000, 0x3F800001, 0x3FFFFFFF, 0x4B800000, 0x5F7FFFFF, 0x5F800000, 0x7EFFFFFF, 0x7F7FFFFF,
+        0x7F800000, 0x7F800001, 0x7FC00000)],
+    np.uint32)
+SIGN = np.uint32(1 << 31)
+
+
+def random_words(random, count):
+    return random.integers(0, 1 << 32, count, dtype=np.uint32)
+
+
+def near(random, count, low, high):
+    """Random signs and fractions, exponents from `low` to `high` - 1."""
+    exponents = random.integers(low, high, count, dtype=np.uint32) << np.uint32(23)
+    return exponents | (random_words(random, count) & np.uint32(0x807FFFFF))
+
+
+def nudged(random, x, bits):
+    """x with small changes to its last bits."""
+    return x + random.integers(-(1 << bits), (1 << bits) + 1, len(x)).astype(np.uint32)
