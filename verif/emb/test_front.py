@@ -158,7 +158,7 @@ async def latency_and_rate_as_documented(dut):
     for name, lengths, count, devices in (
         ("dram", [40] * 20, 4, (0,)), ("tt", [40] * 20, 4, (1,)), ("ssd", [40] * 20, 4, (2,)),
         ("mixed", [7, 0, 33, 1, 1, 90, 0, 0, 12] * 8, 4, (0, 1, 2)), ("ones", [1] * 500, 4, (0, 1, 2)),
-        ("empty", [0] * 500, 3, (0,)), ("small", [3, 1, 0, 4] * 6, 30, (0, 1, 2)),
+        ("empty", [0] * 500, 3, (0,)), ("small", [3, 1, 0, 4] * 6, 30, (0, 2)),
         ("pairs", [40] * 20, 4, ((1, 0), (2, 1))), ("unaligned", [41, 39] * 10, 4, ((1, 0), (1, 2))),
     ):
         plan = Plan(unit, rng(f"rate {name}"))
@@ -182,7 +182,7 @@ async def latency_and_rate_as_documented(dut):
         steps = zip(bench.dealt_at, bench.dealt_at[1:])
         idle = {at: b - a - 1 for at, (a, b) in enumerate(steps, start=1) if b > a + 1}
         # Where bags have an index or none, the lengths cannot get ahead. Else an instruction takes about 20 cycles to
-        # check, during those before it: 54 tokens hide all of that.
+        # check, during those before it: 54 tokens hide all of that. (Pairs would leave too few of them, by chance.)
         expected = {tokens * n: 1 for n in range(1, count)} if name in ("ones", "empty") else {}
         assert idle == expected, f"{name} waits: {idle}"
 
