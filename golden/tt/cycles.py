@@ -28,20 +28,24 @@ class Timing:
     slots: int
 
 
-ENTRY_CYCLES = 3        # that it takes to bring what is written back to its groups' exponents
+# Where operands share exponents: that it takes to make results operands, and to round sums that leave.
+ENTRY_CYCLES, ROUND_CYCLES = 5, 6
 
 
-def grid_latency(grid_log2: int, *, grouped: bool = False) -> int:
-    """Cycles from a tile's last operands to its results: a fused dot product of n terms in n sub-dots."""
-    return 17 if grouped else 15 + 2 * grid_log2
+def grid_latency(grid_log2: int, *, beats: int = 0) -> int:
+    """Cycles from a tile's last operands to its results: a fused dot product of n terms in n sub-dots.
+
+    beats: of the longest sum, where operands share exponents; terms wait for the largest of their sum.
+    """
+    return 13 + beats if beats else 15 + 2 * grid_log2
 
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
-           reuse_entries: int, in_flight: int, vectors: int, grouped: bool = False, offsets=None,
+           reuse_entries: int, in_flight: int, vectors: int, beats: int = 0, offsets=None,
            latency: int | None = None, gaps=None, ready=None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
-    lanes .. in_flight, grouped: as in a preset. vectors: that a lane holds. offsets: (M + 1,) where chunks of up to 8
+    lanes .. in_flight: as in a preset. vectors: that a lane holds. beats: see `grid_latency`. offsets: (M + 1,) where chunks of up to 8
     rows begin and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before
     it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat,
     repeated (default: always). latency: the grid's, default `grid_latency`. Raises ValueError for a latency past what
@@ -49,7 +53,7 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     """
     unit = idle_unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
-                 vectors=vectors, grouped=grouped)
+                 vectors=vectors, beats=beats)
     run(unit, np.ones(1, np.bool_) if ready is None else np.asarray(ready, np.bool_))
     total = unit.unit[0]["total"]
     return Timing(unit.lookups["taken_at"][:-lanes].copy(), unit.vectors["last_at"][:-1].copy(),
@@ -84,13 +88,14 @@ class Steps:
 
 
 def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
-          t_middle_lines, reuse_entries, in_flight, vectors, grouped=False) -> Unit:
+          t_middle_lines, reuse_entries, in_flight, vectors, beats=0) -> Unit:
     """An idle unit before these lookups. Raises ValueError for a latency past what the model looks ahead"""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1
     if latency is None:
-        latency = grid_latency(grid_log2, grouped=grouped) if len(layouts) else 0
-    delay = latency + ENTRY_CYCLES * grouped + 5 - 3
-    sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=latency, delay=delay, t_lines=t_lines,
+        latency = grid_latency(grid_log2, beats=beats) if len(layouts) else 0
+    delay = latency + ENTRY_CYCLES * (beats > 0) + 5 - 3
+    leaving = latency + ROUND_CYCLES * (beats > 0)
+    sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=leaving, delay=delay, t_lines=t_lines,
                   ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight, vectors=vectors,
                   side=1 << grid_log2)
     if farthest(sizes) >= HORIZON:

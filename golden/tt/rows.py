@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from golden.fp import fp32
+from golden.fp import fp32, group_dot
 from golden.tt import sums
 from golden.tt.layout import Layout, check_shape, plan
 
@@ -38,9 +38,9 @@ def split(indices, modes) -> tuple[np.ndarray, ...]:
 def rows(cores, indices, *, grid_log2: int = 2, grouped: bool = False, layout: Layout | None = None) -> np.ndarray:
     """Rows `indices` of the table, (N, D) float32, as the unit computes them, bit for bit.
 
-    Every element is a chain of fused dot products (golden.fp.fp32.dot), k ascending, so many terms a beat as the
-    layout of this shape has, grouped or not: T_1 = G_1[i_1], T_k = T_{k-1} G_k[i_k]. A row number past the table reads
-    row 0, as the unit does, which marks the vector besides.
+    Every element is a chain of fused dot products, k ascending: T_1 = G_1[i_1], T_k = T_{k-1} G_k[i_k]. They are those
+    of golden.fp.fp32.dot, so many terms a beat as the layout of this shape has, or, grouped, of golden.fp.group_dot. A
+    row number past the table reads row 0, as the unit does, which marks the vector besides.
     Raises ValueError where the cores do not chain.
     """
     offsets = np.arange(len(np.asarray(indices)) + 1)
@@ -53,7 +53,7 @@ def pooled(cores, indices, offsets, *, grid_log2: int = 2, grouped: bool = False
 
     Chunk m has the rows indices[offsets[m]:offsets[m + 1]], at least one. The last product of a chunk is one fused
     dot product an element, over the terms of all its rows: beat after beat of the last core's rank, in a beat row
-    after row. A chunk of one row is that row as `rows` gives it.
+    after row (grouped, the order does not matter). A chunk of one row is that row as `rows` gives it.
     Raises ValueError where the cores do not chain or a chunk is empty.
     """
     layout = layout or plan(*shape_of(cores), grid_log2=grid_log2)
@@ -71,7 +71,8 @@ def pooled(cores, indices, offsets, *, grid_log2: int = 2, grouped: bool = False
         mine = np.flatnonzero(sizes == size)
         chunks, back = np.unique(inside[offsets[mine, None] + np.arange(size)], axis=0, return_inverse=True)
         step = max(1, _TERMS_AT_ONCE // (terms * int(size)))
-        done = [_sums(cores, chunks[at:at + step], layout, widths, grouped) for at in range(0, len(chunks), step)]
+        sums_of = _grouped_sums if grouped else _sums
+        done = [sums_of(cores, chunks[at:at + step], layout, widths) for at in range(0, len(chunks), step)]
         out[mine] = np.concatenate(done)[back.reshape(-1)]
     return out
 
@@ -83,7 +84,8 @@ def chunk_rows(layout: Layout, *, rank_max: int, t_lines: int, t_middle_lines: i
     unit's longest dot product needs, and a chunk's intermediate products are in their buffers together.
     """
     grown = 1 << max(2 * layout.grid_log2, (rank_max - 1).bit_length())
-    limits = [MOST_ROWS, grown // max(layout.ranks)]
+    # As many terms as the longest dot product has, and as many beats.
+    limits = [MOST_ROWS, grown // max(layout.ranks), (grown >> layout.grid_log2) // layout.last.beats]
     if layout.lines_2:
         limits.append(1 + t_lines // 4 // layout.lines_2)
     if layout.lines_3:
@@ -91,25 +93,58 @@ def chunk_rows(layout: Layout, *, rank_max: int, t_lines: int, t_middle_lines: i
     return max(1, min(limits))
 
 
-def _sums(cores, chunks, layout: Layout, widths, grouped: bool) -> np.ndarray:
-    """Sums of the rows chunks[m, :], one fused dot product an element."""
-    count, size = chunks.shape
+def _factors(cores, chunks, layout: Layout):
+    """(T_1 of every different row; which of these each of chunks[m, :] is; core k of every one of these as (rows,
+    columns, rank))."""
     unique, back = np.unique(chunks, return_inverse=True)
     parts = split(unique, layout.modes)
-    chain = np.asarray(cores[0], dtype=np.float32)[0, parts[0]]
 
-    def factor(k):
-        """Core k of every row, as (rows, columns, rank)."""
+    def factor(k: int) -> np.ndarray:
         core = np.moveaxis(np.asarray(cores[k], dtype=np.float32)[:, parts[k]], 1, 0)
         return np.moveaxis(core.reshape(len(unique), core.shape[1], -1), 1, 2)
 
+    return np.asarray(cores[0], dtype=np.float32)[0, parts[0]], back.reshape(-1), factor
+
+
+def _sums(cores, chunks, layout: Layout, widths) -> np.ndarray:
+    """Sums of the rows chunks[m, :], one fused dot product an element."""
+    count, size = chunks.shape
+    chain, back, factor = _factors(cores, chunks, layout)
     for k, width in enumerate(widths[:-1], start=1):
-        product = fp32.dot(chain[:, :, None, :], factor(k)[:, None, :, :], width, grouped=grouped)
-        chain = product.reshape(len(unique), -1, layout.ranks[k + 1])
-    left, right = (_in_turn(part[back.reshape(-1)].reshape(count, size, *part.shape[1:]), widths[-1])
+        product = fp32.dot(chain[:, :, None, :], factor(k)[:, None, :, :], width)
+        chain = product.reshape(len(chain), -1, layout.ranks[k + 1])
+    left, right = (_in_turn(part[back].reshape(count, size, *part.shape[1:]), widths[-1])
                    for part in (chain, factor(len(widths))))
-    sums = fp32.dot(left[:, :, None, :], right[:, None, :, :], widths[-1], grouped=grouped)
+    sums = fp32.dot(left[:, :, None, :], right[:, None, :, :], widths[-1])
     return sums.reshape(count, layout.dim)
+
+
+def _grouped_sums(cores, chunks, layout: Layout, widths) -> np.ndarray:
+    """The same where operands share exponents: products are exact sums until the last one, which is rounded."""
+    count, size = chunks.shape
+    first, back, factor = _factors(cores, chunks, layout)
+    chain = group_dot.of_words(first)
+    for k in range(1, len(widths)):
+        right = group_dot.of_words(factor(k))
+        rank = layout.ranks[k + 1]
+        product = group_dot.totals(_spread(chain, 2), _spread(right, 1), share=rank)
+        sums = group_dot.Totals(*(part.reshape(len(first), -1, rank) for part in product))
+        chain = group_dot.regroup(sums)
+
+    def of_chunks(groups: group_dot.Groups) -> group_dot.Groups:
+        """(rows, items, groups ..) to (M, items, rows of the chunk and groups ..)."""
+        def one(part):
+            part = np.moveaxis(part[back].reshape(count, size, *part.shape[1:]), 1, 2)
+            return part.reshape(count, part.shape[1], -1, *part.shape[4:])
+        return group_dot.Groups(*map(one, groups))
+
+    left, right = of_chunks(chain), of_chunks(group_dot.of_words(factor(len(widths))))
+    return group_dot.words(group_dot.totals(_spread(left, 2), _spread(right, 1))).reshape(count, layout.dim)
+
+
+def _spread(groups: group_dot.Groups, axis: int) -> group_dot.Groups:
+    """With a new axis to broadcast along."""
+    return group_dot.Groups(*(np.expand_dims(part, axis) for part in groups))
 
 
 def _in_turn(parts, width: int) -> np.ndarray:

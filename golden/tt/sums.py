@@ -4,21 +4,31 @@ tests/golden/tt/test_sums.py holds the two equal. What is not finite is left to 
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from golden.fp import fp32
+from golden.fp import fp32, group_dot
 from golden.fp.rounding import rounded
 from golden.tt.layout import Layout
 
 __all__ = ["pooled"]
 
 GROUP, GUARD = np.int64(fp32.GROUP), np.int64(fp32.GUARD_BITS)
-DROPPED, REACH = np.int64(fp32.GROUP_DROPPED_BITS), np.int64(fp32.GROUP_REACH)
-UNIT = np.int64(fp32.dropped_bits(True) - 2 * fp32.BIAS - 46)
+CUT, REACH, UNUSED = np.int64(group_dot.CUT_BITS), np.int64(group_dot.REACH), np.int64(group_dot.UNUSED_BITS)
+UNIT = np.int64(group_dot.UNIT)
+PLACES = np.int64(23 + fp32.GUARD_BITS)
 INFINITE = 255
+
+
+class _Groups(NamedTuple):
+    """mants: (n, groups, 4, items), exps: (n, groups, items); finite: all are numbers."""
+
+    mants: NDArray[np.int64]
+    exps: NDArray[np.int64]
+    finite: bool
 
 
 def pooled(cores: Sequence[NDArray], indices: NDArray[np.int64], offsets: NDArray[np.int64],
@@ -27,41 +37,32 @@ def pooled(cores: Sequence[NDArray], indices: NDArray[np.int64], offsets: NDArra
 
     indices: inside the table; offsets: chunks of a row at least.
     """
-    widths = [step.width for step in (layout.first, layout.middle, layout.last) if step]
-    factors = [np.moveaxis(np.asarray(core, np.float32), 0, 3).reshape(core.shape[1], -1, core.shape[0])
-               for core in cores]
+    factors = [_grouped(np.moveaxis(np.asarray(core, np.float32), 0, 3).reshape(core.shape[1], -1, core.shape[0]))
+               for core in cores[1:]]
     # Rows with the same leading cores share the products of these.
     found, of = np.unique(indices // layout.modes[-1], return_inverse=True)
     parts = np.unravel_index(found, layout.modes[:-1])
-    chain = np.asarray(cores[0], np.float32)[0, parts[0]]
     every = np.arange(len(found) + 1)
-    for k, width in enumerate(widths[:-1], start=1):
-        product = _dots(chain, every[:-1], factors[k], parts[k], every, width)
-        if product is None:
-            return None
-        chain = product.reshape(len(found), -1, layout.ranks[k + 1])
-    sums = _dots(chain, of.reshape(-1), factors[-1], indices % layout.modes[-1], offsets, widths[-1])
-    return None if sums is None else sums.reshape(len(offsets) - 1, layout.dim)
-
-
-def _dots(left: NDArray, left_of: NDArray, right: NDArray, right_of: NDArray, offsets: NDArray,
-          width: int) -> NDArray[np.float32] | None:
-    """(M, items, columns): fused dot products over the rows of each chunk, in beats of `width` terms, row after row.
-
-    left, right: (n, items or columns, rank) float32; left_of, right_of: whose of them a row is.
-    """
-    groups = [_grouped(fp32.bits(np.ascontiguousarray(side))) for side in (left, right)]
-    if not all(finite for _, _, finite in groups):
+    chain = _grouped(np.asarray(cores[0], np.float32)[0, parts[0]])
+    if not (chain.finite and all(factor.finite for factor in factors)):
         return None
-    (left_of_4, left_peak, _), (right_of_4, right_peak, _) = groups
-    out = np.empty((len(offsets) - 1, left.shape[1], right.shape[1]), np.uint32)
-    _sums(left_of_4, left_peak, left_of, right_of_4, right_peak, right_of, offsets, width // GROUP, out)
-    return out.view(np.float32)
+    for k, factor in enumerate(factors[:-1], start=1):
+        chain = _Groups(*_products(chain.mants, chain.exps, factor.mants, factor.exps, parts[k], layout.ranks[k + 1]))
+        if not chain.finite:
+            return None
+    last = factors[-1]
+    out = np.empty((len(offsets) - 1, chain.exps.shape[2], last.exps.shape[2]), np.uint32)
+    _sums(chain.mants, chain.exps, of.reshape(-1), last.mants, last.exps, indices % layout.modes[-1], offsets, out)
+    return out.view(np.float32).reshape(len(offsets) - 1, layout.dim)
+
+
+def _grouped(values: NDArray[np.float32]) -> _Groups:
+    """golden.fp.fp32.group of (n, items, rank)."""
+    return _Groups(*_of_words(fp32.bits(np.ascontiguousarray(values))))
 
 
 @njit(cache=True)
-def _grouped(words):
-    """golden.fp.fp32.group of (n, items, rank): mantissas (n, groups, 4, items), exponents (n, groups, items)."""
+def _of_words(words):
     n, items, rank = words.shape
     groups = -(-rank // GROUP)
     mantissas = np.zeros((n, groups, GROUP, items), np.int64)
@@ -83,60 +84,93 @@ def _grouped(words):
     return mantissas, peaks, finite
 
 
-@njit(cache=True)
-def _sums(left, left_peak, left_of, right, right_peak, right_of, offsets, beat, out):
-    """beat: groups of one."""
-    groups, items, columns = left.shape[1], left.shape[3], right.shape[3]
-    total, peak = np.empty((columns, items), np.int64), np.empty((columns, items), np.int64)
-    for chunk in range(len(offsets) - 1):
-        total[:], peak[:] = 0, 0
-        for first in range(0, groups, beat):
-            for row in range(offsets[chunk], offsets[chunk + 1]):
-                x, y = left_of[row], right_of[row]
-                for column in range(columns):
-                    if beat == 1 or first + 1 == groups:
-                        _group(total[column], peak[column], left[x, first], left_peak[x, first], right[y, first],
-                               right_peak[y, first], column)
-                    else:
-                        _beat(total[column], peak[column], left[x], left_peak[x], right[y], right_peak[y], column,
-                              first, min(first + beat, groups))
-        for column in range(columns):
-            for item in range(items):
-                sum_ = total[column, item]
-                out[chunk, item, column] = rounded(sum_, peak[column, item] + UNIT) if sum_ else 0
+@njit(cache=True, inline="always")
+def _peaks(top, left, right):
+    """top[column, item]: at least the exponents of these operands' products. left, right: (groups, items or columns)"""
+    for g in range(left.shape[0]):
+        for column in range(right.shape[1]):
+            ey = right[g, column]
+            if ey:
+                for item in range(left.shape[1]):
+                    if left[g, item]:
+                        top[column, item] = max(top[column, item], left[g, item] + ey)
 
 
 @njit(cache=True, inline="always")
-def _group(total, peak, left, left_peak, right, right_peak, column):
-    """A beat of one group."""
-    y0, y1, y2, y3 = right[0, column], right[1, column], right[2, column], right[3, column]
-    ey = right_peak[column]
-    if ey:
-        for item in range(len(total)):
-            ex = left_peak[item]
-            exponent = ex + ey if ex else 0
-            product = (left[0, item] * y0 + left[1, item] * y1 + left[2, item] * y2 + left[3, item] * y3) >> DROPPED
-            most = max(peak[item], exponent)
-            shift = most - exponent
-            moved = product >> shift if shift < REACH else 0
-            total[item] = (total[item] >> min(most - peak[item], 63)) + moved
-            peak[item] = most
+def _add(total, top, left, left_exps, right, right_exps):
+    """Adds the products of these operands to total[column, item]."""
+    for g in range(left_exps.shape[0]):
+        for column in range(right_exps.shape[1]):
+            ey = right_exps[g, column]
+            if ey:
+                y0, y1, y2, y3 = right[g, 0, column], right[g, 1, column], right[g, 2, column], right[g, 3, column]
+                for item in range(left_exps.shape[1]):
+                    shift = top[column, item] - ey - left_exps[g, item]
+                    if left_exps[g, item] and shift < REACH:
+                        product = (left[g, 0, item] * y0 + left[g, 1, item] * y1 + left[g, 2, item] * y2
+                                   + left[g, 3, item] * y3) >> CUT
+                        total[column, item] += ((product >> shift) + 1) >> 1
 
 
 @njit(cache=True)
-def _beat(total, peak, left, left_peak, right, right_peak, column, first, end):
-    """A beat of several groups, all moved to the largest exponent before they are added."""
-    for item in range(len(total)):
-        most = peak[item]
-        for k in range(first, end):
-            if left_peak[k, item] and right_peak[k, column]:
-                most = max(most, left_peak[k, item] + right_peak[k, column])
-        moved = total[item] >> min(most - peak[item], 63)
-        for k in range(first, end):
-            if left_peak[k, item] and right_peak[k, column]:
-                shift = most - left_peak[k, item] - right_peak[k, column]
-                if shift < REACH:
-                    moved += (left[k, 0, item] * right[k, 0, column] + left[k, 1, item] * right[k, 1, column]
-                              + left[k, 2, item] * right[k, 2, column] + left[k, 3, item] * right[k, 3, column]
-                              >> DROPPED) >> shift
-        total[item], peak[item] = moved, most
+def _products(left, left_exps, right, right_exps, right_of, rank):
+    """Products of row n and right_of[n], regrouped: mants (n, groups, 4, items), exps, whether all are finite."""
+    count, items, columns = left.shape[0], left.shape[3], right.shape[3]
+    groups, parts = -(-rank // GROUP), columns // rank
+    mants = np.zeros((count, groups, GROUP, items * parts), np.int64)
+    exps = np.zeros((count, groups, items * parts), np.int64)
+    total, top = np.empty((columns, items), np.int64), np.empty((columns, items), np.int64)
+    finite = True
+    for row in range(count):
+        total[:], top[:] = 0, 0
+        y = right_of[row]
+        _peaks(top, left_exps[row], right_exps[y])
+        for part in range(parts):
+            for first in range(0, rank, GROUP):
+                begin, end = part * rank + first, part * rank + min(first + GROUP, rank)
+                for item in range(items):
+                    most = np.int64(0)
+                    for column in range(begin, end):
+                        most = max(most, top[column, item])
+                    for column in range(begin, end):
+                        top[column, item] = most
+        _add(total, top, left[row], left_exps[row], right[y], right_exps[y])
+        for part in range(parts):
+            for g in range(groups):
+                begin, end = part * rank + g * GROUP, part * rank + min((g + 1) * GROUP, rank)
+                for item in range(items):
+                    spread = np.int64(0)
+                    for column in range(begin, end):
+                        bits = total[column, item] >> UNUSED
+                        spread |= bits ^ (bits >> 63)
+                    width = np.int64(0)
+                    while spread >> width:
+                        width += 1
+                    exponent = top[begin, item] + UNIT + UNUSED + 127 + width - 1
+                    if width and exponent > 0:
+                        finite &= exponent < INFINITE
+                        exps[row, g, item * parts + part] = exponent
+                        left_by = PLACES + 1 - width
+                        for column in range(begin, end):
+                            bits = total[column, item] >> UNUSED
+                            moved = bits << left_by if left_by >= 0 else bits >> -left_by
+                            mants[row, g, column - begin, item * parts + part] = moved
+    return mants, exps, finite
+
+
+@njit(cache=True)
+def _sums(left, left_exps, left_of, right, right_exps, right_of, offsets, out):
+    """out[chunk, item, column]: words of the sums over the rows of each chunk."""
+    items, columns = left.shape[3], right.shape[3]
+    total, top = np.empty((columns, items), np.int64), np.empty((columns, items), np.int64)
+    for chunk in range(len(offsets) - 1):
+        total[:], top[:] = 0, 0
+        for row in range(offsets[chunk], offsets[chunk + 1]):
+            _peaks(top, left_exps[left_of[row]], right_exps[right_of[row]])
+        for row in range(offsets[chunk], offsets[chunk + 1]):
+            x, y = left_of[row], right_of[row]
+            _add(total, top, left[x], left_exps[x], right[y], right_exps[y])
+        for column in range(columns):
+            for item in range(items):
+                sum_ = total[column, item]
+                out[chunk, item, column] = rounded(sum_, top[column, item] + UNIT) if sum_ else 0

@@ -4,6 +4,7 @@ Aligned once at an array's edge, the products of a group need no shifters of the
 """
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
@@ -17,7 +18,7 @@ from .operand import Operand, delay
 
 __all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "MANT_BITS", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block",
            "Group", "Kind", "Narrow", "Rest", "alone", "infinities", "joined", "narrowed", "operands", "parted",
-           "skewed", "terms", "widened"]
+           "products", "skewed", "terms", "widened"]
 
 GROUP = 4
 GUARD_BITS = 2
@@ -32,7 +33,8 @@ TERM_STAGE = 5
 CUT_BITS = 19
 #: Of a product's 48 bits, not counting the guard bits of its operands.
 DROPPED_BITS = CUT_BITS - 2 * GUARD_BITS
-TERM_BITS = 2 * (MANT_BITS - 1) + 2 + 1 - CUT_BITS
+SUM_BITS = 2 * (MANT_BITS - 1) + 2 + 1      # of an exact sum of four products
+TERM_BITS = SUM_BITS - CUT_BITS
 
 
 class Kind(enum.Enum, shape=3):
@@ -232,17 +234,49 @@ def infinities(x: Value, y: Value) -> Value:
     return Cat(counts & (nan | (infinite & ~negative)), counts & (nan | (infinite & negative)))
 
 
-def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str) -> Value:
-    """The sum of four products of mantissas that come by SKEW, cut to TERM_BITS, TERM_STAGE + 1 cycles behind the
-    first of them. x: of a `Group` or `Narrow`.
+def products(m: Module, x: data.View, y: data.View, *, waiting: int, family: str,
+             cut: int = CUT_BITS) -> SimpleNamespace:
+    """Of each group: `early`, its exponent of stage 1, by FusedDot's count; `exponents`, the same `waiting` cycles
+    later; the kinds of its four products, of stage 1; `terms`, their sum without its lowest `cut` bits, of TERM_STAGE.
+
+    x, y: the groups of a beat, those of y of `Group`.
+    """
+    taken = SimpleNamespace(early=[], exponents=[], kinds=[], terms=[])
+    for s in range(len(y)):
+        exps, kinds = [], []
+        for name, given in (("x", x[s]), ("y", y[s])):
+            exp = Signal(8, name=f"{name}_exp{s}", reset_less=True)
+            kind = Signal.like(given.kinds, name=f"{name}_kinds{s}", reset_less=True)
+            m.d.sync += exp.eq(given.exp)
+            m.d.sync += kind.eq(given.kinds)
+            exps.append(exp)
+            kinds.append(kind)
+        exponent = Signal(9, name=f"exponent{s}", reset_less=True)
+        m.d.sync += exponent.eq(exps[0] + exps[1])
+        with m.If(~exps[0].any() | ~exps[1].any()):
+            m.d.sync += exponent.eq(0)
+        taken.early.append(exponent)
+        taken.exponents.append(delay(m, f"exponent_wait{s}", exponent, waiting))
+        for w, (a, b) in enumerate(zip(*kinds)):
+            kind = Signal(2, name=f"kind{s}_{w}", reset_less=True)
+            m.d.sync += kind.eq(infinities(a, b))
+            taken.kinds.append(kind)
+        taken.terms.append(terms(m, s, x[s].mants, y[s].mants, family, cut))
+    return taken
+
+
+def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str, cut: int) -> Value:
+    """The sum of four products of mantissas that come by SKEW, without its lowest `cut` bits, TERM_STAGE + 1 cycles
+    behind the first of them. x: of a `Group` or `Narrow`.
     """
     x, y = [Value.cast(a).as_signed() for a in x], [Value.cast(b).as_signed() for b in y]
+    bits = SUM_BITS - cut
     # What a narrow mantissa lacks is zero.
-    cut = CUT_BITS - (MANT_BITS - len(x[0]))
+    cut -= MANT_BITS - len(x[0])
     if family != "any":
         if len(x[0]) == BLOCK_BITS:
-            return slices.four_narrow(m, f"slice{s}", x, y)[cut:][:TERM_BITS]
-        return slices.four(m, f"slice{s}", x, y)[cut - slices.WIDE:][:TERM_BITS]
+            return slices.four_narrow(m, f"slice{s}", x, y)[cut:][:bits]
+        return slices.four(m, f"slice{s}", x, y)[cut - slices.WIDE:][:bits]
     def register(name: str, value: Value) -> Signal:
         held = Signal(value.shape(), name=f"{name}{s}", reset_less=True)
         m.d.sync += held.eq(value)
@@ -251,4 +285,4 @@ def terms(m: Module, s: int, x: Sequence[Value], y: Sequence[Value], family: str
     products = [register(f"product{w}_", register(f"x{w}_", a) * register(f"y{w}_", b))
                 for w, (a, b) in enumerate(zip(x, y))]
     low, high = (register(f"pair{w}_", register(f"late{w}_", products[w]) + products[w + 1]) for w in (0, 2))
-    return register("sum", register("late", low) + high)[cut:][:TERM_BITS]
+    return register("sum", register("late", low) + high)[cut:][:bits]

@@ -62,8 +62,9 @@ def add(a: Value, b: Value, carry: Value, width: int) -> Value:
 
 
 def shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value, steps: tuple[int, int], *,
-                 left: bool = False) -> Signal:
-    """value shifted by amount[0] * steps[0] + amount[1] * steps[1]: a 4:1 multiplexer a bit, one LUT6.
+                 left: bool = False, kept: int | None = None) -> Signal:
+    """value shifted by amount[0] * steps[0] + amount[1] * steps[1]: a 4:1 multiplexer a bit, one LUT6. kept: lowest
+    bits of it that are wanted (default: all).
 
     `twin` is a second register with the same amount. Each output bit that would have a 2:1 multiplexer in
     common with another, steps[1] bits away, takes its selects from the other register: sharing those would
@@ -79,9 +80,10 @@ def shift_level(m: Module, name: str, value: Value, amount: Value, twin: Value, 
         return named(m, f"{name}_{label}", shifted)
 
     own, other = moved("own", amount), moved("twin", twin)
-    pieces = [(other if k // far % 2 else own)[k:min(k + far, width)] for k in range(0, width, far)]
+    kept = width if kept is None else kept
+    pieces = [(other if k // far % 2 else own)[k:min(k + far, kept)] for k in range(0, kept, far)]
     # Bits that choose among fewer than four are left to the mapper, which often finds a place for them.
-    edge = near + far if left else max(width - near - far, 0)
+    edge = near + far if left else max(min(width - near - far, kept), 0)
     lower = named(m, f"{name}_lower", Cat(*pieces)[:edge], node=not left)
     upper = named(m, f"{name}_upper", Cat(*pieces)[edge:], node=left)
     result = Cat(lower, upper)

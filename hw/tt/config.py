@@ -100,7 +100,7 @@ class TTConfig(Config):
     @property
     def timing(self) -> dict[str, int]:
         """The sizes that decide in which cycle what happens, by name."""
-        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors", "grouped")
+        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors", "beats")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -112,6 +112,11 @@ class TTConfig(Config):
     def terms_log2(self) -> int:
         """Growth bits of the accumulators: log2 of the longest dot product with its padding."""
         return max(2 * self.grid_log2, (self.rank_max - 1).bit_length())
+
+    @property
+    def beats(self) -> int:
+        """Beats of the longest sum where operands share exponents, whose terms wait for the largest one; else 0."""
+        return (1 << self.terms_log2) // self.side if self.grouped else 0
 
     @property
     def blocks_log2(self) -> int:

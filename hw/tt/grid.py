@@ -1,16 +1,40 @@
 """A lane's grid of cells, and the multiplexers that bring a line's words to the sub-dots that need them."""
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
-from amaranth.lib import data
+from amaranth.lib import data, enum
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.dot import FusedDot
 from hw.fp.group import BLOCK_BITS, GROUP, MANT_BITS, Narrow, operands, skewed
-from hw.fp.operand import Operand
+from hw.fp.group_dot import GroupDot, total_layout
+from hw.fp.logic import largest_of_four
+from hw.fp.operand import Operand, delay
+from hw.fp.product import EXPONENT_BITS
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
-__all__ = ["Grid", "core_line"]
+__all__ = ["Grid", "Share", "core_line", "result_layout"]
+
+
+class Share(enum.Enum, shape=2):
+    """Whose exponents the results of a tile take: their own, or the largest of a row's cells or a cell's rows."""
+
+    OWN = 0
+    CELLS = 1
+    ROWS = 2
+
+
+def _dot(config: TTConfig) -> FusedDot | GroupDot:
+    """A cell."""
+    if config.grouped:
+        return GroupDot(beats=config.beats, narrow=config.block16_only, family=config.family)
+    return FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
+                    lut_products=config.lut_products, family=config.family)
+
+
+def result_layout(config: TTConfig) -> data.ArrayLayout:
+    """Results (row, cell, sub): FP32 words, or exact sums where operands share exponents."""
+    return data.ArrayLayout(total_layout(_dot(config).width) if config.grouped else 32, config.line_words)
 
 
 def core_line(config: TTConfig) -> data.ArrayLayout:
@@ -51,6 +75,31 @@ class Turned(Part):
         return m
 
 
+class JointExponent(Part):
+    """The largest of four exponents, or of another four.
+
+    Members     i       In  exponents of results
+                second  In  the other four
+                o       Out  two cycles later
+    Timing      2 cycles, four a cycle
+    Golden      golden.fp.group_dot          Tests  verif/tt/test_unit.py
+    """
+
+    def __init__(self):
+        four = data.ArrayLayout(EXPONENT_BITS, 4)
+        super().__init__({"i": In(data.ArrayLayout(four, 2)), "second": In(1), "o": Out(EXPONENT_BITS)})
+
+    def elaborate(self, platform):
+        m = Module()
+        chosen = [Signal(EXPONENT_BITS, name=f"chosen_{at}", reset_less=True) for at in range(4)]
+        m.d.sync += [to.eq(Mux(self.second, self.i[1][at], self.i[0][at])) for at, to in enumerate(chosen)]
+        first, _ = largest_of_four(m, "largest", chosen)
+        found = Signal(EXPONENT_BITS, reset_less=True)
+        m.d.sync += found.eq(first)
+        m.d.comb += self.o.eq(found)
+        return m
+
+
 class Grid(Part):
     """n x n cells of n fused dot products of n terms, fed by lines of n**3 words.
 
@@ -67,12 +116,13 @@ class Grid(Part):
                 stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
                     products are zero whatever they meet
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
-                paired, first, combine      In
-                z                 Out  words (row, cell, sub)
-    Timing      latency 1 + FusedDot.latency cycles from a tile's last slot to z: chosen operands wait in a register,
+                paired, first, combine      In; first also in slots without work
+                share             In  `Share`, where operands share exponents
+                z                 Out  result_layout
+    Timing      latency cycles from a tile's last slot to z, one more than a cell's: chosen operands wait in a register,
                 since memories and cells lie far apart; a slot every cycle
     Handshake   none; what comes between tiles is harmless
-    Numerics    see hw.fp.dot; against golden: bit-exact
+    Numerics    see hw.fp.dot and hw.fp.group_dot; against golden: bit-exact
     Golden      golden.tt.rows          Tests  verif/tt/test_unit.py
     """
 
@@ -81,16 +131,13 @@ class Grid(Part):
         # Six-input LUTs choose one of four operands by registers; without those the choices share logic and take more.
         self.early = 1 if config.family == "ultrascale_plus" else 0
         n = config.grid_log2
-        self._cells = [[FusedDot(width=config.side, subs=config.side, terms_log2=config.terms_log2,
-                                 grouped=config.grouped, narrow=config.block16_only,
-                                 lut_products=config.lut_products, family=config.family)
-                        for _ in range(config.side)] for _ in range(config.side)]
+        self._cells = [[_dot(config) for _ in range(config.side)] for _ in range(config.side)]
         line = data.ArrayLayout(32, config.line_words)
         super().__init__({
             "x": In(core_line(config)), "y_low": In(line), "y_high": In(core_line(config)),
             "rows": In(n), "place": In(n), "columns": In(n), "turn": In(n),
-            "paired": In(1), "stored": In(1), "first": In(1), "combine": In(2),
-            "z": Out(line),
+            "paired": In(1), "stored": In(1), "first": In(1), "combine": In(2), "share": In(Share),
+            "z": Out(result_layout(config)),
         })
 
     @property
@@ -183,7 +230,27 @@ class Grid(Part):
                     dot.combine.eq(combine),
                 ]
                 m.d.comb += [self.z[(row * n + cell) * n + sub].eq(dot.o[sub]) for sub in range(n)]
+        if self.config.grouped:
+            self._exponents(m, platform)
         return m
+
+    def _exponents(self, m: Module, platform) -> None:
+        """Hands round the exponents of results that become operands together."""
+        n = self.config.side
+        share = Signal.like(self.share, reset_less=True)
+        m.d.sync += share.eq(self.share)
+        by_rows = delay(m, "by_rows", share == Share.ROWS, 3)
+        for at in range(n):
+            for sub in range(n):
+                joint = JointExponent()
+                place(m, platform, f"exponent_{at}_{sub}", joint)
+                m.d.comb += joint.second.eq(by_rows)
+                for other in range(n):
+                    m.d.comb += joint.i[0][other].eq(self._cells[at][other].peaks[sub])
+                    m.d.comb += joint.i[1][other].eq(self._cells[other][at].peaks[sub])
+                    m.d.comb += self._cells[at][other].shared[0][sub].eq(joint.o)
+                    m.d.comb += self._cells[other][at].shared[1][sub].eq(joint.o)
+        m.d.comb += [dot.share.eq(share) for row in self._cells for dot in row]
 
     def _upper(self, high: Value, low: data.View) -> Value:
         """What the upper rows take in place of `low`."""

@@ -1,12 +1,13 @@
 """The intermediate buffer T, written where the tile's format says."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.group import Aligner
+from hw.fp.regroup import UNUSED_BITS, Regroup, regroup_layout
 from hw.place import Part, place
 from hw.tt.config import TTConfig
+from hw.tt.grid import result_layout
 
 __all__ = ["Intermediate", "LineBank"]
 
@@ -66,10 +67,11 @@ class Intermediate(Part):
     `swap` the low sub-dot bit and the high cell bit of the target change places; a middle product's becomes word
     (cell = sub, sub = cell with its bits reversed, word = row). That is Alg. 1's reshape.
     Source: SCRec §III.E Alg. 1, lines 21 to 24
-    Where four operands share an exponent the words (cell, sub, 0..3) of a line are such a group, hw.fp.group.
+    Where four operands share an exponent the words (cell, sub, 0..3) of a line are such a group, hw.fp.group; their
+    results have shared one from the start.
 
     Parameters  config: TTConfig
-    Members     z              In  results (row, cell, sub)
+    Members     z              In  hw.tt.grid.result_layout
                 write, middle, swap, write_address  In
                 ring, address  In  the line to read, ring 1 holds middle products
                 line           Out  words (cell, sub, word)
@@ -84,7 +86,7 @@ class Intermediate(Part):
         self.config = config
         line = data.ArrayLayout(32, config.line_words)
         super().__init__({
-            "z": In(line),
+            "z": In(result_layout(config)),
             "write": In(1), "middle": In(1), "swap": In(1), "write_address": In(config.t_bits),
             "ring": In(1), "address": In(config.t_bits),
             "line": Out(line),
@@ -92,8 +94,8 @@ class Intermediate(Part):
 
     @property
     def entry(self) -> int:
-        """Cycles that it takes to bring what is written to its group's exponent."""
-        return Aligner.latency - 1 if self.config.grouped else 0
+        """Cycles that it takes to make what is written a group."""
+        return Regroup.latency - 1 if self.config.grouped else 0
 
     def elaborate(self, platform):
         m = Module()
@@ -115,30 +117,25 @@ class Intermediate(Part):
         address = Signal(range(depth), reset_less=True)
         m.d.sync += address.eq(physical(self.ring, self.address))
 
-        def result(row, cell, sub):
-            return self.z[(row * n + cell) * n + sub]
+        def chosen(cell, sub, word) -> Value:
+            """The result that becomes this word."""
+            def result(row, cell, sub):
+                return Value.cast(self.z[(row * n + cell) * n + sub])
+
+            plain = turned = result(sub, word, cell)
+            if bits == 2:
+                # cell = (row low, sub low), sub = (row high, sub high)
+                turned = result((sub >> 1) << 1 | cell >> 1, word, (sub & 1) << 1 | cell & 1)
+            middle = result(word, (sub & 1) << 1 | sub >> 1 if bits == 2 else sub, cell)
+            return Mux(self.middle, middle, Mux(self.swap, turned, plain))
 
         line = []
         for cell in range(n):
             for sub in range(n):
-                words = []
-                for word in range(n):
-                    plain = result(sub, word, cell)
-                    turned = plain
-                    if bits == 2:
-                        # cell = (row low, sub low), sub = (row high, sub high)
-                        row_ = (sub >> 1) << 1 | cell >> 1
-                        sub_ = (sub & 1) << 1 | cell & 1
-                        turned = result(row_, word, sub_)
-                    back = (sub & 1) << 1 | sub >> 1 if bits == 2 else sub
-                    middle = result(word, back, cell)
-                    words.append(Mux(self.middle, middle, Mux(self.swap, turned, plain))[:32])
+                words = [chosen(cell, sub, word) for word in range(n)]
                 held = Signal(32 * n, name=f"words_{cell}_{sub}", reset_less=True)
                 if config.grouped:
-                    aligner = Aligner()
-                    place(m, platform, f"aligner_{cell}_{sub}", aligner)
-                    m.d.comb += aligner.i.eq(Cat(words))
-                    m.d.comb += held.eq(aligner.o)
+                    self._regrouped(m, platform, f"regroup_{cell}_{sub}", words, held)
                 else:
                     m.d.sync += held.eq(Cat(words))
                 line.append(held)
@@ -156,3 +153,15 @@ class Intermediate(Part):
                 read[part].eq(bank.data),
             ]
         return m
+
+    def _regrouped(self, m: Module, platform, name: str, sums, group) -> None:
+        """Makes four sums a group."""
+        totals = [data.View(self.z.shape().elem_shape, total) for total in sums]
+        width = len(totals[0].bits) - UNUSED_BITS
+        regroup = Regroup(width=width)
+        place(m, platform, name, regroup)
+        m.d.comb += regroup.i.top.eq(totals[0].top)
+        for at, total in enumerate(totals):
+            m.d.comb += regroup.i.bits[at].eq(total.bits[UNUSED_BITS:])
+            m.d.comb += regroup.i.kinds[at].eq(total.kinds)
+        m.d.comb += group.eq(regroup.o)

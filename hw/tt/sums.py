@@ -1,11 +1,13 @@
 """Puts a tile's words into the vector's order, n**2 words a cycle, and merges the lanes' vectors."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo, memory, stream
 from amaranth.lib.wiring import In, Out
 
-from hw.place import Part
+from hw.fp.rounder import Rounder
+from hw.place import Part, place
 from hw.tt.config import TTConfig
+from hw.tt.grid import result_layout
 
 __all__ = ["SumMemory", "SumStream", "about_layout", "sum_layout"]
 
@@ -37,10 +39,11 @@ class SumMemory(Part):
 
     A group of n words is a result (row 0..n-1, cell, sub). A beat is n groups, and group p of any beat has a bank
     of its own. The banks write different beats in the same cycle, so that in every cycle every cell gives one
-    group: two multiplexers of n to 1 a bit instead of one of n**2.
+    group: two multiplexers of n to 1 a bit instead of one of n**2. Exact sums are rounded between the two, n**2 a
+    cycle.
 
     Parameters  config: TTConfig
-    Members     z            In  results (row, cell, sub)
+    Members     z            In  hw.tt.grid.result_layout
                 valid        In  the last slot of a tile, at most every n-th cycle, has its result in `z`
                 begin, ends  In  with `valid`: the vector's first, last tile
                 turned, columns_log2, combine, error, beats, tail  In  of the tile, with `valid`
@@ -51,7 +54,7 @@ class SumMemory(Part):
                 vector       In  of this vector, a number that counts up from 0
                 beat         In  this beat
                 words        Out  the beat, a cycle later
-    Timing      n + 3 cycles from the last tile to `ready`
+    Timing      n + 3 cycles from the last tile to `ready`, `rounding` more where sums are exact
     Handshake   the sequencer keeps account of room: config.vectors vectors
     Reset       drops what it holds
     Golden      golden.tt.layout.Layout          Tests  verif/tt/test_unit.py
@@ -60,7 +63,7 @@ class SumMemory(Part):
     def __init__(self, config: TTConfig):
         self.config = config
         super().__init__({
-            "z": In(data.ArrayLayout(32, config.line_words)),
+            "z": In(result_layout(config)),
             "valid": In(1), "begin": In(1), "ends": In(1), "turned": In(1),
             "columns_log2": In(2), "combine": In(2), "error": In(1),
             "beats": In(10), "tail": In(2 * config.grid_log2),
@@ -68,6 +71,11 @@ class SumMemory(Part):
             "fetch": In(1), "vector": In(_vector_bits(config)), "beat": In(_beat_bits(config)),
             "words": Out(data.ArrayLayout(32, config.beat_words)),
         })
+
+    @property
+    def rounding(self) -> int:
+        """Cycles that rounding takes."""
+        return Rounder.latency if self.config.grouped else 0
 
     def _sub(self, columns_log2, step, cell: int):
         """Which sub-dot a cell gives in a step."""
@@ -103,7 +111,8 @@ class SumMemory(Part):
         beat_bits, vector_bits = _beat_bits(config), _vector_bits(config)
 
         # -- A tile stands for n steps. What follows from the step's number is there with it.
-        tile = [Signal(32, name=f"tile_{at}", reset_less=True) for at in range(config.line_words)]
+        tile = [Signal(self.z.shape().elem_shape, name=f"tile_{at}", reset_less=True)
+                for at in range(config.line_words)]
         with m.If(self.valid):
             m.d.sync += [word.eq(self.z[at]) for at, word in enumerate(tile)]
         steps = Signal(n)                       # the step that is on, a bit each
@@ -136,29 +145,34 @@ class SumMemory(Part):
         m.d.sync += step.eq(following)
         m.d.sync += [sub.eq(self._sub(columns_now, following, cell)) for cell, sub in enumerate(subs)]
 
-        # -- First: a group a cell.
-        given = [[Signal(32, name=f"given_{cell}_{x}", reset_less=True) for x in range(n)] for cell in range(n)]
+        # -- First: a group a cell. What goes with it waits while the group is rounded.
+        given = [[Signal(self.z.shape().elem_shape, name=f"given_{cell}_{x}", reset_less=True) for x in range(n)]
+                 for cell in range(n)]
         for cell in range(n):
             for x in range(n):
-                choices = Array(tile[(x * n + cell) * n + sub] for sub in range(n))
+                choices = Array(Value.cast(tile[(x * n + cell) * n + sub]) for sub in range(n))
                 m.d.sync += given[cell][x].eq(choices[subs[cell]])
-        cells = [Signal(bits, name=f"cell_{group}") for group in range(n)]
-        places = [Signal(bits, name=f"place_{group}") for group in range(n)]
-        active, late_turned, closes = Signal(), Signal(), Signal()
-        late_base, late_beats, late_tail = Signal(beat_bits), Signal(beat_bits), Signal(len(tail))
-        late_error = Signal()
+        late = Signal(data.StructLayout({
+            "cells": data.ArrayLayout(bits, n), "places": data.ArrayLayout(bits, n), "active": 1, "turned": 1,
+            "closes": 1, "base": beat_bits, "beats": beat_bits, "tail": len(tail), "error": 1}))
         for group in range(n):
-            m.d.sync += cells[group].eq(self._cell(columns_log2, step, group))
-            m.d.sync += places[group].eq(self._beat(columns_log2, combined, step, group))
+            m.d.sync += late.cells[group].eq(self._cell(columns_log2, step, group))
+            m.d.sync += late.places[group].eq(self._beat(columns_log2, combined, step, group))
         m.d.sync += [
-            active.eq(steps.any()),
-            closes.eq(steps[-1] & ends),
-            late_turned.eq(turned),
-            late_base.eq(base),
-            late_beats.eq(beats),
-            late_tail.eq(tail),
-            late_error.eq(error),
+            late.active.eq(steps.any()),
+            late.closes.eq(steps[-1] & ends),
+            late.turned.eq(turned),
+            late.base.eq(base),
+            late.beats.eq(beats),
+            late.tail.eq(tail),
+            late.error.eq(error),
         ]
+        rounded = given if not config.grouped else [
+            [self._rounded(m, platform, f"rounder_{cell}_{x}", given[cell][x]) for x in range(n)] for cell in range(n)]
+        for at in range(self.rounding):
+            waiting = Signal(late.shape(), name=f"late_{at}")
+            m.d.sync += waiting.eq(late)
+            late = waiting
 
         # -- Second: a group a bank. Where a row spans two tiles their beats alternate.
         vector = Signal(vector_bits)
@@ -166,13 +180,13 @@ class SumMemory(Part):
         for group in range(n):
             words = Signal(data.ArrayLayout(32, n), name=f"group_{group}", reset_less=True)
             for x in range(n):
-                m.d.sync += words[x].eq(Array(given[cell][x] for cell in range(n))[cells[group]])
+                m.d.sync += words[x].eq(Array(rounded[cell][x] for cell in range(n))[late.cells[group]])
             at = Signal(wide, name=f"at_{group}")
-            m.d.comb += at.eq(Mux(late_turned, Cat(late_base[0], places[group], late_base[1:]),
-                                  Cat(places[group], late_base)))
+            m.d.comb += at.eq(Mux(late.turned, Cat(late.base[0], late.places[group], late.base[1:]),
+                                  Cat(late.places[group], late.base)))
             write_enable = Signal(name=f"write_{group}")
             write_at = Signal(vector_bits + beat_bits, name=f"write_at_{group}", reset_less=True)
-            m.d.sync += write_enable.eq(active & (at <= late_beats))
+            m.d.sync += write_enable.eq(late.active & (at <= late.beats))
             m.d.sync += write_at.eq(Cat(at[:beat_bits], vector))
             bank = memory.Memory(shape=32 * n, depth=config.vectors * config.vector_beats, init=[],
                                  attrs={"ram_style": "block"})
@@ -187,22 +201,29 @@ class SumMemory(Part):
                 Cat(self.words[group * n + x] for x in range(n)).eq(read.data),
             ]
 
-        self._whole(m, closes, vector, late_beats, late_tail, late_error)
+        self._whole(m, vector, late)
         return m
 
-    def _whole(self, m: Module, closes, vector, beats, tail, error):
+    def _rounded(self, m: Module, platform, name: str, total: data.View) -> Value:
+        """The word of a sum."""
+        rounder = Rounder(width=len(total.bits))
+        place(m, platform, name, rounder)
+        m.d.comb += rounder.i.eq(total)
+        return rounder.o
+
+    def _whole(self, m: Module, vector, late: data.View):
         """Queues what there is to know of a vector when its last group comes."""
         config = self.config
         m.submodules.whole = whole = fifo.SyncFIFO(width=about_layout(config).size, depth=config.vectors)
         close = Signal()
         done = Signal(about_layout(config))
-        with m.If(closes):
+        with m.If(late.closes):
             m.d.sync += vector.eq(vector + 1)
         m.d.sync += [
-            close.eq(closes),
-            done.beats.eq(beats),
-            done.tail.eq(tail),
-            done.error.eq(error),
+            close.eq(late.closes),
+            done.beats.eq(late.beats),
+            done.tail.eq(late.tail),
+            done.error.eq(late.error),
         ]
         m.d.comb += [
             whole.w_data.eq(done),

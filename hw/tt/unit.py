@@ -11,7 +11,7 @@ from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.config import TTConfig
 from hw.tt.core_memory import CoreMemory, is_second_x
 from hw.tt.descriptor import Target, block_of, load_layout
-from hw.tt.grid import Grid
+from hw.tt.grid import Grid, Share
 from hw.tt.index import IndexSplitter, lookup_layout
 from hw.tt.intermediate import Intermediate, LineBank
 from hw.tt.sequencer import Sequencer
@@ -19,6 +19,9 @@ from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
 
 __all__ = ["TTUnit", "counters_layout"]
+
+# A product's results become groups along the cells, or along the rows, or leave.
+SHARES = {Product.FIRST: Share.CELLS, Product.MIDDLE: Share.ROWS, Product.LAST: Share.OWN}
 
 # From the cycle in which a slot is decided to the one in which its operands enter the grid: two registers behind the
 # memories, since these lie far from the grid and from each other.
@@ -245,6 +248,7 @@ class TTUnit(Part):
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
         _, ahead = slots[FETCH_CYCLES - 1 - grid.early]
+        shares = Array(SHARES[product] for product in Product)
         m.d.comb += [
             grid.rows.eq(ahead.rows),
             grid.place.eq(self._quarter(ahead)),
@@ -252,8 +256,9 @@ class TTUnit(Part):
             grid.turn.eq(ahead.turn),
             grid.paired.eq(slot.paired),
             grid.stored.eq(~slot.lines),
-            grid.first.eq(slot.first),
+            grid.first.eq(slot.first | ~valid),
             grid.combine.eq(slot.combine),
+            grid.share.eq(shares[slot.stage]),
         ]
         # From registers: the sequencer lies at the other end, and what it notes is read many cycles later.
         m.d.sync += sequencer.error.eq(valid & wrong)
