@@ -45,11 +45,11 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
            latency: int | None = None, gaps=None, ready=None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
-    lanes .. in_flight: as in a preset. vectors: that a lane holds. beats: see `grid_latency`. offsets: (M + 1,) where chunks of up to 8
-    rows begin and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the source pauses before
-    it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the consumer takes a beat,
-    repeated (default: always). latency: the grid's, default `grid_latency`. Raises ValueError for a latency past what
-    the model looks ahead
+    lanes .. in_flight: as in a preset. vectors: that a lane holds. beats: see `grid_latency`. offsets: (M + 1,) where
+    chunks of up to 8 rows begin and end (default: every row is a chunk by itself). gaps: (N,) cycles for which the
+    source pauses before it offers a lookup, once the one before is taken (default 0). ready: (cycles,) whether the
+    consumer takes a beat, repeated (default: always). latency: the grid's, default `grid_latency`. Raises ValueError
+    for a latency past what the model looks ahead
     """
     unit = idle_unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
                  t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,

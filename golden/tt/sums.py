@@ -42,7 +42,6 @@ def pooled(cores: Sequence[NDArray], indices: NDArray[np.int64], offsets: NDArra
     # Rows with the same leading cores share the products of these.
     found, of = np.unique(indices // layout.modes[-1], return_inverse=True)
     parts = np.unravel_index(found, layout.modes[:-1])
-    every = np.arange(len(found) + 1)
     chain = _grouped(np.asarray(cores[0], np.float32)[0, parts[0]])
     if not (chain.finite and all(factor.finite for factor in factors)):
         return None

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -14,14 +15,11 @@ from .operand import Operand, delay
 from .product import DROPPED_BITS, EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
 
 
-class _Sum:
-    """A signed partial sum: the value is `bits` (two's complement) plus `carry`. gated: a register with the bits, or
-    zero where this sum is not joined to another."""
+class _Sum(NamedTuple):
+    """A signed partial sum: the value is `bits` (two's complement) plus `carry`."""
 
-    def __init__(self, bits: Value, carry: Value, gated: Value | None = None):
-        self.bits = bits
-        self.carry = carry
-        self.gated = gated
+    bits: Value
+    carry: Value
 
 
 class FusedDot(Part):
@@ -33,14 +31,13 @@ class FusedDot(Part):
     Parameters  width: terms of a group, 1, 2, 4 or 8; subs: groups, 1, 2 or 4;
                 terms_log2: at most 2^terms_log2 terms are added before the next `first`,
                 log2(width * subs)..16, ..14 where groups share an exponent;
-                grouped: the four operands of a group share one exponent, hw.fp.group;
-                narrow: x has groups of block16 alone, which take half the DSPs;
+                grouped: the four operands of the only group share one exponent, hw.fp.group;
                 lut_products: multipliers built with one DSP and LUTs instead of two DSPs, 0..width * subs,
                 none for a single term;
                 family: "ultrascale_plus" has the products in DSP48E2 slices with all their registers, "any" leaves
                 their making to synthesis
-    Members     x, y     In  Operand of every term, index s * width + w; grouped: Group of every group, narrow: Narrow
-                    of every one of x, its mantissas by hw.fp.group.SKEW behind the rest of their beat
+    Members     x, y     In  Operand of every term, index s * width + w; grouped: Group, its mantissas by
+                    hw.fp.group.SKEW behind the rest of their beat
                 first    In  this beat begins a new sum
                 combine  In  0 every group for itself, j: groups equal modulo subs / 2^j add up in the lowest of them
                     and the others give +0
@@ -61,8 +58,8 @@ class FusedDot(Part):
     Golden      golden.fp.fp32.dot          Tests  verif/fp/test_dot.py
     """
 
-    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, narrow: bool = False,
-                 lut_products: int = 0, family: str = "any"):
+    def __init__(self, *, width: int, subs: int = 1, terms_log2: int, grouped: bool = False, lut_products: int = 0,
+                 family: str = "any"):
         if not is_power_of_two(width) or width > 8:
             raise ValueError(f"width is {width}, must be 1, 2, 4 or 8")
         if not is_power_of_two(subs) or subs > 4:
@@ -74,8 +71,8 @@ class FusedDot(Part):
                              f"for {terms} terms a beat")
         if grouped and width != groups.GROUP:
             raise ValueError(f"width is {width}, must be {groups.GROUP} for groups that share an exponent")
-        if narrow and not grouped:
-            raise ValueError("narrow is True, must be False where groups do not share an exponent")
+        if grouped and subs > 1:
+            raise ValueError(f"subs is {subs}, must be 1 for groups that share an exponent")
         # A single term's exponents arrive before a product made of LUTs could.
         most = 0 if terms == 1 or grouped else terms
         if not 0 <= lut_products <= most:
@@ -86,14 +83,13 @@ class FusedDot(Part):
         self.lut_products = lut_products
         self.family = family
         self.grouped = grouped
-        self.narrow = narrow
         self._levels = log2(subs)
         # What is shifted and added: products, or sums of a group's.
         self._each = 1 if grouped else width
         self._term_bits = groups.TERM_BITS if grouped else PRODUCT_BITS + 1
         self._dropped = groups.DROPPED_BITS if grouped else DROPPED_BITS
         super().__init__({
-            "x": In(groups.operands(width, subs, grouped, narrow)),
+            "x": In(groups.operands(width, subs, grouped)),
             "y": In(groups.operands(width, subs, grouped)),
             "first": In(1),
             "combine": In(range(self._levels + 1)),
@@ -110,7 +106,7 @@ class FusedDot(Part):
     @property
     def _waiting(self) -> int:
         """Cycles that exponents wait for the sums of groups, which the shift amounts meet."""
-        return groups.TERM_STAGE - 3 - (self._levels + 1) // 2 if self.grouped else 0
+        return groups.TERM_STAGE - 3 if self.grouped else 0
 
     @property
     def _shift_stage(self) -> int:
@@ -144,11 +140,14 @@ class FusedDot(Part):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
-        taken = self._groups(m) if self.grouped else self._products(m)
+        if self.grouped:
+            taken = groups.products(m, self.x, self.y, waiting=self._waiting, family=self.family)
+        else:
+            taken = self._products(m)
         peaks = self._beat_peaks(m, taken.exponents, joined_at)
         tops, shifts = self._align(m, peaks, first0, taken.exponents, joined_at)
         if self.grouped:
-            aligned = self._aligned_terms(m, taken.terms, shifts[0], joined_at("term", self._shift_stage))
+            aligned = self._aligned_term(m, taken.terms[0], *shifts[0][0])
         else:
             aligned = self._aligned_products(m, taken.terms, shifts[0], taken.signs)
         sums = self._sum(m, aligned, joined_at)
@@ -182,30 +181,6 @@ class FusedDot(Part):
         else:
             products = in_slices(m, x, y, zeros, self.lut_products, self._shift_stage)
         return SimpleNamespace(exponents=exponents, kinds=kinds, signs=signs, terms=products)
-
-    def _groups(self, m: Module) -> SimpleNamespace:
-        """Kinds of the products at stage 1, exponents of the groups `waiting` stages later; sums at TERM_STAGE."""
-        taken = SimpleNamespace(exponents=[], kinds=[], terms=[])
-        for s in range(self.subs):
-            exps, kinds = [], []
-            for name, given in (("x", self.x[s]), ("y", self.y[s])):
-                exp = Signal(8, name=f"{name}_exp{s}", reset_less=True)
-                kind = Signal.like(given.kinds, name=f"{name}_kinds{s}", reset_less=True)
-                m.d.sync += exp.eq(given.exp)
-                m.d.sync += kind.eq(given.kinds)
-                exps.append(exp)
-                kinds.append(kind)
-            exponent = Signal(EXPONENT_BITS, name=f"exponent{s}", reset_less=True)
-            m.d.sync += exponent.eq(exps[0] + exps[1])
-            with m.If(~exps[0].any() | ~exps[1].any()):
-                m.d.sync += exponent.eq(0)
-            taken.exponents.append(delay(m, f"exponent_wait{s}", exponent, self._waiting))
-            for w, (a, b) in enumerate(zip(*kinds)):
-                kind = Signal(2, name=f"kind{s}_{w}", reset_less=True)
-                m.d.sync += kind.eq(groups.infinities(a, b))
-                taken.kinds.append(kind)
-            taken.terms.append(groups.terms(m, s, self.x[s].mants, self.y[s].mants, self.family))
-        return taken
 
     def _largest_of(self, m: Module, name: str, values: Sequence[Value]) -> Value:
         """The largest of some values, up to four a stage."""
@@ -281,31 +256,16 @@ class FusedDot(Part):
             shifts.append((shift, twin))
         return tops, (shifts, gaps)
 
-    def _aligned_terms(self, m: Module, terms: Sequence[Value], shifts, joined: Value) -> list[_Sum]:
-        """Sums of groups, shifted to their places. joined: of stage `_shift_stage`."""
-        aligned = []
-        for s, (term, (shift, twin)) in enumerate(zip(terms, shifts)):
-            def register(name: str, value: Value, zero: Value = shift[5], s: int = s) -> Signal:
-                held = Signal(signed(self._term_bits), name=f"{name}{s}", reset_less=True)
-                m.d.sync += held.eq(value)
-                with m.If(zero):
-                    m.d.sync += held.eq(0)
-                return held
-
-            term = named(m, f"term{s}", term).as_signed()
-            near = shift_level(m, f"near_fine{s}", term, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
-            near = shift_level(m, f"near{s}", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
-            placed = named(m, f"placed{s}", Mux(shift[2], near, near >> 4))
-            if s < self.subs // 2:
-                # The last level of this shifter is absorbed by the LUTs of the adder that joins another to it.
-                far = Signal(name=f"near_far{s}", reset_less=True)
-                m.d.sync += far.eq(~shift[2])
-                nearer = register("nearer", near)
-                aligned.append(_Sum(Mux(far, nearer >> 4, nearer), Const(0, 1)))
-            else:
-                gated = register("gated", placed, shift[5] | ~joined[0]) if self.subs > 1 else None
-                aligned.append(_Sum(register("aligned", placed), Const(0, 1), gated))
-        return aligned
+    def _aligned_term(self, m: Module, term: Value, shift: Value, twin: Value) -> list[_Sum]:
+        """The sum of a group, shifted to its place."""
+        term = named(m, "term0", term).as_signed()
+        near = shift_level(m, "near_fine0", term, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
+        near = shift_level(m, "near0", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
+        aligned = Signal(signed(self._term_bits), name="aligned0", reset_less=True)
+        m.d.sync += aligned.eq(Mux(shift[2], near, near >> 4))
+        with m.If(shift[5]):
+            m.d.sync += aligned.eq(0)
+        return [_Sum(aligned, Const(0, 1))]
 
     def _aligned_products(self, m: Module, products, shifts, signs) -> list[_Sum]:
         """Products shifted to their places, negated by complement; a missing +1 comes with each."""
@@ -368,10 +328,7 @@ class FusedDot(Part):
                 if s < half:
                     b = partial[s + half]
                     width = self._term_bits + level + j + 1
-                    if b.gated is None:
-                        bits = add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
-                    else:
-                        bits = add(b.gated, a.bits, b.carry, width)
+                    bits = add(a.bits, Mux(joined, b.bits, 0), b.carry & joined, width)
                 else:
                     bits = a.bits
                 following.append(register(f"joined{j}_{s}", bits, a.carry))

@@ -59,8 +59,8 @@ class GroupDot(Part):
 
     Parameters  beats: that a sum has at most, a power of two from 4 to 64; narrow: x has groups of block16 alone, which
                 take half the DSPs; family: see FusedDot
-    Members     x, y     In  `Group` of every group, narrow: `Narrow` of every one of x, its mantissas by hw.fp.group.SKEW
-                    behind the rest of their beat
+    Members     x, y     In  `Group` of every group, narrow: `Narrow` of every one of x, its mantissas by
+                    hw.fp.group.SKEW behind the rest of their beat
                 first    In  this beat begins a new sum; also every beat that belongs to none
                 combine  In  0 every group for itself, 1: groups 0 and 2, 1 and 3 add up in the lower one, 2: all in the
                     first; the others give 0

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.regroup import UNUSED_BITS, Regroup, regroup_layout
+from hw.fp.regroup import UNUSED_BITS, Regroup
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 from hw.tt.grid import result_layout

@@ -1,7 +1,7 @@
 """Words for FP32 operands: corners, any bits, near exponents, near words."""
 import numpy as np
 
-__all__ = ["CORNERS", "SIGN", "near", "nudged", "random_words"]
+__all__ = ["CORNERS", "SIGN", "dot_terms", "near", "nudged", "random_words"]
 
 # Both signs of: zero, smallest and largest subnormal, smallest normal and its neighbour, numbers around the
 # square root of the smallest, the unit roundoff, one and its neighbours, the largest below two, 2^24, numbers
@@ -28,3 +28,29 @@ def near(random, count, low, high):
 def nudged(random, x, bits):
     """x with small changes to its last bits."""
     return x + random.integers(-(1 << bits), (1 << bits) + 1, len(x)).astype(np.uint32)
+
+
+def dot_terms(random, tiles, terms):
+    """Operands of dot products (tiles, terms), one kind after the other."""
+    n = -(-tiles // 8)
+    shape = (n, terms)
+    size = n * terms
+    flat = lambda words: words.reshape(shape)
+    a, b = flat(near(random, size, 120, 134)), flat(near(random, size, 120, 134))
+    opposite_b = b.copy()
+    opposite_b[:, 1::2] = flat(nudged(random, b.ravel(), 3))[:, ::2][:, :terms // 2] ^ SIGN
+    same_a = a.copy()
+    same_a[:, 1::2] = a[:, ::2][:, :terms // 2]
+    # A single large product that a later one undoes: what the accumulator shifts out is lost for good.
+    high_a, high_b = flat(near(random, size, 60, 200)), flat(near(random, size, 60, 200))
+    # Products near the largest number, of both signs.
+    large_a, large_b = flat(near(random, size, 188, 192)), flat(near(random, size, 188, 192))
+    tiny_a, tiny_b = flat(near(random, size, 50, 66)), flat(near(random, size, 50, 66))
+    some = lambda v: np.where(random.random(shape) < 0.1, random.choice(CORNERS, shape), v)
+    mixed_a, mixed_b = some(a), some(b)
+    corner_a, corner_b = random.choice(CORNERS, shape), random.choice(CORNERS, shape)
+    kinds = [(a, b), (same_a, opposite_b), (high_a, high_b), (large_a, large_b), (tiny_a, tiny_b),
+             (mixed_a, mixed_b), (corner_a, corner_b),
+             (flat(random_words(random, size)), flat(random_words(random, size)))]
+    order = random.permutation(8 * n)[:tiles]
+    return tuple(np.concatenate(column)[order] for column in zip(*kinds))

@@ -11,11 +11,10 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.tt.block16 import rounded
 from hw.fp.dot import FusedDot
 from verif.bench import rng, start
 from verif.bench.runner import one_of, seeds, simulate
-from verif.fp.operands import CORNERS, SIGN, near, nudged, random_words
+from verif.fp.operands import CORNERS, dot_terms
 from verif.fp.vectors import DotLane, Runner
 
 UNIT = "fp/dot"
@@ -104,35 +103,8 @@ def test_dot(number):
 
 # ---- vectors
 
-def _terms(random, tiles, terms):
-    """Operands of dot products (tiles, terms), one kind after the other."""
-    n = -(-tiles // 8)
-    shape = (n, terms)
-    size = n * terms
-    flat = lambda words: words.reshape(shape)
-    a, b = flat(near(random, size, 120, 134)), flat(near(random, size, 120, 134))
-    opposite_b = b.copy()
-    opposite_b[:, 1::2] = flat(nudged(random, b.ravel(), 3))[:, ::2][:, :terms // 2] ^ SIGN
-    same_a = a.copy()
-    same_a[:, 1::2] = a[:, ::2][:, :terms // 2]
-    # A single large product that a later one undoes: what the accumulator shifts out is lost for good.
-    high_a, high_b = flat(near(random, size, 60, 200)), flat(near(random, size, 60, 200))
-    # Products near the largest number, of both signs.
-    large_a, large_b = flat(near(random, size, 188, 192)), flat(near(random, size, 188, 192))
-    tiny_a, tiny_b = flat(near(random, size, 50, 66)), flat(near(random, size, 50, 66))
-    some = lambda v: np.where(random.random(shape) < 0.1, random.choice(CORNERS, shape), v)
-    mixed_a, mixed_b = some(a), some(b)
-    corner_a, corner_b = random.choice(CORNERS, shape), random.choice(CORNERS, shape)
-    kinds = [(a, b), (same_a, opposite_b), (high_a, high_b), (large_a, large_b), (tiny_a, tiny_b),
-             (mixed_a, mixed_b), (corner_a, corner_b),
-             (flat(random_words(random, size)), flat(random_words(random, size)))]
-    order = random.permutation(8 * n)[:tiles]
-    return tuple(np.concatenate(column)[order] for column in zip(*kinds))
-
-
 SHAPES = {
-    # width, subs, terms_log2, lut_products, family, whether groups share an exponent, whether x is narrow: share of the
-    # vectors
+    # width, subs, terms_log2, lut_products, family, whether groups share an exponent: share of the vectors
     "dot4x4": ((4, 4, 6, 1, "any"), 1.0),
     "dot1": ((1, 1, 6, 0, "any"), 0.25),
     "dot1wide": ((1, 1, 16, 0, "any"), 0.25),
@@ -146,29 +118,25 @@ SHAPES = {
     "slices4x4": ((4, 4, 6, 1, "ultrascale_plus"), 1.0),
     # Groups of four operands that share an exponent.
     "grouped4": ((4, 1, 14, 0, "any", True), 0.25),
-    "grouped4x2": ((4, 2, 4, 0, "any", True), 0.1),
     "grouped4slices": ((4, 1, 14, 0, "ultrascale_plus", True), 0.5),
-    "grouped4x4": ((4, 4, 6, 0, "ultrascale_plus", True), 1.0),
-    "narrow4x2": ((4, 2, 4, 0, "any", True, True), 0.1),
-    "narrow4x4": ((4, 4, 7, 0, "ultrascale_plus", True, True), 1.0),
 }
 # Alike but for their sizes: those of a kind take turns.
 KINDS = [("dot1", "dot1wide"), ("dot2", "dot8"), ("dot4x4", "dot2x4", "dot4x2"), ("slices4", "slices4x4", "slices1"),
-         ("grouped4x2", "grouped4", "narrow4x2"), ("grouped4x4", "narrow4x4", "grouped4slices")]
+         ("grouped4", "grouped4slices")]
 
 
 @pytest.mark.parametrize("number", seeds()[:1] if REGRESS else seeds())
 @pytest.mark.parametrize("name", [name for kind in KINDS for name in one_of(kind)])
 @pytest.mark.testpoint("random_match_golden", "corner_values", "padding")
 def test_dot_vectors(name, number):
-    """Of sixteen shapes one of each kind, every way of combining, one to four beats: any bits, near and wide
+    """Of twelve shapes one of each kind, every way of combining, one to four beats: any bits, near and wide
     exponents, near cancellation, near overflow, near underflow; all pairs of corners as a first product, alone and
     among others, and corners in any number of operands; padding operands against numbers, infinities and NaNs in any
     place of a sum. Above ten million sums in a regression."""
     (width, subs, terms_log2, lut_products, family, *shared), share = SHAPES[name]
-    grouped, narrow = any(shared), len(shared) == 2
-    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, grouped=grouped, narrow=narrow,
-                         lut_products=lut_products, family=family), name)
+    grouped = any(shared)
+    run = Runner(DotLane(width=width, subs=subs, terms_log2=terms_log2, grouped=grouped, lut_products=lut_products,
+                         family=family), name)
     total = int((10_485_760 if REGRESS else 60_000) * share)
     random = np.random.default_rng([number, width, subs])
     corners = np.array(list(product(CORNERS.tolist(), repeat=2)), np.uint32)
@@ -183,19 +151,13 @@ def test_dot_vectors(name, number):
                 if k > 1 << terms_log2:
                     continue
                 tiles = (60_000 if REGRESS else 1_000) // (owners * joined * beats) + len(corners)
-                x, y = _terms(random, tiles * owners, k)
+                x, y = dot_terms(random, tiles * owners, k)
                 # Every pair of corners is the first product of some sum, alone or among others.
                 x[:len(corners), 0], y[:len(corners), 0] = corners[:, 0], corners[:, 1]
                 if chunk == 0:
                     x[:len(corners):2, 1:] = 0
-                if narrow:
-                    x = fp32.bits(rounded(x.view(np.float32)))
-                    x[(x & np.uint32(0x7F800000)) == 0x7F800000] = 0x3F800000
-                    x = fp32.bits(rounded(x.view(np.float32)))
                 # Padding in either operand or both, in one sum of four.
                 pad_x, pad_y = (random.random((2, *x.shape)) < 0.1) & (random.random((len(x), 1)) < 0.25)
-                if grouped and width * subs > 8:
-                    pad_y[:] = False
                 # A number that meets padding stays: it may be its group's largest. An infinity or NaN counts no more.
                 kept_x, kept_y = (grouped & ((v & np.uint32(0x7F800000)) != 0x7F800000) for v in (x, y))
                 want = fp32.dot(np.where(pad_x | (pad_y & ~kept_x), 0, x), np.where(pad_y | (pad_x & ~kept_y), 0, y),
@@ -243,7 +205,7 @@ def test_dot_vectors(name, number):
     (dict(width=1, terms_log2=6, lut_products=1), "lut_products is 1, must be 0 to 0 for 1 terms a beat"),
     (dict(width=4, terms_log2=15, grouped=True), "terms_log2 is 15, must be 2 to 14 for 4 terms a beat"),
     (dict(width=2, terms_log2=6, grouped=True), "width is 2, must be 4 for groups that share an exponent"),
-    (dict(width=4, terms_log2=6, narrow=True), "narrow is True, must be False where groups do not share an exponent"),
+    (dict(width=4, subs=2, terms_log2=6, grouped=True), "subs is 2, must be 1 for groups that share an exponent"),
     (dict(width=4, terms_log2=6, grouped=True, lut_products=1), "lut_products is 1, must be 0 to 0 for 4 terms a beat"),
 ])
 @pytest.mark.testpoint("illegal_config_wrong")

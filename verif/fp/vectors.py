@@ -5,6 +5,7 @@ cocotb, which handles a cycle in Python, would take a day for what takes a minut
 """
 import os
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 from amaranth.hdl import Cat, Module, Signal
@@ -15,10 +16,17 @@ from gen.rtl import play, verilog
 from gen.rtl.play import Phase
 from hw.fp.dot import FusedDot
 from hw.fp.group import GROUP, Aligner, Narrow, alone, narrowed, skewed
+from hw.fp.group_dot import SUBS, GroupDot
 from hw.fp.operand import Operand, delay, unpack
+from hw.fp.regroup import UNUSED_BITS, Regroup
+from hw.fp.rounder import Rounder
+from hw.tt.grid import JointExponent
 from verif.bench.runner import seeds
 
-__all__ = ["DotLane", "Lanes", "Runner"]
+__all__ = ["CELLS", "DotLane", "GroupLane", "Lanes", "Runner"]
+
+CELLS = 4       # of a GroupLane
+
 
 class Lanes(wiring.Component):
     """Equal two-operand units side by side: i = x0, y0, x1, y1, ...; o = o0, o1, ..., 32 bits each."""
@@ -79,8 +87,66 @@ class DotLane(wiring.Component):
                 mine = [given[GROUP * s + w] for w in range(GROUP)]
                 m.d.comb += aligner.i.eq(Cat(words[at:at + GROUP]))
                 m.d.comb += aligner.padding.eq(Cat(operand.zero & operand.special for operand in mine))
-                group = data.View(Narrow, narrowed(alone(aligner.o))) if dot.narrow and name == "x" else aligner.o
-                m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", group))
+                m.d.comb += to[s].eq(skewed(m, f"{name}_{s}", aligner.o))
+        return m
+
+
+class GroupLane(wiring.Component):
+    """Four GroupDots with the same x behind `Aligner`s, before `Rounder`s and `Regroup`s.
+
+    i = control, padding, 16 words of x, 4 times 16 of y; o = words (cell, sub), groups (sub) of the cells' sums.
+    Control: first in bit 0, combine in 1 and 2, share in 3 and 4. Padding: of x in the lower half, of y in the upper.
+    """
+
+    def __init__(self, **parameters):
+        self._dots = [GroupDot(**parameters) for _ in range(CELLS)]
+        self.latency = Aligner.latency + self._dots[0].latency + Rounder.latency
+        assert Rounder.latency == Regroup.latency
+        super().__init__({"i": In(32 * (2 + (1 + CELLS) * GROUP * SUBS)), "o": Out(32 * (CELLS + GROUP) * SUBS)})
+
+    def elaborate(self, platform):
+        m = Module()
+        control = delay(m, "control", self.i[:5], Aligner.latency)
+        size = 32 * GROUP
+        operands = self.i[64:]
+
+        def aligned(name: str, words, padding):
+            """The groups of SUBS times four words."""
+            for s in range(SUBS):
+                m.submodules[f"{name}_{s}"] = aligner = Aligner()
+                m.d.comb += aligner.i.eq(words.word_select(s, size))
+                m.d.comb += aligner.padding.eq(padding.word_select(s, GROUP))
+                yield aligner.o
+
+        x = list(aligned("x", operands[:size * SUBS], self.i[32:48]))
+        if self._dots[0].narrow:
+            x = [data.View(Narrow, narrowed(alone(group))) for group in x]
+        x = [skewed(m, f"x_{s}_skewed", group) for s, group in enumerate(x)]
+        for c, dot in enumerate(self._dots):
+            m.submodules[f"dot_{c}"] = dot
+            y = aligned(f"y_{c}", operands[size * SUBS * (c + 1):][:size * SUBS], self.i[48:64])
+            m.d.comb += [dot.x[s].eq(group) for s, group in enumerate(x)]
+            m.d.comb += [dot.y[s].eq(skewed(m, f"y_{c}_{s}_skewed", group)) for s, group in enumerate(y)]
+            m.d.comb += Cat(dot.first, dot.combine, dot.share).eq(control)
+        words = []
+        for c, s in product(range(CELLS), range(SUBS)):
+            m.submodules[f"rounder_{c}_{s}"] = rounder = Rounder(width=self._dots[0].width)
+            m.d.comb += rounder.i.eq(self._dots[c].o[s])
+            words.append(rounder.o)
+        groups = []
+        for s in range(SUBS):
+            m.submodules[f"joint_{s}"] = joint = JointExponent()
+            m.submodules[f"regroup_{s}"] = regroup = Regroup(width=self._dots[0].width - UNUSED_BITS)
+            # One of the two is as good as the other.
+            m.d.comb += joint.second.eq(s % 2)
+            m.d.comb += regroup.i.top.eq(self._dots[0].o[s].top)
+            for c, dot in enumerate(self._dots):
+                m.d.comb += joint.i[s % 2][c].eq(dot.peaks[s])
+                m.d.comb += [shared[s].eq(joint.o) for shared in dot.shared]
+                m.d.comb += regroup.i.bits[c].eq(dot.o[s].bits[UNUSED_BITS:])
+                m.d.comb += regroup.i.kinds[c].eq(dot.o[s].kinds)
+            groups.append(regroup.o)
+        m.d.comb += self.o.eq(Cat(words, groups))
         return m
 
 
