@@ -116,8 +116,9 @@ class Grid(Part):
                 stored            In  y_low comes from the cores' memory, where -0 is padding, as in x and y_high: its
                     products are zero whatever they meet
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
-                paired, first, combine      In; first also in slots without work
-                share             In  `Share`, where operands share exponents
+                paired, first, combine      In
+                share             In  where operands share exponents, whose the results take; `first` is then set also in
+                    slots without work
                 z                 Out  result_layout
     Timing      latency cycles from a tile's last slot to z, one more than a cell's: chosen operands wait in a register,
                 since memories and cells lie far apart; a slot every cycle

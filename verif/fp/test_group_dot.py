@@ -220,6 +220,7 @@ def test_group_dot_vectors(name, number):
 @pytest.mark.parametrize("beats", [2, 12, 128])
 @pytest.mark.testpoint("illegal_config_wrong")
 def test_illegal_group_dot_wrong(beats):
+    """Numbers of beats outside their range are refused with a sentence."""
     with pytest.raises(ValueError) as caught:
         GroupDot(beats=beats)
     assert str(caught.value) == f"beats is {beats}, must be 4, 8, 16, 32 or 64"
