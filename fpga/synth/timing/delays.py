@@ -69,18 +69,22 @@ def clock_ps() -> float:
     return delay("clock", "uncertainty") + delay("clock", "skew")
 
 
-def net(dx: Any, dy: Any, fanout: Any, sink: Any, terms: dict[str, float] | None = None) -> Any:
+def net(dx: Any, dy: Any, fanout: Any, driver: Any, sink: Any, terms: dict[str, float] | None = None) -> Any:
     """Delay of routed nets, of one or of arrays.
 
-    Parameters  dx, dy: slice columns and rows from driver to sink; fanout: sinks of the net; sink: `Sink` of the pin;
-                terms: of the table's [net] where others are wanted
+    Parameters  dx, dy: slice columns and rows from driver to sink; fanout: sinks of the net; driver: `Family` of the
+                cell that drives it; sink: `Sink` of the pin; terms: of the table's [net] where others are wanted
     """
     t = terms or table()["net"]
-    own = np.zeros(len(Sink))
-    own[Sink.CONTROL], own[Sink.MEMORY], own[Sink.DSP] = t["control"], t["memory"], t["dsp"]
+    into, out = np.zeros(len(Sink)), np.zeros(len(Family))
+    into[Sink.CONTROL], into[Sink.MEMORY], into[Sink.DSP], into[Sink.CARRY] = (
+        t["control"], t["memory"], t["dsp"], t["carry"])
+    out[Family.CARRY], out[[Family.BRAM, Family.URAM]] = t["from_carry"], t["from_memory"]
+    before_carry = (np.asarray(driver) == Family.LUT) & (np.asarray(sink) == Sink.CARRY)
     dx, dy = np.abs(dx), np.abs(dy)
-    return (t["base"] + t["column"] * dx + t["row"] * dy + t["root"] * np.sqrt(dx + dy / 4)
-            + t["fanout"] * np.log2(np.maximum(fanout, 1)) + own[sink])
+    return (t["base"] + t["column"] * dx + t["row"] * dy
+            + np.sqrt(dx + dy / 4) * (t["root"] + t["fanout"] * np.log2(np.maximum(fanout, 1)))
+            + out[driver] + np.where(before_carry, 0.0, into[sink]))
 
 
 def local(driver: Any, sink: Any) -> Any:

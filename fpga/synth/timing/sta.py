@@ -118,8 +118,9 @@ class Graph:
         """Delays from the drivers of nets to cells."""
         driver, cells = self.driver[nets], self.packed.host[cells]
         fanout = self.fanout[nets]
-        ps = net(x[cells] - x[driver], y[cells] - y[driver], fanout, sink)
-        inside = local(self.family[driver], sink)
+        family = self.family[driver]
+        ps = net(x[cells] - x[driver], y[cells] - y[driver], fanout, family, sink)
+        inside = local(family, sink)
         ps = np.where((fanout == 1) & ~np.isnan(inside), inside, ps)
         ps[sink == Sink.CHAIN] = delay("local", "carry_carry")
         ps[driver < 0] = 0.0
