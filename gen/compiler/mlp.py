@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.compiler.emb import encode
 from gen.compiler.mlp_lowering import MiniBatch
-from gen.compiler.mlp_schedule import LATENCY, THROUGHPUT, Full, Op, Schedule, Step
+from gen.compiler.mlp_operations import LATENCY, THROUGHPUT, Op, Step
+from gen.compiler.mlp_schedule import Full, Schedule
 from gen.compiler.mlp_tiling import Halves, Plan, Sizes, triangle, widest_row
 from gen.model.network import Network
 from hw.isa import MLP

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gen.compiler.mlp_schedule import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
+from gen.compiler.mlp_operations import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
 from gen.compiler.mlp_tiling import Chunk, LayerPlan, Plan, Sizes, triangle
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 

@@ -7,33 +7,52 @@ that follow, for every program:
     order    a load stands before the operation that needs it, and behind the last one that needs its lines otherwise,
              far enough ahead to run beside operations that do not need it
     wait_*   an operation waits for the loads of what it reads; a load for the operation that last used its lines
-    max_in_flight    of tiles: a tile begins only when all that it reads has been written
+    max_in_flight    of tiles: a tile begins only when all that it reads has been written, or is before it reads it
 
-Why the waits suffice. Whatever an operation writes is read by a later one before its lines are given away, and that
-one's max_in_flight lets it read only what is written; so when the reader is done nothing of the writer is under
-way. A load is
-needed by an operation that waits for it; so when that one begins nothing of the load is under way. Tiles are written
-in the order in which they begin, so tiles never overtake one another in writing, nor a later write an earlier read.
+What is written in time. Only the beginning of a tile waits; whatever has begun runs at a fixed pace:
+    slots    a tile's slots come one a cycle, and step k reads the words from k * width on
+    pace     the last slot of a tile comes no earlier behind the one of the tile before than `Tiles.pace` says
+    results  row r of a tile of `live` rows comes `latency` + live + r cycles behind the tile's last slot. Nothing holds
+             the way of results up: no part of it has a ready, loads make way for results in the memories, and a tile
+             for DRAM begins only when its rows have a place
+    turns    a row has its turn as it comes, or when the row before has had a cycle for each of its writes; WRITTEN
+             cycles behind its last row's last cycle a tile is written, and the slot behind finds it
+Let d(t) be the cycles from the last slot of tile t, less `latency`, to the end of its last row's turn, b(t) the writes
+of each of its live(t) rows, and g the cycles from the last slot before to its own:
+    d(t) = max(live(t), d(t - 1) - g) + live(t) * b(t)
+With rows of one write g >= rows >= live, with rows of several g >= live * units / groups_per_beat >= live * b: so
+d(t) <= max(d(t - 1), live(t) * (1 + b(t))), and d never exceeds the largest live * (1 + b) so far, however many rows
+wait. Hence a slot finds tile w from `latency` + WRITTEN + d cycles behind w's last slot on: `Tiles.drain`.
+Let now all tiles follow each other at their pace, and call the cycles of that run the tiles' clock. In any other run
+the last slot of w comes some cycles later, and every slot of a tile behind it no fewer cycles later: a tile's wait,
+for whatever reason, puts off all slots from its own on. So a step that on the clock comes when w is written comes then
+in every run, and w needs no wait. For the others `max_in_flight` holds the reader up until w is written, as if the
+time in between did not matter. Words that no step reads count as read by the last one. Addends are no operands of
+slots: they are read at least `Tiles.added` cycles behind a tile's last one.
+
+Why the waits suffice. Whatever an operation writes is read by a later one before its lines are given away, and every
+tile of it has been written when the reader's last slot goes; so when the reader is done nothing of the writer is under
+way. A load is needed by an operation that waits for it; so when that one begins nothing of the load is under way. Tiles
+are written in the order in which they begin, so tiles never overtake one another in writing, nor a later write an
+earlier read.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.systolic.array import pe_latency
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from gen.compiler.mlp_operations import Load, Op, Span, Step, Tiles
+from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["FREELY", "Full", "Load", "Op", "Schedule", "Span", "Step"]
+__all__ = ["FREELY", "Full", "Schedule"]
 
 FREELY = (1 << 32) - 1      # a lag that never holds a tile up
-THROUGHPUT, LATENCY = range(2)
-# What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, results on their way,
-# instructions that wait for an engine, a word through the sigmoid.
-DECODE, MEMORY, DRAIN, QUEUE, SIGMOID = 48, 100, 20, 2, 9
+# What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, instructions that wait for
+# an engine.
+DECODE, MEMORY, QUEUE = 48, 100, 2
 
 
 class Full(Exception):
@@ -42,150 +61,6 @@ class Full(Exception):
     def __init__(self, space: str, lines: int):
         super().__init__(f"no {lines} lines of the {space}' memory are free")
         self.space, self.lines = space, lines
-
-
-@dataclass(eq=False)
-class Span:
-    """Lines of a memory. line_stride: lines from a beat of a row to the next (features: from a sample). fixed:
-    stays where
-    it is, for good; line: where that is, for other spans set by the schedule. first, last: operations between which
-    the lines are in use."""
-
-    space: str
-    lines: int
-    line_stride: int = 0
-    line: int = -1
-    fixed: bool = False
-    first: int = -1
-    last: int = -1
-    loads: list["Load"] = field(default_factory=list)
-    written: NDArray[np.int64] | None = None    # (sample group, unit): last tile that writes there, -1: none
-    partial: dict[int, int] = field(default_factory=dict)   # first column group -> first tile that wrote it
-
-
-@dataclass(eq=False)
-class Load:
-    """A load of (part of) `span`. lines: field -> lines behind the span's first, for fields that hold lines. cycles:
-    that it takes, a beat a cycle at best."""
-
-    name: str
-    span: Span
-    values: dict[str, int]
-    lines: dict[str, int]
-    about: str
-    cycles: int
-    needed: int = -1
-    number: int = -1        # among the loads of its engine
-    free_at: int = -1
-
-    @property
-    def is_rows(self) -> bool:
-        return self.name == "LOAD_ROWS"
-
-
-@dataclass(eq=False)
-class Op:
-    """A LAYER or INTERACT. spans: field that holds a line -> (span, lines behind its first). reads, writes: of the
-    rows' memory. shapes: tiles of an interaction's sample."""
-
-    name: str
-    values: dict[str, int]
-    spans: dict[str, tuple[Span, int]]
-    about: str
-    reads: Sequence[Span]
-    writes: Sequence[Span] = ()
-    shapes: Sequence[int] = ()      # slots of each tile of an interaction's sample
-    begin: int = -1                 # number of its first tile in the run
-
-    def all_spans(self) -> list[Span]:
-        return [*self.reads, *self.writes, *(span for span, _ in self.spans.values())]
-
-
-@dataclass(frozen=True)
-class Step:
-    """An instruction with all its values; about: what it does, in the words of whoever made the network."""
-
-    name: str
-    values: dict[str, int]
-    about: str
-
-
-class Tiles:
-    """The tiles of one operation, in order."""
-
-    def __init__(self, config: MlpConfig, op: Op):
-        self.config, self.op = config, op
-        values = op.values
-        self.count, self.mode = values["count"], values.get("mode", THROUGHPUT)
-        self.groups = values.get("groups", 1)
-        self.samples = -(-self.count // config.samples)             # sample groups
-        self.units = -(-self.count // config.rows)                  # of all sample groups, those with samples
-        # Samples that one unit works on one after the other in an interaction.
-        own = self.count - (self.samples - 1) * config.samples
-        self.own = (self.samples - 1) * config.rows + min(config.rows, own)
-        if op.name == "INTERACT":
-            self.number = self.own * len(op.shapes)
-        elif self.mode == LATENCY:
-            self.number = -(-self.groups // config.units) * self.units
-        else:
-            self.number = self.groups * self.samples
-
-    @property
-    def slots(self) -> int:
-        """Slots that a tile takes; of an interaction, all together."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return self.own * sum(self.op.shapes)
-        live = min(config.rows, self.count)
-        least = max(config.rows, live * config.units // config.groups_per_beat if self.mode == LATENCY else 0)
-        return max(self.op.values["steps"], least)
-
-    @property
-    def in_all(self) -> int:
-        return self.slots if self.op.name == "INTERACT" else self.number * self.slots
-
-    @property
-    def held_up(self) -> int:
-        """Tiles that wait for the lag: those of the first pass; with partials, all."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return 1
-        if self.op.values.get("addend") == ADDEND.PARTIAL:
-            return self.number
-        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.groups_per_beat)
-
-    @property
-    def leaves(self) -> float:
-        """Cycles that a tile's results take on their way to memory, 0: they stay on chip."""
-        values, config = self.op.values, self.config
-        if values.get("target") != TARGET.MEMORY:
-            return 0
-        if values["activation"] == ACTIVATION.SIGMOID:
-            return self.count * ((self.groups - 1) * config.columns + values["last_columns"]) * SIGMOID / self.number
-        return self.count * -(-self.groups // config.groups_per_beat) / self.number
-
-    def last_writers(self) -> NDArray[np.int64]:
-        """(sample group, unit): the last tile that writes rows of that unit's samples of the group."""
-        config, s = self.config, np.arange(self.samples)[:, None]
-        unit = np.arange(config.units)
-        if self.op.name == "INTERACT":
-            return np.minimum((s + 1) * config.rows, self.own) * len(self.op.shapes) - 1 + 0 * unit
-        if self.mode == LATENCY:
-            passes = -(-self.groups // config.units)
-            return np.minimum((passes - 1) * self.units + s * config.units + unit, self.number - 1)
-        passes = -(-self.groups // config.groups_per_beat)
-        in_last = self.groups - (passes - 1) * config.groups_per_beat
-        return (passes - 1) * config.groups_per_beat * self.samples + (s + 1) * in_last - 1 + 0 * unit
-
-    def first_pass(self, written: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of the tiles of the first pass, and the last tile that wrote what each reads."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return np.zeros(1, np.int64), written.max()[None]
-        if self.mode == LATENCY:
-            return np.arange(self.units), written.reshape(-1)[:self.units]
-        groups_per_beat = min(self.groups, config.groups_per_beat)
-        return np.arange(self.samples * groups_per_beat), np.repeat(written.max(axis=1), groups_per_beat)
 
 
 class Schedule:
@@ -213,7 +88,7 @@ class Schedule:
             for span in op.all_spans():
                 if id(span) not in seen:
                     seen[id(span)] = span
-                    span.first, span.written, span.partial = number, None, {}
+                    span.first, span.written, span.partial = number, [], {}
                     if not span.fixed:
                         span.line = -1
                 span.last = number
@@ -321,9 +196,9 @@ class Schedule:
     def _waits(self) -> None:
         """The instructions, their waits and lags."""
         self.steps: list[Step] = []
-        tile = 0
-        self.known = -1
         self.tiles: list[Tiles] = []
+        self.known = -1
+        begin = clock = behind = 0
         for item in self.order:
             values = dict(item.values)
             if isinstance(item, Load):
@@ -337,45 +212,56 @@ class Schedule:
                 values["wait_rows"] = max((load.number + 1 for load in waits if load.is_rows), default=0)
                 values["wait_weights"] = max((load.number + 1 for load in waits if not load.is_rows), default=0)
                 tiles = Tiles(self.config, item)
-                item.begin = tile
-                values["max_in_flight"] = self._lag(item, tiles)
-                self._written(item, tiles)
-                tile += tiles.number
+                behind = max(behind, tiles.turns)
+                tiles.begin, tiles.clock, tiles.behind = begin, clock, behind
+                values["max_in_flight"] = self._lag(tiles)
+                self._written(tiles)
+                begin += tiles.number
+                clock += tiles.ends(tiles.number - 1)
                 self.tiles.append(tiles)
             self.steps.append(Step(item.name, values, item.about))
 
-    def _lag(self, op: Op, tiles: Tiles) -> int:
+    def _lag(self, tiles: Tiles) -> int:
         """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - max_in_flight are written.
-        `known`: the last
-        tile that is known to be, from the operations before."""
-        max_in_flight, last = FREELY, 0
-        for span in op.reads:
-            if span.written is not None:
-                number, writer = tiles.first_pass(span.written)
-                room = (op.begin + number - 1 - writer)[writer > self.known]
-                max_in_flight, last = min(max_in_flight, int(room.min(initial=FREELY))), int(number[-1])
-        if op.values.get("addend") == ADDEND.PARTIAL:
-            # The chunk before wrote these column groups in the same order of tiles.
-            span, lines = op.spans["addend_line"]
-            last = tiles.number - 1
-            if span.partial[lines] + last > self.known:
-                max_in_flight = min(max_in_flight, op.begin - span.partial[lines] - 1)
-        self.known = max(self.known, op.begin + last - 1 - max_in_flight)
+        `known`: the last tile that is known to be, from the operations before."""
+        max_in_flight = min((reader - 1 - writer for reader, writer in self._late(tiles)), default=FREELY)
+        self.known = max(self.known, tiles.begin + tiles.held_up - 2 - max_in_flight)
         return max_in_flight
 
-    def _written(self, op: Op, tiles: Tiles) -> None:
+    def _late(self, tiles: Tiles) -> Iterator[tuple[int, int]]:
+        """Tiles of an operation, each with one before whose results it might miss if it did not wait."""
+        op, first = tiles.op, tiles.clock + 1
+        for span in op.reads:
+            for writer, word in span.written:
+                for number in reversed(range(writer.number)):
+                    there = writer.there(number)
+                    if writer.begin + number <= self.known or there <= first:
+                        break       # and so for those before
+                    group, samples, unit = writer.place(number)
+                    reader, later = tiles.reader(samples, unit)
+                    if first + later + tiles.step(word + group * self.config.columns) < there:
+                        yield tiles.begin + reader, writer.begin + number
+        if op.values.get("addend") == ADDEND.PARTIAL:
+            # The chunk before wrote these column groups in the same order of tiles. Time grows evenly in both.
+            span, lines = op.spans["addend_line"]
+            writer, last = span.partial[lines], tiles.number - 1
+            if writer.begin + last > self.known and any(
+                    tiles.clock + tiles.ends(number) + tiles.added < writer.there(number) for number in (0, last)):
+                yield tiles.begin, writer.begin
+
+    def _written(self, tiles: Tiles) -> None:
+        op = tiles.op
         for span in op.writes:
-            last = op.begin + tiles.last_writers()
-            span.written = last if span.written is None else np.maximum(span.written, last)
+            beats = op.spans["to_line"][1] // span.line_stride
+            span.written.append((tiles, beats * self.config.words))
         if op.values.get("target") == TARGET.PARTIAL:
             span, lines = op.spans["to_line"]
-            span.partial[lines] = op.begin
+            span.partial[lines] = tiles
 
     def predict(self) -> tuple[int, int]:
         """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads, for lags,
         decoding and results on their way to memory."""
         config = self.config
-        drain = pe_latency(config.width, grouped=config.grouped) + 2 * config.rows + config.columns + DRAIN
         busy, done = {True: 0, False: 0}, {True: [0], False: [0]}
         begun: dict[str, list[int]] = {"rows": [], "weights": [], "layers": []}
         ends = [0]              # of the operations' slots
@@ -401,14 +287,15 @@ class Schedule:
             start = max(now, decoded, done[True][step.values["wait_rows"]], done[False][step.values["wait_weights"]])
             begun[engine].append(start)
             max_in_flight, slots, leaves = step.values["max_in_flight"], tiles.in_all / tiles.number, tiles.leaves
+            drain = tiles.drain
             own, time = np.empty(tiles.number), float(start)
             held_up = tiles.number if leaves else tiles.held_up
             for number in range(held_up):
-                needed = item.begin + number - 1 - max_in_flight
+                needed = tiles.begin + number - 1 - max_in_flight
                 if number >= tiles.held_up or needed < 0:
                     pass
-                elif needed >= item.begin:
-                    time = max(time, own[needed - item.begin] + drain)
+                elif needed >= tiles.begin:
+                    time = max(time, own[needed - tiles.begin] + drain)
                 else:
                     at = bisect_right(starts_of, needed) - 1
                     time = max(time, tile_ends[at][needed - starts_of[at]] + drain)
@@ -420,6 +307,6 @@ class Schedule:
             own[held_up:] = time + slots * np.arange(1, tiles.number - held_up + 1)
             now = int(own[-1])
             tile_ends.append(own)
-            starts_of.append(item.begin)
+            starts_of.append(tiles.begin)
             ends.append(now)
         return now, max(now + drain, int(left[-1]))

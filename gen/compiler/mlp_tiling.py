@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.compiler.mlp_schedule import Full, Load, Span
+from gen.compiler.mlp_operations import Load, Span
+from gen.compiler.mlp_schedule import Full
 from gen.model.network import Layer, Network
 from golden.mlp.program import stored_beats
 from hw.isa import MLP

@@ -2,14 +2,22 @@
 
 All words of the on-chip memories are followed through the program, tile by tile. Of time only this is known:
     tiles begin one after the other and are written one after the other
+    a tile's slots come a cycle each, its last one no earlier behind the one before than golden.mlp.order says, and it is
+    written as golden.mlp.results says; so every wait leaves what is read behind it no less time than on a clock on which
+    no tile waits
     a tile that `max_in_flight` holds up begins when all but `max_in_flight` of the tiles before it are written
     an operation begins when the loads that it waits for, by itself or through one before it, are done
     a load begins when the operations that it, or a load of its engine before it, waits for have read all operands
 """
 
+from bisect import bisect_right
+
 import numpy as np
 
+from golden.mlp import results
 from golden.mlp.core import INTERACT, LATENCY, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
+from golden.mlp.cycles import Results
+from golden.mlp.order import Shape, tiles
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 
@@ -31,6 +39,10 @@ class Replay:
     def __init__(self, core: Mlp, held=()):
         """held: programs that ran before, whose loads are done."""
         self.core = core
+        self.shape = Shape(core.units, core.rows, core.width, core.words, core.row_memory.shape[2],
+                           *(memory.shape[1] for memory in (core.weight_memory, core.addend_memory)))
+        self.sizes = results.Sizes(core.units, core.rows, core.columns, core.words, core.piece)
+        self.latency = Results(self.shape, grouped=core.grouped).latency
         self.rows = Memory((core.units, core.rows, core.row_memory.shape[2], core.pieces))
         self.weights = Memory(core.weight_memory.shape[:2])
         self.addends = Memory(core.addend_memory.shape[:2])
@@ -38,18 +50,22 @@ class Replay:
             self.run(program, settle=True)
 
     def run(self, words, settle=False):
-        self.tile, self.written = 0, -1     # next tile; the last one known to be written when the next begins
+        self.tile, self.written = 0, -1     # next tile; the last one that a wait tells to be written
+        # On the clock: first and last slot of the tile at hand, its live rows, when all its rows have had their turn;
+        # of each tile the first slot that finds what it writes.
+        self.first = self.last = self.live = self.turned = 0
+        self.there = []
         self.waits = {"rows": 0, "weights": 0}
         self.loads = {"rows": 0, "weights": 0}
         self.layers = {"rows": 0, "weights": 0}
-        self.ends = []      # of the operations: (tiles so far, last one known to be written)
+        self.ends = []      # of the operations: (tiles so far, last one that is written when all slots have gone)
         for number, line in enumerate(words):
             self.number, self.item = number, MLP.decode(line)
             if self.item.opcode in (LAYER, INTERACT):
                 self.waits["rows"] = max(self.waits["rows"], self.item.wait_rows)
                 self.waits["weights"] = max(self.waits["weights"], self.item.wait_weights)
                 (self._layer if self.item.opcode == LAYER else self._interact)()
-                self.ends.append((self.tile, self.written))
+                self.ends.append((self.tile, self._found(self.last)))
             else:
                 self._load()
         if settle:
@@ -103,18 +119,31 @@ class Replay:
 
     # Tiles.
 
-    def _begin(self, is_first):
-        """A tile begins; `is_first`: its instruction's lag holds it up."""
-        if is_first:
-            self.written = max(self.written, self.tile - 1 - self.item.max_in_flight)
+    def _tiles(self):
+        return tiles(self.shape, {**vars(self.item), "interact": self.item.opcode == INTERACT, "number": self.number})
 
-    def _read(self, memory, at, engine):
+    def _begin(self, tile):
+        if tile.lagged:
+            self.written = max(self.written, self.tile - 1 - self.item.max_in_flight)
+        self.last += max(tile.slots, tile.need, 2 * self.live - tile.live)
+        self.first, self.live = self.last - tile.slots + 1, tile.live
+        self.turned = (max(self.last + self.latency + tile.live, self.turned)
+                       + tile.live * results.beats(tile.fields, self.sizes))
+        self.there.append(self.turned + results.WRITTEN)
+
+    def _found(self, cycle):
+        """The last tile whose results are there in a cycle of the clock."""
+        return max(self.written, bisect_right(self.there, cycle) - 1)
+
+    def _read(self, memory, at, engine, cycles=None):
+        """cycles: in which it is read, broadcast to what is read."""
+        found = self.written if cycles is None else np.vectorize(self._found)(cycles)
         writer = memory.writer[at]
         if (writer == NEVER).any():
             self._race("a tile reads what was never written")
         if (writer <= -2 - self.waits[engine]).any():
             self._race("a tile reads what may not have been loaded")
-        if ((writer >= 0) & (writer < 1 << 60) & (writer > self.written)).any():
+        if ((writer >= 0) & (writer < 1 << 60) & (writer > found)).any():
             self._race("a tile reads what may not have been written")
         memory.reader[at] = self.tile
 
@@ -136,9 +165,8 @@ class Replay:
             order = [(q * c.groups_per_beat + h, s,
                       None) for q in range(-(-item.groups // c.groups_per_beat)) for s in range(samples)
                      for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
-        for group, s, source in order:
-            is_first = group == 0 if source is not None else group < c.groups_per_beat
-            self._begin(is_first or item.addend == ADDEND.PARTIAL)
+        for (group, s, source), tile in zip(order, self._tiles(), strict=True):
+            self._begin(tile)
             lane = s * per + np.arange(per)
             if source is not None:
                 lane = lane[source * c.rows:(source + 1) * c.rows]
@@ -147,7 +175,8 @@ class Replay:
             piece = np.arange(-(-item.steps * c.width // c.piece))
             line = item.line + piece // c.pieces * item.line_stride + s
             depth = self.rows.writer.shape[2]
-            self._read(self.rows, (unit[:, None], row[:, None], line % depth, piece % c.pieces), "rows")
+            self._read(self.rows, (unit[:, None], row[:, None], line % depth, piece % c.pieces), "rows",
+                       self.first + piece * (c.piece // c.width))
             for g in range(group * c.units, min(item.groups, (group + 1) * c.units)) if source is not None else (
                     group,):
                 self._group(g, s, samples, source, unit, row)
@@ -163,7 +192,8 @@ class Replay:
         if source is not None:
             place, nth = np.full(len(unit), g % c.units), (g // c.units * samples + s) * c.units + source
         if item.addend == ADDEND.PARTIAL:
-            self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights")
+            self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights",
+                       self.last + self.latency + 2)
         elif item.addend:
             self._read(self.addends, (np.unique(place), (item.addend_line + g) % lines), "weights")
         q, h = divmod(g, c.groups_per_beat)
@@ -184,19 +214,20 @@ class Replay:
     def _interact(self):
         item, c = self.item, self.core
         per, depth = c.rows * c.units, self.rows.writer.shape[2]
+        order = self._tiles()
         for s in range(-(-item.count // per)):
             for r in range(c.rows):
                 lane = s * per + np.arange(c.units) * c.rows + r
                 unit = np.flatnonzero(lane < item.count)
                 piece = 0
-                for nth, (a, b) in enumerate(c.tiles(item.features) if len(unit) else ()):
-                    self._begin(s == r == nth == 0)
+                for a, b in c.tiles(item.features) if len(unit) else ():
+                    self._begin(next(order))
                     live = range(a * c.rows, min(item.features, (a + 1) * c.rows))
                     for group in {a, *(m for m in (2 * b, 2 * b + 1) if m <= a)}:
                         row = np.arange(group * c.rows, min(item.features, (group + 1) * c.rows)) % c.rows
                         line = item.line + (s * c.rows + r) * item.line_stride + group * item.row_beats
                         line = (line + np.arange(item.row_beats)) % depth
-                        self._read(self.rows, (unit[:, None, None], row[:, None], line), "rows")
+                        self._read(self.rows, (unit[:, None, None], row[:, None], line), "rows", self.first)
                     kept = sum(-(-min(max(f - b * c.columns, 0), c.columns) // c.piece) for f in live)
                     number = piece + np.arange(kept)
                     piece += kept

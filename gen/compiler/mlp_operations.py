@@ -1,0 +1,218 @@
+"""Operations of the MLP core's engines, the spans of the on-chip memories that they use, and their tiles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from golden.mlp import results
+from golden.mlp.cycles import Results
+from golden.mlp.order import Shape
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.mlp.config import MlpConfig
+
+__all__ = ["LATENCY", "THROUGHPUT", "Load", "Op", "Span", "Step", "Tiles"]
+
+THROUGHPUT, LATENCY = range(2)
+SIGMOID = 9     # cycles of a word through the sigmoid
+
+
+@dataclass(eq=False)
+class Span:
+    """Lines of a memory. line_stride: lines from a beat of a row to the next (features: from a sample). fixed:
+    stays where
+    it is, for good; line: where that is, for other spans set by the schedule. first, last: operations between which
+    the lines are in use."""
+
+    space: str
+    lines: int
+    line_stride: int = 0
+    line: int = -1
+    fixed: bool = False
+    first: int = -1
+    last: int = -1
+    loads: list["Load"] = field(default_factory=list)
+    # The tiles that write there, and the first word of a row that they write, counted from the span's first line.
+    written: list[tuple["Tiles", int]] = field(default_factory=list)
+    partial: dict[int, "Tiles"] = field(default_factory=dict)   # of partial results: first column group -> the last
+
+
+@dataclass(eq=False)
+class Load:
+    """A load of (part of) `span`. lines: field -> lines behind the span's first, for fields that hold lines. cycles:
+    that it takes, a beat a cycle at best."""
+
+    name: str
+    span: Span
+    values: dict[str, int]
+    lines: dict[str, int]
+    about: str
+    cycles: int
+    needed: int = -1
+    number: int = -1        # among the loads of its engine
+    free_at: int = -1
+
+    @property
+    def is_rows(self) -> bool:
+        return self.name == "LOAD_ROWS"
+
+
+@dataclass(eq=False)
+class Op:
+    """A LAYER or INTERACT. spans: field that holds a line -> (span, lines behind its first). reads, writes: of the
+    rows' memory. shapes: tiles of an interaction's sample."""
+
+    name: str
+    values: dict[str, int]
+    spans: dict[str, tuple[Span, int]]
+    about: str
+    reads: Sequence[Span]
+    writes: Sequence[Span] = ()
+    shapes: Sequence[int] = ()      # slots of each tile of an interaction's sample
+
+    def all_spans(self) -> list[Span]:
+        return [*self.reads, *self.writes, *(span for span, _ in self.spans.values())]
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction with all its values; about: what it does, in the words of whoever made the network."""
+
+    name: str
+    values: dict[str, int]
+    about: str
+
+
+class Tiles:
+    """The tiles of one operation, in order.
+
+    begin: number of the first one in the run; clock: cycle of the last slot before it, in a run in which no tile waits
+    for anything; behind: rows' turns from a tile's first result on that may still be ahead of its last result's end.
+    `Schedule` sets all three.
+    """
+
+    def __init__(self, config: MlpConfig, op: Op):
+        self.config, self.op = config, op
+        values = op.values
+        self.count, self.mode = values["count"], values.get("mode", THROUGHPUT)
+        self.groups = values.get("groups", 1)
+        self.samples = -(-self.count // config.samples)             # sample groups
+        self.units = -(-self.count // config.rows)                  # of all sample groups, those with samples
+        # Samples that one unit works on one after the other in an interaction.
+        own = self.count - (self.samples - 1) * config.samples
+        self.own = (self.samples - 1) * config.rows + min(config.rows, own)
+        if op.name == "INTERACT":
+            self.number = self.own * len(op.shapes)
+        elif self.mode == LATENCY:
+            self.number = -(-self.groups // config.units) * self.units
+        else:
+            self.number = self.groups * self.samples
+        self.begin = self.clock = self.behind = 0
+
+    @property
+    def slots(self) -> int:
+        """Slots that a tile takes; of an interaction, all together."""
+        config = self.config
+        if self.op.name == "INTERACT":
+            return self.own * sum(self.op.shapes)
+        live = min(config.rows, self.count)
+        least = max(config.rows, live * config.units // config.groups_per_beat if self.mode == LATENCY else 0)
+        return max(self.op.values["steps"], least)
+
+    @property
+    def in_all(self) -> int:
+        return self.slots if self.op.name == "INTERACT" else self.number * self.slots
+
+    @property
+    def held_up(self) -> int:
+        """Tiles that wait for the lag: those of the first pass; with partials, all."""
+        config = self.config
+        if self.op.name == "INTERACT":
+            return 1
+        if self.op.values.get("addend") == ADDEND.PARTIAL:
+            return self.number
+        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.groups_per_beat)
+
+    @property
+    def leaves(self) -> float:
+        """Cycles that a tile's results take on their way to memory, 0: they stay on chip."""
+        values, config = self.op.values, self.config
+        if values.get("target") != TARGET.MEMORY:
+            return 0
+        if values["activation"] == ACTIVATION.SIGMOID:
+            return self.count * ((self.groups - 1) * config.columns + values["last_columns"]) * SIGMOID / self.number
+        return self.count * -(-self.groups // config.groups_per_beat) / self.number
+
+    # What is certain of time, see gen.compiler.mlp_schedule.
+
+    @property
+    def pace(self) -> int:
+        """Of a layer, least cycles from a tile's last slot to the next one's."""
+        config = self.config
+        live = (self.count - 1) % config.rows + 1       # rows of the last tile; the others are full
+        writes = live * config.units // config.groups_per_beat if self.mode == LATENCY else 0
+        return max(self.op.values["steps"], config.rows, writes)
+
+    @property
+    def turns(self) -> int:
+        """Most cycles from a tile's first result to the end of its last one's turn, if none waits for another tile's;
+        with those before the first result that grow with the live rows."""
+        config, values = self.config, self.op.values
+        live = min(config.rows, values["features"] if self.op.name == "INTERACT" else self.count)
+        several = self.mode == LATENCY and values.get("target") in (TARGET.ROWS, TARGET.FEATURE)
+        beats = -(-min(self.groups, config.units) // config.groups_per_beat) if several else 1
+        return live * (1 + beats)
+
+    @property
+    def drain(self) -> int:
+        """Cycles from a tile's last slot to the first slot that finds all its results, at most."""
+        return _latency(self.config) + results.WRITTEN + self.behind
+
+    @property
+    def added(self) -> int:
+        """Cycles from a tile's last slot to the first line of addends that it reads, at least."""
+        return _latency(self.config) + 2
+
+    def ends(self, number: int) -> int:
+        """Cycles from the last slot before the operation to the last one of a tile, at least."""
+        if self.op.name == "INTERACT":
+            samples, tile = divmod(number, len(self.op.shapes))
+            return samples * sum(self.op.shapes) + sum(self.op.shapes[:tile + 1])
+        return (number + 1) * self.pace
+
+    def there(self, number: int) -> int:
+        """The cycle, if no tile waits for anything, of the first slot that finds all results of a tile."""
+        return self.clock + self.ends(number) + self.drain
+
+    def place(self, number: int) -> tuple[int, int, int]:
+        """Of a tile the first column group, the group of samples, and the first unit whose samples it takes."""
+        config = self.config
+        if self.op.name == "INTERACT":
+            return 0, number // len(self.op.shapes) // config.rows, 0
+        if self.mode == LATENCY:
+            turn, inner = divmod(number, self.units)
+            return turn * config.units, *divmod(inner, config.units)
+        turn, inner = divmod(number, self.samples * config.groups_per_beat)
+        in_turn = min(config.groups_per_beat, self.groups - turn * config.groups_per_beat)
+        return turn * config.groups_per_beat + inner % in_turn, inner // in_turn, 0
+
+    def reader(self, samples: int, unit: int) -> tuple[int, int]:
+        """The first tile that reads rows of a group of samples, of that unit or of those from it on; if that one does
+        not heed `max_in_flight`, the last one before it that does. And the cycles before the reader's first slot."""
+        config = self.config
+        if self.op.name == "INTERACT":
+            return 0, samples * config.rows * sum(self.op.shapes)
+        if self.mode == LATENCY:
+            number = samples * config.units + unit
+        else:
+            number = samples * min(self.groups, config.groups_per_beat)
+        return number, number * self.pace
+
+    def step(self, word: int) -> int:
+        """The step that reads a word of a row; of an interaction, the first."""
+        return 0 if self.op.name == "INTERACT" else min(word // self.config.width, self.op.values["steps"] - 1)
+
+
+@cache
+def _latency(config: MlpConfig) -> int:
+    """Cycles from a tile's last slot to its first result, but for its live rows."""
+    return Results(Shape(*(getattr(config, name) for name in Shape._fields)), grouped=config.grouped).latency
