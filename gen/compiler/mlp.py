@@ -31,7 +31,7 @@ __all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
 COUNT_MAX = MLP.field("count").highest
 SAMPLE_GROUPS = 32      # of a mini-batch at most: with more the weights are read no less often to speak of
 TRIED = 4               # sizes of mini-batches that are compared
-WORSE = 2               # numbers of chunks that are tried after one that was better
+WORSE = 3               # numbers of chunks that are tried after one that was better
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 

@@ -2,8 +2,8 @@
 
 All words of the on-chip memories are followed through the program, tile by tile. Of time only this is known:
     tiles begin one after the other and are written one after the other
-    a tile's slots come a cycle each, its last one no earlier behind the one before than golden.mlp.order says, and it is
-    written as golden.mlp.results says; so every wait leaves what is read behind it no less time than on a clock on which
+    a tile's slots come a cycle each, its last one as many behind the one before as golden.mlp.order says, or more, and
+    it is written as golden.mlp.results says; so no wait leaves less time for writing than there is on a clock on which
     no tile waits
     a tile that `max_in_flight` holds up begins when all but `max_in_flight` of the tiles before it are written
     an operation begins when the loads that it waits for, by itself or through one before it, are done

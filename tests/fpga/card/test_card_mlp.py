@@ -21,7 +21,8 @@ from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, benches_of, count_o
 from tests.support.mlp_bench import Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import Mix, Run, any_program
-from tests.support.mlp_sizes import TINY, joined, plain
+from tests.support.mlp_sizes import TINY, batch, joined, plain
+from tests.support.mlp_timed import freed, two_layers
 from tests.support.program_mutator import ProgramMutator, every, longer, shorter
 
 UNIT = "mlp/core"
@@ -111,6 +112,23 @@ def test_random_networks(benches, memory):
             bench.same(Run(compiler.load.words, np.zeros((0, bench.config.words), np.uint32), compiler.weights, 0))
         bench.same(bench.network(network, count, cold=False))
         bench.same(bench.network(network, count))
+
+
+@pytest.mark.parametrize("mode", MLP.modes)
+def test_a_layer_that_begins_in_time(benches, mode):
+    """What a step reads is written in the very cycle before, as the compiler has it; a program that lets the step come
+    a cycle sooner reads what was there before."""
+    bench = benches()
+    for steps_less in 0, 1:
+        compiler, program = two_layers("tiny", mode, steps_less)
+        inputs = compiler.inputs(batch(compiler.network, program.count)[0])
+        bench.same(Run(compiler.load.words, inputs[:0], compiler.weights, 0))
+        run = Run(program.words, inputs, compiler.weights, program.outputs_beats)
+        bench.same(run)
+    run.words = freed(run.words)
+    bench.start(run)
+    told, outputs = bench.finish(run)
+    assert told["code"] == 0 and (outputs != bench.expected(run)[1]).any()
 
 
 @pytest.mark.skipif("HOTRAIL_REGRESS" not in os.environ, reason="builds models of other shapes: make regress")
