@@ -114,8 +114,7 @@ class Tiles:
         config = self.config
         if self.op.name == "INTERACT":
             return self.own * sum(self.op.shapes)
-        live = min(config.rows, self.count)
-        least = max(config.rows, live * config.units // config.groups_per_beat if self.mode == LATENCY else 0)
+        least = max(config.rows, self.live * config.units // config.groups_per_beat if self.mode == LATENCY else 0)
         return max(self.op.values["steps"], least)
 
     @property
@@ -142,6 +141,23 @@ class Tiles:
             return self.count * ((self.groups - 1) * config.columns + values["last_columns"]) * SIGMOID / self.number
         return self.count * -(-self.groups // config.groups_per_beat) / self.number
 
+    @property
+    def to_rows(self) -> bool:
+        """Whether results go to the rows' memory."""
+        return self.op.name == "INTERACT" or self.op.values.get("target") in (TARGET.ROWS, TARGET.FEATURE)
+
+    @property
+    def live(self) -> int:
+        """Rows of a tile, at most."""
+        return min(self.config.rows, self.op.values["features"] if self.op.name == "INTERACT" else self.count)
+
+    @property
+    def writes(self) -> int:
+        """Of a row of results, at most."""
+        if self.mode != LATENCY or not self.to_rows:
+            return 1
+        return -(-min(self.groups, self.config.units) // self.config.groups_per_beat)
+
     # What is certain of time, see gen.compiler.mlp_schedule.
 
     @property
@@ -156,11 +172,7 @@ class Tiles:
     def turns(self) -> int:
         """Most cycles from a tile's first result to the end of its last one's turn, if none waits for another tile's;
         with those before the first result that grow with the live rows."""
-        config, values = self.config, self.op.values
-        live = min(config.rows, values["features"] if self.op.name == "INTERACT" else self.count)
-        several = self.mode == LATENCY and values.get("target") in (TARGET.ROWS, TARGET.FEATURE)
-        beats = -(-min(self.groups, config.units) // config.groups_per_beat) if several else 1
-        return live * (1 + beats)
+        return self.live * (1 + self.writes)
 
     @property
     def drain(self) -> int:

@@ -269,6 +269,7 @@ class Schedule:
         starts_of: list[int] = []
         left = [0.0] * max(config.staged_tiles // config.groups_per_beat,
                            1)     # when the last tiles that were staged are gone
+        running: list[tuple[int, int, int]] = []    # operations that write rows: their begin, end, and writes
         decoded = now = 0
         ops = iter(self.tiles)
         for item, step in zip(self.order, self.steps, strict=True):
@@ -280,7 +281,9 @@ class Schedule:
             if isinstance(item, Load):
                 start = max(decoded, after, busy[item.is_rows])
                 busy[item.is_rows] = start + item.cycles
-                done[item.is_rows].append(start + item.cycles + MEMORY)
+                if item.is_rows:        # results go first
+                    busy[True] += sum(_share(run, start, busy[True]) for run in running)
+                done[item.is_rows].append(busy[item.is_rows] + MEMORY)
                 begun[engine].append(start)
                 continue
             tiles = next(ops)
@@ -309,4 +312,16 @@ class Schedule:
             tile_ends.append(own)
             starts_of.append(tiles.begin)
             ends.append(now)
+            written = tiles.number * tiles.live * tiles.writes if tiles.to_rows else 0
+            running = [*(run for run in running if run[1] > start), (start, now, written)]
+            if busy[True] > start:
+                late = _share(running[-1], start, busy[True])
+                busy[True] += late
+                done[True][-1] += late
         return now, max(now + drain, int(left[-1]))
+
+
+def _share(run: tuple[int, int, int], first: int, last: int) -> int:
+    """Of writes that are spread over the cycles from a begin to an end, those between two cycles."""
+    begin, end, writes = run
+    return round(writes * max(0, min(end, last) - max(begin, first)) / max(1, end - begin))
