@@ -16,6 +16,9 @@ SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt
 HALF = "smartssd_half"      # whose EMB core has half the DSP slices in its TT unit
 LUTS = {"emb": 165_000, "mlp": 165_000, "emb.half": 170_000}    # that a core may take, below AMD's guide line
 
+# What a multiply-accumulate of the TT unit is made of: cells, exponents, and what makes sums operands or words.
+ARITHMETIC = ("GroupDot", "JointExponent", "Regroup", "Rounder", "Aligner")
+
 UNITS = {"lut": "LUT", "ff": "FF", "dsp": "DSP48E2", "bram36": "BRAM36", "uram": "URAM288"}
 
 
@@ -82,7 +85,7 @@ def area() -> Iterator[Row]:
                     known.total.as_dict()[key],
                     UNITS[key],
                 )
-    cells = [(n, a, c) for n, (a, c) in shipping.modules.items() if n.startswith(("FusedDot", "Aligner"))]
+    cells = [(n, a, c) for n, (a, c) in shipping.modules.items() if n.startswith(ARITHMETIC)]
     macs = config.load("smartssd").cores["tt"].macs
     if cells:
         luts = sum(a.lut * c for _, a, c in cells)
