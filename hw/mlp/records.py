@@ -47,7 +47,8 @@ def tile_layout(config: MlpConfig) -> data.StructLayout:
     """What becomes of a tile's results; it comes with the tile's last slot.
 
     live: rows that drain. latency: all units' rows are one sample's, unit by unit the next columns, and go to the
-    rows of `unit`. lanes: samples (unit * rows + row) that exist; with triangle: (unit, row of the tile).
+    rows of `unit`. lanes: samples (unit * rows + row) that exist, one at least in each of the rows that drain; with
+    triangle: (unit, row of the tile).
     addend, addend_line: line of row 0; bias: the same for all rows, in latency mode one more for each unit; partial:
     one more for each row, in latency mode each unit has its own at the same line. relu. columns: results that count
     in the last unit that has any (units - 1 - `idle_units`; throughput: in every unit), 1..columns; the others

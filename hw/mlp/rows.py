@@ -189,7 +189,7 @@ class RowMemory(Part):
                 loaded in a cycle is read by a slot `write_latency` cycles later. A slot of before that gets the line
                 of before, or, on the card alone, anything in the one cycle in which the array is written: who reads
                 it waits. Without `valid` x and f mean nothing
-    Handshake   results go first: i_load.ready is low in the cycles in which i_rows writes any row
+    Handshake   results go first: i_load.ready is the inverse of i_rows' valid
     Faults      single flips of a codeword (two words) are put right in what is read, not in memory. A word counts
                 where it is needed: as a row if its lane is in `lanes` and the slot does not `keep`; as a column if
                 the source is FEATURES, its group in `y_groups`, its unit has a lane in `lanes`, with its group in
@@ -225,7 +225,7 @@ class RowMemory(Part):
         payload = self.i_load.payload
         lane = Cat(payload.row, payload.unit)
         taken = self.i_load.valid & self.i_load.ready
-        m.d.comb += self.i_load.ready.eq(~(self.i_rows.valid & self.i_rows.lanes.any()))
+        m.d.comb += self.i_load.ready.eq(~self.i_rows.valid)
         m.d.sync += writes.eq(self.i_rows.valid)
         m.d.sync += loads.eq(Mux(taken, 1 << lane, 0))
         with m.If(self.i_rows.valid):

@@ -20,8 +20,8 @@ def _bits(values: int) -> int:
 
 
 def rows_layout(config: MlpConfig) -> data.StructLayout:
-    """A write of results to the rows' memory: in every row (unit * rows + row) of `lanes`, bank k of `banks` takes
-    words[unit][k * piece..] at lines[k]."""
+    """A write of results to the rows' memory: in every row (unit * rows + row) of `lanes`, one at least, bank k of
+    `banks` takes words[unit][k * piece..] at lines[k]."""
     return data.StructLayout({
         "valid": 1, "lanes": config.samples, "banks": config.pieces,
         "lines": data.ArrayLayout(_bits(config.row_lines), config.pieces),

@@ -29,6 +29,48 @@ def stages(config: MlpConfig) -> int:
     return 1 if config.grouped else 2
 
 
+class ColumnOperands(Part):
+    """The words that one unit's columns take: the weights of one unit for all, its own, or its features.
+
+    A part of its own, since equal registers of four units would become one, which lies far from most of what it drives.
+
+    Parameters  config: MlpConfig
+    Members     common, w, f  In  a line of each
+                features      In  a cycle before: `f` is taken instead of `w`
+                shared        In  a cycle before: `common` is taken instead of either
+                y             Out
+    Timing      stages(config) cycles from common, w and f to y
+    Reset       forgets `features` and `shared`
+    """
+
+    def __init__(self, config: MlpConfig):
+        self.config = config
+        line = data.ArrayLayout(32, config.line_words)
+        super().__init__({"common": In(line), "w": In(line), "f": In(line), "features": In(1), "shared": In(1),
+                          "y": Out(line)})
+
+    def elaborate(self, platform):
+        m = Module()
+        common, weights, features = ([Signal(32, name=f"{name}_{i}", reset_less=True)
+                                      for i in range(self.config.line_words)]
+                                     for name in ("common_held", "weights", "features_held"))
+        # Either is nothing where the other is taken: a choice among three is then one LUT a bit.
+        no_weights, no_features, take_common = Signal(), Signal(init=1), Signal(2)
+        m.d.sync += no_weights.eq(self.features)
+        m.d.sync += no_features.eq(~self.features)
+        m.d.sync += take_common.eq(Cat(self.shared, take_common[0]))
+        m.d.sync += [held.eq(word) for held, word in zip((*common, *weights, *features),
+                                                         (*self.common, *self.w, *self.f))]
+        with m.If(no_weights):
+            m.d.sync += [word.eq(0) for word in weights]
+        with m.If(no_features):
+            m.d.sync += [word.eq(0) for word in features]
+        domain = m.d.comb if self.config.grouped else m.d.sync
+        domain += [self.y[i].eq(Mux(take_common[1], a, b | c))
+                   for i, (a, b, c) in enumerate(zip(common, weights, features))]
+        return m
+
+
 class ComputeUnits(Part):
     """Takes a slot's operands to the units' arrays and hands on their rows of results.
 
@@ -88,44 +130,39 @@ class ComputeUnits(Part):
         unit, own, features, shared, fresh, blank = asked[:bits], *(asked[bits + k] for k in range(5))
 
         # -- First registers: the rows that a unit takes, kept when the slot says so; weights of one unit for all.
-        common = [Signal(32, name=f"common_{i}", reset_less=True) for i in range(config.line_words)]
         chosen = Signal(bits, reset_less=True, attrs=KEEP)
         m.d.sync += chosen.eq(unit)
-        m.d.sync += [word.eq(Array(line[i] for line in self.w)[chosen]) for i, word in enumerate(common)]
+        common = Signal(self.w[0].shape())
+        m.d.comb += [word.eq(Array(line[i] for line in self.w)[chosen]) for i, word in enumerate(common)]
         for u, array in enumerate(self._arrays):
             rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=KEEP)
             take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=KEEP)
-            # Those of every unit: a reset keeps them from becoming shift registers, initial values from being merged.
-            take_features = Signal(name=f"take_features_{u}", init=u % 2, attrs=KEEP)
             m.d.sync += rows_of.eq(Mux(own, unit, u))
             m.d.sync += take_rows.eq(fresh)
-            m.d.sync += take_features.eq(features)
             rows = [Signal(32, name=f"rows_{u}_{i}", reset_less=True) for i in range(config.rows * config.width)]
             with m.If(take_rows):
                 m.d.sync += [word.eq(Array(x[i // config.width][i % config.width] for x in self.x)[rows_of])
                              for i, word in enumerate(rows)]
-            # Either is nothing where the other is taken: a choice among three is then one LUT a bit.
-            weights, features_of = ([Signal(32, name=f"{name}_{u}_{i}", reset_less=True)
-                                     for i in range(config.line_words)] for name in ("weights", "features"))
-            m.d.sync += [held.eq(word) for held, word in zip((*weights, *features_of), (*self.w[u], *self.f[u]))]
-            with m.If(take_features):
-                m.d.sync += [word.eq(0) for word in weights]
-            with m.Else():
-                m.d.sync += [word.eq(0) for word in features_of]
+            columns = ColumnOperands(config)
+            place(m, platform, f"columns_{u}", columns)
+            m.d.comb += [
+                columns.common.eq(common),
+                columns.w.eq(self.w[u]),
+                columns.f.eq(self.f[u]),
+                columns.features.eq(features),
+                columns.shared.eq(shared),
+            ]
 
-            # -- Second registers: the one or the other.
-            take_common = [Signal(name=f"take_common_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(2)]
+            # -- Second registers. A reset keeps marks of every unit from becoming shift registers, initial values from
+            # being merged.
             nothing = [Signal(name=f"nothing_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(1 + stages(config))]
-            for line, asks in ((take_common, shared), (nothing, blank)):
-                m.d.sync += [register.eq(before) for register, before in zip(line, (asks, *line))]
+            m.d.sync += [register.eq(before) for register, before in zip(nothing, (blank, *nothing))]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
-            y = [Signal(32, name=f"y_{u}_{i}", reset_less=True) for i in range(config.line_words)]
             domain = m.d.comb if config.grouped else m.d.sync
             domain += [word.eq(row) for word, row in zip(x, rows)]
-            domain += [word.eq(Mux(take_common[1], a, b | c)) for word, a, b, c in zip(y, common, weights, features_of)]
             m.d.comb += [
                 array.x.eq(Cat(x)),
-                array.y.eq(Cat(y)),
+                array.y.eq(columns.y),
                 array.blank.eq(nothing[-1]),
                 Cat(array.first, array.last).eq(marks),
                 array.live_rows.eq(live),
