@@ -170,13 +170,13 @@ class Aligner(Part):
             near = shift_level(m, f"near{i}", near,
                                ~Cat(distance[1], distance[4]), ~Cat(other[1], other[4]), (2, 16))
             held = Signal(MANT_BITS - 1, name=f"near_held{i}", reset_less=True)
-            far = Signal(name=f"far{i}", reset_less=True)
+            near_by = Signal(name=f"near_by{i}", reset_less=True)     # not 4 places further
             m.d.sync += held.eq(near)
-            m.d.sync += far.eq(~distance[2])
+            m.d.sync += near_by.eq(distance[2])
             with m.If(~distance[5:].all()):
                 m.d.sync += held.eq(0)
             sign = delay(m, f"sign_line{i}", signs[i], 2)
-            magnitude = Mux(far, held[4:], held)[:MANT_BITS - 1]
+            magnitude = Mux(near_by, held, held[4:])[:MANT_BITS - 1]
             signed = Cat(Mux(sign, ~magnitude, magnitude)[:MANT_BITS - 1], sign)
             mantissa = Signal(MANT_BITS, name=f"mantissa{i}", reset_less=True)
             m.d.sync += mantissa.eq(add(Const(0, MANT_BITS), signed, sign, MANT_BITS))
