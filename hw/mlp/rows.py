@@ -35,7 +35,8 @@ class RowLane(Part):
                 enable  In  else the lines of before are read again
                 banks   In  which banks are read, CHOICE - 1 cycles behind `lines`
                 o       Out  their pieces
-                write, write_lines, words  In  which banks are written, where, and what, as codewords
+                write, write_lines  In  which banks are written, and where
+                words   In  a cycle behind: what, as codewords
                 needed  In  which reads count, with `o`
                 corrected, uncorrectable  Out  a cycle behind `o`
     Timing      LATENCY cycles from lines to o: address, array, output register, choice of the bank, decoder
@@ -62,9 +63,14 @@ class RowLane(Part):
 
         lines = Signal.like(self.lines, reset_less=True)
         banks = Signal.like(self.banks, reset_less=True)
+        write, write_lines = Signal(config.pieces), Signal.like(self.write_lines, reset_less=True)
         with m.If(self.enable):
             m.d.sync += lines.eq(self.lines)
-        m.d.sync += banks.eq(self.banks)
+        m.d.sync += [
+            banks.eq(self.banks),
+            write.eq(self.write),
+            write_lines.eq(self.write_lines),
+        ]
 
         found = []
         for bank in range(config.pieces):
@@ -72,8 +78,8 @@ class RowLane(Part):
             m.submodules[f"bank_{bank}"] = store
             m.d.comb += [
                 store.address.eq(lines[bank]),
-                store.write.eq(self.write[bank]),
-                store.write_address.eq(self.write_lines[bank]),
+                store.write.eq(write[bank]),
+                store.write_address.eq(write_lines[bank]),
                 store.i.eq(self.words.word_select(bank, width)),
             ]
             found.append(store.o)
@@ -134,15 +140,12 @@ class RowUnit(Part):
         m = Module()
         config = self.config
 
-        # Results or a load: of two kinds of writes one is chosen here, for all rows.
-        lanes, write = Signal(config.rows), Signal(config.pieces, reset_less=True)
-        write_lines = Signal.like(self.row_lines, reset_less=True)
+        # Results or a load: of two kinds of writes one is chosen here, for all rows. The words have their register here,
+        # lines and banks have one in every row.
         words = Signal(WORD_BITS * config.words // 2, reset_less=True)
         load = named(m, "load", self.load_lanes.any())
-        m.d.sync += lanes.eq(self.row_lanes | self.load_lanes)
-        m.d.sync += write.eq(self.row_banks | load.replicate(config.pieces))
+        write_lines = [Mux(load, self.load_line, own) for own in self.row_lines]
         with m.If(load | self.row_lanes.any()):
-            m.d.sync += [line.eq(Mux(load, self.load_line, own)) for line, own in zip(write_lines, self.row_lines)]
             m.d.sync += words.eq(Mux(load, self.load_words, codewords(self.row_words)))
 
         tallies = []
@@ -153,8 +156,8 @@ class RowUnit(Part):
                 lane.lines.eq(self.lines),
                 lane.enable.eq(self.enable),
                 lane.banks.eq(self.banks),
-                lane.write.eq(Mux(lanes[row], write, 0)),
-                lane.write_lines.eq(write_lines),
+                lane.write.eq(Mux(self.load_lanes[row], ~0, Mux(self.row_lanes[row], self.row_banks, 0))),
+                lane.write_lines.eq(Cat(write_lines)),
                 lane.words.eq(words),
                 lane.needed.eq(self.needed[row]),
             ]

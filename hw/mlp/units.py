@@ -54,20 +54,21 @@ class ColumnOperands(Part):
         common, weights, features = ([Signal(32, name=f"{name}_{i}", reset_less=True)
                                       for i in range(self.config.line_words)]
                                      for name in ("common_held", "weights", "features_held"))
-        # Either is nothing where the other is taken: a choice among three is then one LUT a bit.
-        no_weights, no_features, take_common = Signal(), Signal(init=1), Signal(2)
-        m.d.sync += no_weights.eq(self.features)
-        m.d.sync += no_features.eq(~self.features)
-        m.d.sync += take_common.eq(Cat(self.shared, take_common[0]))
-        m.d.sync += [held.eq(word) for held, word in zip((*common, *weights, *features),
-                                                         (*self.common, *self.w, *self.f))]
-        with m.If(no_weights):
-            m.d.sync += [word.eq(0) for word in weights]
-        with m.If(no_features):
-            m.d.sync += [word.eq(0) for word in features]
+        # All but one are nothing: the choice is one LUT a bit without another input.
+        no_common, no_weights, no_features = (Signal(name=f"no_{name}", init=1)
+                                              for name in ("common", "weights", "features"))
+        m.d.sync += [
+            no_common.eq(~self.shared),
+            no_weights.eq(self.shared | self.features),
+            no_features.eq(~self.features),
+        ]
+        for held, words, nothing in ((common, self.common, no_common), (weights, self.w, no_weights),
+                                     (features, self.f, no_features)):
+            m.d.sync += [register.eq(word) for register, word in zip(held, words)]
+            with m.If(nothing):
+                m.d.sync += [register.eq(0) for register in held]
         domain = m.d.comb if self.config.grouped else m.d.sync
-        domain += [self.y[i].eq(Mux(take_common[1], a, b | c))
-                   for i, (a, b, c) in enumerate(zip(common, weights, features))]
+        domain += [self.y[i].eq(a | b | c) for i, (a, b, c) in enumerate(zip(common, weights, features))]
         return m
 
 
