@@ -117,10 +117,11 @@ class ParameterLoader(Part):
         m.d.comb += line_ends.eq(take & (part == parts - 1))
         with m.If(take):
             m.d.sync += part.eq(Mux(part == parts - 1, 0, part + 1))
-            for at in range(parts):
-                with m.If(part == at):
-                    for word in range(config.words):
-                        m.d.sync += weights.words[at * config.words + word].eq(beat.word_select(word, 32))
+        # The part whose turn it is takes what stands there until that is taken.
+        for at in range(parts):
+            with m.If(part == at):
+                for word in range(config.words):
+                    m.d.sync += weights.words[at * config.words + word].eq(beat.word_select(word, 32))
         m.d.sync += [
             weights.valid.eq(line_ends & ~bad),
             weights.unit.eq(unit),
@@ -194,8 +195,10 @@ class ParameterLoader(Part):
             with m.If(~half_ends & ~groups_end):
                 m.d.sync += some.eq(1)
         with m.If(fetch):
-            m.d.sync += held_beat.eq(beat)
             m.d.sync += some.eq(~bad)
+        # What stands there is taken or means nothing: the register waits for no more than its own beat.
+        with m.If(~some | (addends.ready & half_ends)):
+            m.d.sync += held_beat.eq(beat)
         return give, fetch
 
     def _count(self, m: Module, at) -> None:
