@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from hw.fp.add import Add
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
-from hw.mlp.destinations import KEEP, STORED, Destinations, choose, delayed, destination_layout
+from hw.mlp.destinations import STORED, Destinations, choose, delayed, destination_layout
 from hw.mlp.records import result_layout, store_layout, tile_layout
 from hw.mlp.store import addends_layout, rows_layout
 from hw.mlp.units import ComputeUnits
@@ -73,6 +73,56 @@ class ResultLane(Part):
         m.d.sync += x.eq(read.data)
         with m.If(self.load):
             m.d.sync += o.eq(Mux(nothing, 0, add.o))
+        return m
+
+
+class ResultUnit(Part):
+    """The lanes of one unit, with the places of the words that wait: equal registers of four units would become one.
+
+    Parameters  columns: lanes; depth: words that wait
+    Members     i        In  a row's words
+                came     In  with `i`: there is a row
+                leave    In  a row's turn to leave
+                plain    In  a cycle behind `leave`: there is no addend
+                addends, load, zero, relu  In  as of ResultLane, in every lane
+                o        Out
+    Timing      a row enters a cycle behind `came`; its words are at the adders two cycles behind `leave`
+    Reset       drops what waits
+    """
+
+    def __init__(self, *, columns: int, depth: int):
+        self.columns, self.depth = columns, depth
+        words = data.ArrayLayout(32, columns)
+        super().__init__({
+            "i": In(words), "came": In(1), "leave": In(1), "plain": In(1), "addends": In(words), "load": In(1),
+            "zero": In(columns), "relu": In(1), "o": Out(words)})
+
+    def elaborate(self, platform):
+        m = Module()
+        came, leave, plain = (Signal(name=f"{name}_now") for name in ("came", "leave", "plain"))
+        to, at = Signal(_bits(self.depth)), Signal(_bits(self.depth))
+        m.d.sync += [
+            came.eq(self.came),
+            leave.eq(self.leave),
+            plain.eq(self.plain),
+            to.eq(to + came),
+            at.eq(at + leave),
+        ]
+        for c in range(self.columns):
+            lane = ResultLane(depth=self.depth)
+            place(m, platform, f"lane_{c}", lane)
+            m.d.comb += [
+                lane.i.eq(self.i[c]),
+                lane.write.eq(came),
+                lane.to.eq(to),
+                lane.at.eq(at),
+                lane.addend.eq(self.addends[c]),
+                lane.plain.eq(plain),
+                lane.load.eq(self.load),
+                lane.zero.eq(self.zero[c]),
+                lane.relu.eq(self.relu),
+                self.o[c].eq(lane.o),
+            ]
         return m
 
 
@@ -238,32 +288,20 @@ class Results(Part):
         nothing = delayed(m, "plain", plain, READ)
         words = []
         for u in range(config.units):
-            came, leave, no_addend = (
-                Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("came", "leave", "no_addend"))
-            to, at = (Signal(_bits(self.depth), name=f"{name}_{u}", attrs=KEEP) for name in ("to", "at"))
-            m.d.sync += [
-                came.eq(self.i_valid),
-                leave.eq(leaves),
-                no_addend.eq(nothing),
-                to.eq(to + came),
-                at.eq(at + leave),
+            unit = ResultUnit(columns=config.columns, depth=self.depth)
+            place(m, platform, f"unit_{u}", unit)
+            m.d.comb += [
+                unit.i.eq(self.i.words[u]),
+                unit.came.eq(self.i_valid),
+                unit.leave.eq(leaves),
+                unit.plain.eq(nothing),
+                unit.addends.eq(self.addends[u]),
+                unit.load.eq(there.load[u]),
+                unit.zero.eq(there.zero[u]),
+                unit.relu.eq(there.relu[u]),
             ]
-            for c in range(config.columns):
-                lane = ResultLane(depth=self.depth)
-                place(m, platform, f"lane_{u}_{c}", lane)
-                m.d.comb += [
-                    lane.i.eq(self.i.words[u][c]),
-                    lane.write.eq(came),
-                    lane.to.eq(to),
-                    lane.at.eq(at),
-                    lane.addend.eq(self.addends[u][c]),
-                    lane.plain.eq(no_addend),
-                    lane.load.eq(there.load[u]),
-                    lane.zero.eq(there.zero[u][c]),
-                    lane.relu.eq(there.relu[u]),
-                ]
-                words.append(lane.o)
-        return [words[u * config.columns:(u + 1) * config.columns] for u in range(config.units)]
+            words.append(list(unit.o))
+        return words
 
     def _hand_out(self, m: Module, there: Destinations, words) -> None:
         config = self.config
