@@ -66,11 +66,9 @@ class RowLane(Part):
         write, write_lines = Signal(config.pieces), Signal.like(self.write_lines, reset_less=True)
         with m.If(self.enable):
             m.d.sync += lines.eq(self.lines)
-        m.d.sync += [
-            banks.eq(self.banks),
-            write.eq(self.write),
-            write_lines.eq(self.write_lines),
-        ]
+        m.d.sync += banks.eq(self.banks)
+        m.d.sync += write.eq(self.write)
+        m.d.sync += write_lines.eq(self.write_lines)
 
         found = []
         for bank in range(config.pieces):
@@ -140,8 +138,8 @@ class RowUnit(Part):
         m = Module()
         config = self.config
 
-        # Results or a load: of two kinds of writes one is chosen here, for all rows. The words have their register here,
-        # lines and banks have one in every row.
+        # Results or a load: of two kinds of writes one is chosen here, for all rows. The words' register is here, those
+        # of lines and banks are in every row.
         words = Signal(WORD_BITS * config.words // 2, reset_less=True)
         load = named(m, "load", self.load_lanes.any())
         write_lines = [Mux(load, self.load_line, own) for own in self.row_lines]

@@ -57,11 +57,9 @@ class ColumnOperands(Part):
         # All but one are nothing: the choice is one LUT a bit without another input.
         no_common, no_weights, no_features = (Signal(name=f"no_{name}", init=1)
                                               for name in ("common", "weights", "features"))
-        m.d.sync += [
-            no_common.eq(~self.shared),
-            no_weights.eq(self.shared | self.features),
-            no_features.eq(~self.features),
-        ]
+        m.d.sync += no_common.eq(~self.shared)
+        m.d.sync += no_weights.eq(self.shared | self.features)
+        m.d.sync += no_features.eq(~self.features)
         for held, words, nothing in ((common, self.common, no_common), (weights, self.w, no_weights),
                                      (features, self.f, no_features)):
             m.d.sync += [register.eq(word) for register, word in zip(held, words)]
