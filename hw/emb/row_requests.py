@@ -60,7 +60,7 @@ class RowRequests(Part):
                 bank        Out  of the beat's row
     Timing      a request 4 cycles after the row, then one per cycle; `place` and `bank` belong to the beat of this
                 very cycle, which comes at the earliest the cycle after its request was shown
-    Handshake   full and place come from registers; o.valid and o.payload are registers
+    Handshake   place and bank are registers, full comes from such; o.valid and o.payload are registers
     Numerics    none
     Reset       drops all rows
     Raises      ValueError: sizes out of range
@@ -185,23 +185,34 @@ class RowRequests(Part):
         return go & ~begun
 
     def _places(self, m: Module, row: SimpleNamespace, started) -> None:
-        """Where the beats go that come back, row after row."""
-        m.submodules.order = order = Fifo(data.StructLayout({
-            "position": self.position_bits, "beats": len(row.payload.beats), "bank": len(self.bank)}),
-            depth=self.under_way)
-        entry, beat, ends = order.o.payload, Signal.like(row.payload.beats), Signal()
+        """Where the beats go that come back, row after row: the place of the next one is a register, since it goes to
+        all memories of the ring."""
+        beats = len(row.payload.beats)
+        layout = data.StructLayout({"position": self.position_bits, "beats": beats, "bank": len(self.bank)})
+        m.submodules.order = order = Fifo(layout, depth=self.under_way, block=False, register=False)
+        entry, valid, loads = order.o.payload, Signal(), Signal()
+        place_, left, bank = (Signal(bits, name=f"landing_{name}", reset_less=True) for name, bits in (
+            ("place", self.position_bits), ("left", beats), ("bank", len(self.bank))))
         m.d.comb += [
             order.i.valid.eq(started),
             order.i.payload.position.eq(row.payload.position),
             order.i.payload.beats.eq(row.payload.beats),
             order.i.payload.bank.eq(row.bank),
-            ends.eq(beat == entry.beats),
-            order.o.ready.eq(self.beat & ends),
-            self.place.eq(entry.position + beat),
-            self.bank.eq(entry.bank),
+            loads.eq(~valid | (self.beat & (left == 0))),
+            order.o.ready.eq(loads),
+            self.place.eq(place_),
+            self.bank.eq(bank),
         ]
-        with m.If(self.beat):
-            m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
+        with m.If(loads):
+            m.d.sync += [
+                valid.eq(order.o.valid),
+                place_.eq(entry.position),
+                left.eq(entry.beats),
+                bank.eq(entry.bank),
+            ]
+        with m.Elif(self.beat):
+            m.d.sync += place_.eq(place_ + 1)
+            m.d.sync += left.eq(left - 1)
 
 
 def _chosen(marks, values):

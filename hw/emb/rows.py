@@ -127,9 +127,8 @@ class RowFetch(Part):
         place(m, platform, "requests", self._requests)
         row, served = self._look_up(m)
         self._request(m, row)
-        queue = self._wait(m, row)
-        front = self._front(m, queue, served)
-        self._deliver(m, queue.o.payload, front)
+        front = self._front(m, self._wait(m, row), served)
+        self._deliver(m, front)
         return m
 
     def _look_up(self, m: Module) -> tuple[data.View, Signal]:
@@ -184,7 +183,7 @@ class RowFetch(Part):
             "vector": beats_bits(self.row_beats_max), "row_format": 3,
             "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
-        m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows)
+        m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=False, register=False)
         entry = queue.i.payload
         m.d.comb += [
             queue.i.valid.eq(window.o_valid),
@@ -199,8 +198,10 @@ class RowFetch(Part):
 
     def _front(self, m: Module, queue: Fifo, served: Signal) -> SimpleNamespace:
         """The row at the front: beat after beat out of the ring once it has arrived, each for as many cycles as the
-        pooling unit takes for its values."""
+        pooling unit takes for its values. The place of the beat is a register, since it goes to all memories of the
+        ring."""
         window, requests = self._window, self._requests
+        row, valid, go = Signal(queue.shape, name="front", reset_less=True), Signal(name="front_valid"), Signal()
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
                               depth=self.window_beats, init=[], attrs={"ram_style": "block"})
@@ -212,8 +213,13 @@ class RowFetch(Part):
             store.data.data.eq(self.i_data.payload.data),
             store.data.error.eq(self.i_data.payload.error),
         ]
-        row, go = queue.o.payload, Signal()
         parts = self._parts(m, row, go, served)
+        m.d.comb += queue.o.ready.eq(~valid | served)
+        with m.If(queue.o.ready):
+            m.d.sync += valid.eq(queue.o.valid)
+            m.d.sync += row.eq(queue.o.payload)
+        with m.Elif(parts.leaves):
+            m.d.sync += row.position.eq(row.position + 1)
         # Beats of each bank that have arrived and have not been delivered yet; whether there are any, from registers.
         there = Signal(self.banks)
         for k in range(self.banks):
@@ -224,18 +230,17 @@ class RowFetch(Part):
             m.d.sync += count.eq(count + Cat(arrived ^ used, (used & ~arrived).replicate(window.position_bits)))
             m.d.sync += there[k].eq(arrived | (count[1:] != 0) | (count[0] & ~used))
         m.d.comb += [
-            go.eq(queue.o.valid & (row.found | Array(there)[row.bank]) & parts.may),
-            queue.o.ready.eq(served),
-            load.addr.eq(row.position + parts.place),
-            load.en.eq(queue.o.valid),
+            go.eq(valid & (row.found | Array(there)[row.bank]) & parts.may),
+            load.addr.eq(row.position),
+            load.en.eq(valid),
             window.reached.eq(served & row.mark),
         ]
-        return SimpleNamespace(go=go, loaded=load.data, **vars(parts))
+        return SimpleNamespace(row=row, go=go, loaded=load.data, **vars(parts))
 
     def _parts(self, m: Module, row, go: Signal, served: Signal) -> SimpleNamespace:
-        """Which part of which of the row's beats it is: beat of its values, place of the stored one in the row, slot in
-        that; begins: the row's first; leaves: the stored beat's last; may: nothing is in the row's way."""
-        beat, place_ = Signal(beats_bits(self.row_beats_max)), Signal(beats_bits(self.row_beats_max), name="row_place")
+        """Which part of which of the row's beats it is: beat of its values, slot in the stored one; begins: the row's
+        first; leaves: the stored beat's last; may: nothing is in the row's way."""
+        beat = Signal(beats_bits(self.row_beats_max))
         begun, held = Signal(), Signal(3, name="slot_held")
         slot, last_slot, full, leaves = Signal(3), Signal(3), Signal(), Signal()
         whole_numbers = row.row_format >= ROW_FORMAT.INT8
@@ -255,7 +260,6 @@ class RowFetch(Part):
             m.d.sync += begun.eq(~served)
             m.d.sync += held.eq(Mux(full, 0, slot + 1))
             m.d.sync += beat.eq(Mux(served, 0, beat + 1))
-            m.d.sync += place_.eq(Mux(served, 0, place_ + full))
 
         plain = row.row_format == ROW_FORMAT.FLOAT32
         left = Signal(range(self.decoder_latency + 1), name="decoding")
@@ -263,12 +267,12 @@ class RowFetch(Part):
             m.d.sync += left.eq(self.decoder_latency)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
-        return SimpleNamespace(beat=beat, place=place_, slot=slot, begins=~begun, leaves=leaves,
+        return SimpleNamespace(beat=beat, slot=slot, begins=~begun, leaves=leaves,
                                may=~plain | (left == 0))
 
-    def _deliver(self, m: Module, row, front) -> None:
+    def _deliver(self, m: Module, front) -> None:
         """The beat of the row leaves, with the errors of its bag so far."""
-        go, beat, loaded = front.go, front.beat, front.loaded
+        row, go, beat, loaded = front.row, front.go, front.beat, front.loaded
         o, late = self.o, Signal(2)  # late: an error of this tier's bag in an earlier beat
         error, opens = Signal(), Signal()
         m.d.sync += [

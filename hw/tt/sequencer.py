@@ -145,10 +145,7 @@ class Sequencer(Part):
             m.d.sync += inside.eq(~(granted & Cat(first.last, middle.last, last.last)).any())
             m.d.sync += owner.eq(granted)
 
-        slot = Signal(slot_layout(self.config))
-        with m.Switch(granted):
-            for at, product in enumerate((first, middle, last)):
-                with m.Case(1 << at):
-                    m.d.comb += slot.eq(product.slot)
+        # Which slot it is, if any, whoever asks last is nothing to.
         m.d.sync += self.o_valid.eq(granted.any())
-        m.d.sync += self.o.eq(slot)
+        m.d.sync += self.o.eq(Mux(Mux(inside, owner[0], first.busy), first.slot,
+                                  Mux(Mux(inside, owner[1], middle.busy), middle.slot, last.slot)))

@@ -35,6 +35,16 @@ FETCH = Unit("hw/emb/rows.py", ("verif/emb/test_rows.py",), (
     Mutant("a stored beat counts for every part of it", "leaves.eq((go & full) | served)", "leaves.eq(go)"),
     Mutant("a row's last stored beat stays", "leaves.eq((go & full) | served)", "leaves.eq(go & full)"),
     Mutant("every part is the row's first", "begins=~begun", "begins=1"),
-    Mutant("the next row begins in the stored beat of this one", "place_.eq(Mux(served, 0, place_ + full))",
-           "place_.eq(place_ + full)"),
+    Mutant("a row goes on from the stored beat before", "row.position.eq(row.position + 1)",
+           "row.position.eq(row.position)"),
+    Mutant("a row goes on while its stored beat has more", "with m.Elif(parts.leaves):", "with m.Elif(go):"),
+))
+
+REQUESTS = Unit("hw/emb/row_requests.py", ("verif/emb/test_row_requests.py",), (
+    Mutant("all beats of a row land in one place", "place_.eq(place_ + 1)", "place_.eq(place_)"),
+    Mutant("a row lands a beat too early", "place_.eq(entry.position)", "place_.eq(entry.position - 1)"),
+    Mutant("a row has a beat less", "left.eq(entry.beats)", "left.eq(Mux(entry.beats == 0, 0, entry.beats - 1))"),
+    Mutant("the next row lands though nothing has come", "loads.eq(~valid | (self.beat & (left == 0)))",
+           "loads.eq(~valid | (left == 0))"),
+    Mutant("of a row that waits the bank is forgotten", "bank.eq(entry.bank)", "bank.eq(bank)"),
 ))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
-from tests.mutants.emb_rows import DECODER, FETCH
+from tests.mutants.emb_rows import DECODER, FETCH, REQUESTS
 from tests.mutants.emb_writes import JOINER, POST_POOL
 from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
 from tests.mutants.mlp_sequencer import SEQUENCER
@@ -13,7 +13,7 @@ from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import REUSE
 
 UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SCHEDULER, SPLITTER, RELEASE, QUEUE, SEQUENCER, INDEX,
-         REUSE, JOINER, POST_POOL, DECODER, FETCH)
+         REUSE, JOINER, POST_POOL, DECODER, FETCH, REQUESTS)
 BENCHES = sorted({unit.benches for unit in UNITS})
 
 
