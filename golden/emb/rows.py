@@ -89,6 +89,7 @@ class RowFetch:
         self.queue = Fifo(delivery_rows)
         self.stages: list[Any] = [None, None]
         self.requests = RowRequests(stripe_beats=stripe_beats, banks=banks)
+        self.read: Any = None                           # (row, beat) that is read from the ring
         self.out: Any = None                            # (row, beat) at the decoder
         self.head = self.ahead = self.refund = 0
         self.gate = self.slow = False
@@ -117,7 +118,7 @@ class RowFetch:
         goes = goes and not (plain and self.decoding)
         self.decoding = row_decoder.LATENCY if goes and not plain else max(self.decoding - 1, 0)
         served = goes and self.beat == entry[0].vector
-        self.out = (entry[0], self.beat) if goes else None
+        self.out, self.read = self.read, (entry[0], self.beat) if goes else None
         if data:
             self.arrived[requests.landing()[0]] += 1
         if goes and not entry[1] and (served or row_decoder.ends_beat(self.beat, entry[0].row_format)):

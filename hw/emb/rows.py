@@ -82,8 +82,8 @@ class RowFetch(Part):
                 events        Out  to count, one bit each: a row of either tier was looked up, one was found, a beat
                     was fetched, a beat of either tier left
     Shapes      a row of v beats of values, stored in b -> v beats in a row's order, no gaps while data is there
-    Timing      a row a cycle into the window, its request 6 cycles after it was taken; a beat a cycle out, 1 cycle
-                after it is read from the ring, which is 1 cycle after it arrived or later; 5 cycles from a found
+    Timing      a row a cycle into the window, its request 6 cycles after it was taken; a beat a cycle out, 2 cycles
+                after it is read from the ring, which is 1 cycle after it arrived or later; 6 cycles from a found
                 row taken to its first beat. See RowWindow for its pauses
     Handshake   i.ready is a register; i_data is never held back
     Numerics    none: words pass unchanged. A row answered with an error carries it again whenever it is found
@@ -235,7 +235,10 @@ class RowFetch(Part):
             load.en.eq(valid),
             window.reached.eq(served & row.mark),
         ]
-        return SimpleNamespace(row=row, go=go, loaded=load.data, **vars(parts))
+        # The memory's output register: without it its output is 1.3 ns away.
+        loaded = Signal(beats.shape, name="loaded", reset_less=True)
+        m.d.sync += loaded.eq(load.data)
+        return SimpleNamespace(row=row, go=go, loaded=loaded, **vars(parts))
 
     def _parts(self, m: Module, row, go: Signal, served: Signal) -> SimpleNamespace:
         """Which part of which of the row's beats it is: beat of its values, slot in the stored one; begins: the row's
@@ -272,30 +275,36 @@ class RowFetch(Part):
 
     def _deliver(self, m: Module, front) -> None:
         """The beat of the row leaves, with the errors of its bag so far."""
-        row, go, beat, loaded = front.row, front.go, front.beat, front.loaded
-        o, late = self.o, Signal(2)  # late: an error of this tier's bag in an earlier beat
-        error, opens = Signal(), Signal()
+        row, go, beat, o = front.row, front.go, front.beat, self.o
+        fields = beat_layout(self.words, self.row_beats_max).members
+        names = "weight", "context", "first", "last", "maximum", "row_format", "slot", "begins"
+        # opens: the first beat of its bag.
+        about = data.StructLayout({**{name: fields[name] for name in names}, "tier": 1, "opens": 1})
+        # While the ring's memory is read, and with what is in its output register.
+        read, shown = (Signal(about, name=name, reset_less=True) for name in ("read", "shown"))
+        pooled, copied = Signal(), Signal()
+        error, late = Signal(), Signal(2)   # late: an error of this tier's bag in an earlier beat
         m.d.sync += [
-            self.o_valid.eq(go & ~row.copy),
-            self.copy_valid.eq(go & row.copy),
-            o.context.eq(Cat(beat[:len(o.context) - 1], row.tier)),
-            o.first.eq(row.first),
-            o.last.eq(row.last),
-            o.weight.eq(row.weight),
-            o.maximum.eq(row.maximum),
-            o.tag.tier.eq(row.tier),
-            o.row_format.eq(row.row_format),
-            o.slot.eq(front.slot),
-            o.begins.eq(front.begins),
-            opens.eq(row.first & (beat == 0)),
+            pooled.eq(go & ~row.copy),
+            copied.eq(go & row.copy),
+            read.context.eq(Cat(beat[:len(o.context) - 1], row.tier)),
+            read.slot.eq(front.slot),
+            read.begins.eq(front.begins),
+            read.opens.eq(row.first & (beat == 0)),
+            *(read[name].eq(row[name]) for name in ("weight", "first", "last", "maximum", "row_format", "tier")),
+            shown.eq(read),
+            self.o_valid.eq(pooled),
+            self.copy_valid.eq(copied),
             self.events.dram_beat.eq(front.leaves & ~row.tier),
             self.events.ssd_beat.eq(front.leaves & row.tier),
         ]
         m.d.comb += [
-            o.words.as_value().eq(loaded.data),
-            error.eq(loaded.error),
-            o.tag.error.eq(error | (Mux(o.tag.tier, late[1], late[0]) & ~opens)),
-            self.o_copy.data.eq(loaded.data),
+            *(o[name].eq(shown[name]) for name in names),
+            o.words.as_value().eq(front.loaded.data),
+            error.eq(front.loaded.error),
+            o.tag.tier.eq(shown.tier),
+            o.tag.error.eq(error | (Mux(shown.tier, late[1], late[0]) & ~shown.opens)),
+            self.o_copy.data.eq(front.loaded.data),
             self.o_copy.error.eq(error),
         ]
         with m.If(self.o_valid):

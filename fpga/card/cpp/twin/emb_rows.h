@@ -154,7 +154,6 @@ class RowFetch {
     RowRequests requests;
     bool ready = false;
     bool out = false;               // a beat leaves: of `row`, to the decoder or to the copies
-    bool out_ends = false;          // the last of the row's values
     Fetched row{};
     uint64_t found_rows = 0, fetched_rows = 0;
 
@@ -227,24 +226,26 @@ class RowFetch {
     uint64_t head = 0, ahead = 0, cycle = 0, clear_until, life = 1, flushes = 0;
     uint32_t refund = 0, waiting = 0, beat = 0;
     int decoding = 0;                   // cycles before FP32 may follow another format
-    bool gate = false, slow = false;
+    bool gate = false, slow = false, read = false;
+    Fetched read_row{};                 // with `read`: a beat of it is read from the ring
 
     static bool ends_beat(uint32_t beat, uint8_t form) {
         const uint32_t bits = form == FLOAT32 ? 32 : form == INT8 ? 8 : form == INT4 ? 4 : 16;
         return (beat + (form >= INT8 ? 2 : 0) + 1) * bits % 32 == 0;
     }
-    // The first row of the queue gives a beat if it is there; whether it was the row's last.
+    // The first row of the queue gives a beat if it is there, which leaves a cycle later; whether it was the row's last.
     bool serve(bool data) {
         const Delivery& first = queue.o;
         const bool plain = !queue.has || first.row.form == FLOAT32;
-        out = queue.has && (first.found || arrived[first.bank]) && !(plain && decoding);
-        decoding = out && !plain ? DECODER : decoding ? decoding - 1 : 0;
-        const bool served = out && beat == first.row.vector;
+        out = read;
+        if (out) row = read_row;
+        read = queue.has && (first.found || arrived[first.bank]) && !(plain && decoding);
+        decoding = read && !plain ? DECODER : decoding ? decoding - 1 : 0;
+        const bool served = read && beat == first.row.vector;
         if (data) arrived[requests.lands()]++;
-        if (!out) return false;
-        row = first.row;
-        out_ends = served;
-        if (!first.found && (served || ends_beat(beat, row.form))) arrived[first.bank]--;
+        if (!read) return false;
+        read_row = first.row;
+        if (!first.found && (served || ends_beat(beat, read_row.form))) arrived[first.bank]--;
         beat = served ? 0 : beat + 1;
         if (served && first.mark) gate = false;
         return served;
