@@ -63,11 +63,12 @@ class Objects:
     sites: Reals
     slices: float
 
-    def with_copies(self, count: int) -> "Objects":
-        """And as many registers more, by themselves."""
-        new = np.arange(count)
-        return replace(self, of=np.append(self.of, len(self.area) + new),
-                       area=np.append(self.area, np.full(count, 1 / region()["ffs"])),
+    def with_copies(self, family: npt.NDArray[np.int8]) -> "Objects":
+        """And registers and LUTs more, by themselves."""
+        count = len(family)
+        area = np.where(family == Family.FF, 1 / region()["ffs"], 1 / region()["luts"])
+        return replace(self, of=np.append(self.of, len(self.area) + np.arange(count)),
+                       area=np.append(self.area, area),
                        block=np.append(self.block, np.full(count, Family.OTHER, np.int8)),
                        sites=np.append(self.sites, np.zeros(count)))
 
@@ -91,13 +92,14 @@ class Design:
         return self.graph.times(at[0, self.found.of], at[1, self.found.of])
 
     def with_copies(self, at: Reals) -> tuple["Design", Reals]:
-        """Copies of the registers of slow nets, and columns and rows of the objects with them."""
+        """Copies of the drivers of slow nets, and columns and rows of the objects with them."""
         times = self.times(at)
         path = times.arrival + times.tail
         cells = at[:, self.found.of]
         netlist, packed, to = replicated(self.netlist, self.packed, path > SLOW * times.ends.max(), cells,
                                          self.found.of)
-        made = Design(netlist, packed, Graph(netlist, packed), self.found.with_copies(to.shape[1]))
+        made = Design(netlist, packed, Graph(netlist, packed),
+                      self.found.with_copies(netlist.family[len(netlist.family) - to.shape[1]:]))
         return made, np.concatenate([at, to], axis=1)
 
 

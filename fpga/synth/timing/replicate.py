@@ -1,9 +1,9 @@
-"""Copies of registers of many loads, each beside the loads that it drives.
+"""Copies of registers and LUTs of many loads, each beside the loads that it drives.
 
-Vivado does so in placement and in `phys_opt_design` (UG904, physical synthesis and fan-out optimization): loads of a
-large net that is too slow are clustered by where they lie, and each cluster gets a driver beside it. Here only
-flip-flops are copied, not LUTs. A copy has the inputs of its register, each of which has a load more for it, and takes
-the place of a register of its own. Counts of `failfast` and of the gate are those without copies.
+Vivado does so in placement and in `phys_opt_design` (UG904, physical synthesis, fan-out and critical-cell
+optimization): loads of a large net that is too slow are clustered by where they lie, and each cluster gets a driver
+beside it. A copy has the inputs of its cell, each of which has a load more for it, and takes the place of a cell of its
+own. Counts of `failfast` and of the gate are those without copies.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ __all__ = ["groups", "replicated"]
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
-LOADS = 24          # of a net whose register is copied, at least
+COPIED = Family.FF, Family.LUT
+LOADS = 24          # of a net whose driver is copied, at least
 GROUP = 8           # loads of a copy, at least
 REACH_PS = 800.0    # from corner to corner of the loads of one copy, by columns and rows alone
 
@@ -51,7 +52,7 @@ def groups(at: Reals) -> Ints:
 
 def replicated(netlist: Netlist, packed: Packed, slow: npt.NDArray[np.bool_], at: Reals,
                together: Ints) -> tuple[Netlist, Packed, Reals]:
-    """Netlist and packing with copies of the registers of slow nets, as cells behind all others.
+    """Netlist and packing with copies of the drivers of slow nets, as cells behind all others.
 
     Parameters  slow: nets on paths that are too long; at: slice columns and rows of all cells; together: a number of
                 each cell, the loads with the same number stay on one net
@@ -59,7 +60,7 @@ def replicated(netlist: Netlist, packed: Packed, slow: npt.NDArray[np.bool_], at
     """
     cells, nets, driver = len(netlist.family), netlist.nets, netlist.driver()
     drives = np.bincount(netlist.rows["drives"]["cell"], minlength=cells)
-    own = (packed.host == np.arange(cells)) & (netlist.family == Family.FF) & (drives == 1)
+    own = (packed.host == np.arange(cells)) & np.isin(netlist.family, COPIED) & (drives == 1)
     fits = slow & (netlist.fanout() >= LOADS) & (driver >= 0) & own[driver]
     loads = netlist.rows["loads"]
     mine = fits[loads["net"]]
@@ -91,7 +92,10 @@ def replicated(netlist: Netlist, packed: Packed, slow: npt.NDArray[np.bool_], at
     rows = netlist.rows | {"loads": loading(loads), "drives": added.outputs(netlist.rows["drives"])}
     made = replace(netlist, rows=rows, family=added.columns(netlist.family), kind=added.columns(netlist.kind),
                    nets=nets + len(copies), copies=np.append(netlist.copies, added.of))
-    taken = Packed(added.outputs(packed.starts), loading(packed.through), loading(packed.ends),
+    through = loading(packed.through)
+    arcs = np.arange(len(through["cell"])) >= len(packed.through["cell"])       # of copied LUTs, to nets of their own
+    through["to_net"] = np.where(arcs, nets + through["cell"] - cells, through["to_net"])
+    taken = Packed(added.outputs(packed.starts), through, loading(packed.ends),
                    np.append(packed.host, cells + np.arange(len(copies))))
     return made, taken, np.stack(middles, axis=1)
 
@@ -107,19 +111,22 @@ class _Added:
     def columns(self, column: npt.NDArray) -> npt.NDArray:
         return np.append(column, column[self.of])
 
-    def inputs(self, rows: Table) -> Table:
-        """Rows of input pins, and again those of the copied cells with the copies in their place."""
+    def _again(self, rows: Table) -> tuple[Ints, Ints]:
+        """Rows of the copied cells, and of each the number of the copy."""
         order = np.argsort(rows["cell"], kind="stable")
         first, last = (np.searchsorted(rows["cell"][order], self.of, side) for side in ("left", "right"))
         counts = last - first
         again = order[np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
-        by = self.cells + np.repeat(np.arange(len(self.of)), counts)
-        return {name: np.append(column, by if name == "cell" else column[again]) for name, column in rows.items()}
+        return again, np.repeat(np.arange(len(self.of)), counts)
+
+    def inputs(self, rows: Table) -> Table:
+        """Rows of input pins, and again those of the copied cells with the copies in their place."""
+        again, number = self._again(rows)
+        own = {"cell": self.cells + number}
+        return {name: np.append(column, own.get(name, column[again])) for name, column in rows.items()}
 
     def outputs(self, rows: Table) -> Table:
-        """Rows of output pins, of which a copied cell has one, and those of the copies on their own nets."""
-        order = np.argsort(rows["cell"], kind="stable")
-        again = order[np.searchsorted(rows["cell"][order], self.of)]
-        number = np.arange(len(self.of))
+        """Rows of output pins, of which a copied cell has one at most, and those of the copies on their own nets."""
+        again, number = self._again(rows)
         own = {"net": self.nets + number, "cell": self.cells + number}
         return {name: np.append(column, own.get(name, column[again])) for name, column in rows.items()}

@@ -1,10 +1,11 @@
-"""Copies of registers: whose, how many, and what they drive and load."""
+"""Copies of registers and LUTs: whose, how many, and what they drive and load."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
+from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
 from fpga.synth.timing.replicate import groups, replicated
 from fpga.synth.timing.sta import Graph
@@ -62,16 +63,38 @@ def test_the_path_over_it_is_shorter(known):
     assert np.isfinite(after.ends).sum() == np.isfinite(before.ends).sum() + 1
 
 
+def _behind(source):
+    """A register, a cell behind it, which is cell 1, and EACH registers in either corner that this one drives."""
+    cells = {"first": ff(3, 4), "source": source}
+    found = netlist(module(cells | {f"load_{number}": ff(5, 6 + number) for number in range(2 * EACH)}, clk=[1]))
+    return found, np.where(np.arange(len(found.family)) >= EACH + 2, FAR, 0.0) * np.array([[1.0], [0.0]])
+
+
+def test_a_lut_is_copied():
+    """The copy has an arc of its own from its input, to a net of its own; the way over either is shorter."""
+    found, at = _behind(cell("LUT1", I0=4, O=5))
+    packed, count = pack(found), len(found.family)
+    made, taken, to = replicated(found, packed, np.ones(found.nets, bool), at, np.arange(count))
+    (copy,) = range(count, len(made.family))
+    assert found.cell_name(1) == "source" and made.family[copy] == Family.LUT and made.driver()[found.nets] == copy
+    before, (after,) = (np.flatnonzero(taken.through["cell"] == lut) for lut in (1, copy))
+    assert taken.through["to_net"][after] == found.nets and taken.through["to_net"][before] != found.nets
+    assert taken.through["net"][after] == taken.through["net"][before]
+    assert made.fanout()[taken.through["net"][after]] == 2 and copy not in taken.starts["cell"]
+    at = np.concatenate([at, to], axis=1)
+    assert at[:, copy].tolist() == [FAR, 0.0]
+    at[0, 0] = FAR / 2      # the register lies between the corners
+    before, after = Graph(found, packed).times(*at[:, :-1]).ends, Graph(made, taken).times(*at).ends
+    assert len(after) == len(before) and after.max() < before.max() / 1.5
+
+
 def test_what_is_not_copied(known):
-    """Registers of nets that are fast, have few loads or loads that stay together; and of LUTs none."""
+    """Drivers of nets that are fast, have few loads or loads that stay together; and neither chains nor blocks."""
     found, names, _ = known
     assert len(_copied(known, slow=False)[0].family) == len(names)
     assert len(_copied(known, together=np.zeros(len(names), np.int64))[0].family) == len(names)
-    lut = {"source": cell("LUT1", I0=4, O=5), "first": ff(3, 4)}
-    lut |= {f"load_{number}": ff(5, 6 + number) for number in range(2 * EACH)}
-    other = netlist(module(lut, clk=[1]))
-    at = np.where(np.arange(len(lut)) > EACH, FAR, 0.0) * np.ones((2, 1))
-    made, _, to = replicated(other, pack(other), np.ones(other.nets, bool), at, np.arange(len(lut)))
+    other, at = _behind(cell("MUXF7", I0=4, I1=4, S=4, O=5))
+    made, _, to = replicated(other, pack(other), np.ones(other.nets, bool), at, np.arange(len(other.family)))
     assert made is other and to.shape == (2, 0)
     assert not len(dataclasses.replace(made).copies)
 
