@@ -33,15 +33,16 @@ def slices_layout(config: TTConfig) -> data.StructLayout:
 
 
 class Divider(Part):
-    """Divides by any number: quotient and remainder by restoring subtraction, a bit a stage.
+    """Divides by any number: quotient and remainder by non-restoring subtraction, a bit a stage.
 
-    dividend = quotient * (less_one + 1) + remainder.      Source: radix-2 restoring division
+    dividend = quotient * (less_one + 1) + remainder.      Source: radix-2 non-restoring division
 
     Parameters  bits: width of the dividend; divisor_bits: width of less_one
     Members     dividend  In
                 less_one  In  the divisor less one
                 quotient, remainder  Out
-    Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage
+    Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage, and as much from
+                the last register to the remainder
     Handshake   none: a pipeline that never stops
     Reset       keeps nothing but what is under way, which a reset does not touch
     Golden      Python's divmod          Tests  verif/tt/test_index.py
@@ -65,25 +66,27 @@ class Divider(Part):
 
     def elaborate(self, platform):
         m = Module()
-        # The dividend leaves its register at the top as the borrows, which the quotient is the complement of, enter at
-        # the bottom. What is left of the first bits has no more bits than these.
-        work, rest, less_one = self.dividend, Const(0, 0), self.less_one
+        # The dividend leaves its register at the top as the signs, which the quotient is the complement of, enter at
+        # the bottom. The rest is from minus the divisor on to the divisor less one: where it is negative, the divisor
+        # is added in the next place instead of being subtracted.
+        work, rest, less_one = self.dividend, Const(0, self.divisor_bits + 1), self.less_one
         for bit in range(self.bits):
-            widened = Cat(work[-1], rest)
-            # rest - divisor = rest - less_one - 1: not negative iff no borrow.
-            difference = Signal(self.divisor_bits + 2, name=f"difference_{bit}")
-            m.d.comb += difference.eq(widened + Cat(~less_one, Const(3, 2)))
-            borrow = difference[-1]
-            next_work = Signal(self.bits, name=f"work_{bit}", reset_less=True)
-            next_rest = Signal(min(bit + 1, self.divisor_bits), name=f"rest_{bit}", reset_less=True)
+            next_work = Signal(self.bits - 1, name=f"work_{bit}", reset_less=True)
+            next_rest = Signal(self.divisor_bits + 1, name=f"rest_{bit}", reset_less=True)
             next_less = Signal(self.divisor_bits, name=f"less_{bit}", reset_less=True)
-            m.d.sync += next_work.eq(Cat(borrow, work[:-1]))
-            m.d.sync += next_rest.eq(Mux(borrow, widened, difference))
+            m.d.sync += next_rest.eq(_step(Cat(work[-1], rest), less_one, rest[-1]))
+            m.d.sync += next_work.eq(work[:-1])
             m.d.sync += next_less.eq(less_one)
-            work, rest, less_one = next_work, next_rest, next_less
+            work, rest, less_one = Cat(next_rest[-1], next_work), next_rest, next_less
         m.d.comb += self.quotient.eq(~work)
-        m.d.comb += self.remainder.eq(rest)
+        m.d.comb += self.remainder.eq(Mux(rest[-1], _step(rest, less_one, Const(1, 1)), rest))
         return m
+
+
+def _step(rest, less_one, adds):
+    """`rest` and a divisor more or less in one carry chain: less_one + 1, or ~less_one, which is -less_one - 1."""
+    change = Cat(less_one, Const(0, 1)) ^ (~adds).replicate(len(less_one) + 1)
+    return (Cat(Const(1, 1), rest[:len(change)]) + Cat(adds, change))[1:len(change) + 1]
 
 
 def _delay(m: Module, name: str, value, cycles: int):
@@ -181,7 +184,8 @@ class IndexSplitter(wiring.Component):
 
         # Bases and strides, behind two registers, which a block memory has; products, sums.
         fetched, bases = (Signal(where, name=name, reset_less=True) for name in ("fetched", "bases"))
-        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True) for k in range(4)]
+        # `keep`: no part of a shift register, whose output comes late for a product.
+        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True, attrs={"keep": 1}) for k in range(4)]
         m.d.comb += ports[1].addr.eq(early[1:])
         m.d.sync += fetched.eq(ports[1].data)
         m.d.sync += bases.eq(fetched)
