@@ -22,8 +22,9 @@ Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
 REFINEMENTS = 100
-PATIENCE = 30       # refinements without a shorter longest path
-NEAR = 0.75         # of the longest path: hops of paths above pull
+PATIENCE = 30       # refinements without a shorter longest path, or, with the same one, without a shorter LONG one
+LONG = 0.9999       # of the ends have shorter paths than what counts as long: a few that cannot move hide no others
+NEAR = 0.75         # of that: hops of paths above pull
 SHARP = 25.0        # e-fold less for a path that is shorter by a 25th of the longest
 HELD = 0.02         # how hard an object is held, where a hop on the longest path pulls with 1
 STEP = 0.4          # of the way to where the forces are equal
@@ -75,15 +76,16 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
     driver, cell = graph.hops()
     from_, to = found.of[driver], found.of[cell]
     moves = (driver >= 0) & (from_ != to)
-    best, best_ps, since = at.copy(), np.inf, 0
+    best, best_ps, since = at.copy(), (np.inf, np.inf), 0
     for number in range(REFINEMENTS):
         times = design.times(at)
-        longest = float(times.ends.max())
-        if longest < best_ps:
-            best, best_ps, since = at.copy(), longest, number
+        long = float(np.quantile(times.ends[np.isfinite(times.ends)], LONG))
+        found_ps = float(times.ends.max()), long
+        if found_ps < best_ps:
+            best, best_ps, since = at.copy(), found_ps, number
         if number - since > PATIENCE:
             break
-        share = graph.longest(times) / longest
+        share = np.minimum(graph.longest(times) / long, 1.0)
         pulls = moves & (share > NEAR)
         weight = np.exp(SHARP * (share[pulls] - 1))
         mine, ends = np.unique(np.concatenate([from_[pulls], to[pulls]]), return_inverse=True)
@@ -99,5 +101,5 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
         if filled(found, at, place)[1] > limit:
             at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
         if number % 25 == 0:
-            say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps:.0f} ps")
+            say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps[0]:.0f} ps")
     return best

@@ -76,7 +76,8 @@ def assign(at: Reals, block: npt.NDArray[np.int8], sizes: Reals, place: Window) 
 
 
 class Sites:
-    """The sites of blocks, and how much of each is taken; a cascade takes those around its middle."""
+    """The sites of blocks, and how much of each is taken. A cascade takes as many in a row of one column; `of` is the
+    first."""
 
     def __init__(self, block: npt.NDArray[np.int8], sizes: Reals, at: Reals, place: Window) -> None:
         self.block, self.sizes = block, sizes
@@ -87,20 +88,33 @@ class Sites:
             places = np.stack(place.sites(name))
             taken = np.zeros(places.shape[1])
             for one in np.nonzero(block == family)[0]:
-                here = self.of[one] = int(np.abs(self.scale * (places - at[:, [one]])).sum(axis=0).argmin())
-                whole = int(np.ceil(self.sizes[one]))
-                taken[here - (whole - 1) // 2:][:whole] += min(1.0, self.sizes[one])
+                here = self.of[one] = int(self._far(_runs(places, self._count(one)), at[:, [one]]).argmin())
+                taken[here:here + self._count(one)] += min(1.0, sizes[one])
             self.kinds.append((family, places, taken))
+
+    def _count(self, one: int) -> int:
+        return int(np.ceil(self.sizes[one]))
+
+    def _far(self, places: Reals, to: Reals) -> Reals:
+        return np.abs(self.scale * (places - to)).sum(axis=0)
 
     def move(self, at: Reals, pull: Reals, to: Reals) -> None:
         """Moves, in place, blocks that are pulled, the hardest first, to free sites that are nearer to where."""
         for family, places, taken in self.kinds:
-            mine = np.nonzero((self.block == family) & (pull > 0) & (self.sizes <= 1))[0]
+            mine = np.nonzero((self.block == family) & (pull > 0))[0]
             for one in mine[np.argsort(-pull[mine], kind="stable")][:MOVED]:
-                far = np.abs(self.scale * (places - to[:, [one]])).sum(axis=0)
-                here = self.of[one]
-                best = int(np.where(taken + self.sizes[one] <= 1, far, np.inf).argmin())
+                here, count, part = self.of[one], self._count(one), min(1.0, self.sizes[one])
+                runs = _runs(places, count)
+                far = self._far(runs, to[:, [one]])
+                taken[here:here + count] -= part
+                full = np.lib.stride_tricks.sliding_window_view(taken + part > 1, count).any(axis=1)
+                best = int(np.where(full, np.inf, far).argmin())
                 if far[best] < NEARER * far[here]:
-                    taken[here] -= self.sizes[one]
-                    taken[best] += self.sizes[one]
-                    self.of[one], at[:, one] = best, places[:, best]
+                    self.of[one], at[:, one] = best, runs[:, best]
+                taken[self.of[one]:][:count] += part
+
+
+def _runs(places: Reals, count: int) -> Reals:
+    """The middles of as many sites behind one another, by the first; infinitely far where they are of two columns."""
+    first, last = places[:, :places.shape[1] - count + 1], places[:, count - 1:]
+    return np.where(first[0] == last[0], (first + last) / 2, np.inf)

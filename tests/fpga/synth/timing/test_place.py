@@ -84,8 +84,8 @@ def test_blocks_share_sites_where_there_are_too_few():
 
 
 def test_a_block_moves_to_a_free_site():
-    """The one that is pulled harder takes the only free site; a cascade, which takes the sites beside its own, and what
-    nothing pulls stay."""
+    """A cascade, which is pulled hardest, moves on by the only free site, what is pulled harder than another
+    takes the one that it leaves; what nothing pulls stays."""
     inside = Window(0, 0, region()["columns"], region()["rows"])
     places = np.stack(inside.sites("dsp"))
     count = places.shape[1] - 3     # all sites but one are taken, by single slices and at the end a cascade of three
@@ -96,8 +96,8 @@ def test_a_block_moves_to_a_free_site():
     before, free = at.copy(), places[:, -1]
     sites = Sites(np.full(count, Family.DSP, np.int8), sizes, at, inside)
     sites.move(at, pull, np.repeat(free[:, None], count, axis=1))
-    assert (at[:, 1] == free).all()
-    still = np.r_[2:count]
+    assert (at[:, count - 1] == places[:, -2]).all() and (at[:, 1] == places[:, count - 1]).all()
+    still = np.r_[0, 2:count - 1]
     assert (at[:, still] == before[:, still]).all() and len(set(map(tuple, at.T))) == count
 
 
@@ -108,6 +108,20 @@ def test_a_cascade_takes_the_sites_around_its_middle(size):
     middle = rows[4:4 + size].mean()
     sites = Sites(np.array([Family.DSP], np.int8), np.array([float(size)]), np.array([[columns[0]], [middle]]), inside)
     assert np.nonzero(sites.kinds[0][2])[0].tolist() == list(range(4, 4 + size))
+
+
+def test_a_cascade_stays_in_one_column():
+    """Two sites are free, the last of one column and the first of the next: no place for two."""
+    inside = Window(0, 0, region()["columns"], region()["rows"])
+    places = np.stack(inside.sites("dsp"))
+    height = int((places[0] == places[0, 0]).sum())
+    own = np.r_[2:height - 1, height + 1:places.shape[1]]
+    at = np.concatenate([places[:, own], places[:, :2].mean(axis=1, keepdims=True)], axis=1)
+    sizes = np.r_[np.ones(len(own)), 2.0]
+    before, to = at.copy(), np.repeat(places[:, [height]], len(sizes), axis=1)
+    sites = Sites(np.full(len(sizes), Family.DSP, np.int8), sizes, at, inside)
+    sites.move(at, np.where(sizes > 1, 1.0, 0.0), to)
+    assert (at == before).all()
 
 
 def test_refinement_shortens_the_longest_path(monkeypatch):
