@@ -96,7 +96,8 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
             at[axis, mine] = np.clip(here, low[axis], high[axis])
             blocks = ~free[mine]
             pull[mine[blocks]] = pulled[blocks]
-            wanted[axis, mine[blocks]] = middle[blocks]
+            # Half of the way: two that pull each other would change places.
+            wanted[axis, mine[blocks]] = (at[axis, mine[blocks]] + middle[blocks]) / 2
         sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted)
         if filled(found, at, place)[1] > limit:
             at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
