@@ -144,11 +144,9 @@ class GroupDot(Part):
                 with m.If(foreign):
                     m.d.sync += total.eq(0)
                     m.d.sync += found.eq(0)
-            m.d.comb += [
-                self.o[s].bits.eq(total),
-                self.o[s].top.eq(delay(m, f"top_line{s}", tops[s], self.TOTAL - self.TOP)),
-                self.o[s].kinds.eq(found),
-            ]
+            m.d.comb += self.o[s].bits.eq(total)
+            m.d.comb += self.o[s].top.eq(delay(m, f"top_line{s}", tops[s], self.TOTAL - self.TOP))
+            m.d.comb += self.o[s].kinds.eq(found)
         return m
 
     def _peaks(self, m: Module, exponents: Sequence[Value], first: Value, joined: Value) -> list[Value]:

@@ -72,7 +72,12 @@ class Regroup(Part):
         fine, fine_twin = Signal(2, reset_less=True), Signal(2, reset_less=True, init=3)
         by4, by4_twin = Signal(2, reset_less=True), Signal(2, reset_less=True, init=3)
         places = named(m, "places", Cat(~lead[0] & (lead[1] | ~lead[2]), ~lead[0] & ~lead[1]))
-        m.d.sync += [fine.eq(places), fine_twin.eq(places), by4.eq(empty[:2]), by4_twin.eq(empty[:2])]
+        m.d.sync += [
+            fine.eq(places),
+            fine_twin.eq(places),
+            by4.eq(empty[:2]),
+            by4_twin.eq(empty[:2]),
+        ]
         # Stage 4: the exponent of the highest bit, biased: top - places + high - 1 + .. - 2 * 127 - 46 + 127.
         constant = high - 1 + group_dot.DROPPED_BITS + UNUSED_BITS - 127 - 46
         exponent = Signal(EXPONENT_BITS + 1, reset_less=True)

@@ -117,8 +117,8 @@ class Grid(Part):
                     products are zero whatever they meet
                 rows, place, columns, turn  In  `early` cycles before the rest of their slot
                 paired, first, combine      In
-                share             In  where operands share exponents, whose the results take; `first` is then set also in
-                    slots without work
+                share             In  where operands share exponents, whose the results take; `first` is then set also
+                    in slots without work
                 z                 Out  result_layout
     Timing      latency cycles from a tile's last slot to z, one more than a cell's: chosen operands wait in a register,
                 since memories and cells lie far apart; a slot every cycle

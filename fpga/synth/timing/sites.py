@@ -87,7 +87,7 @@ class Sites:
         for family, name in BLOCKS.items():
             places = np.stack(place.sites(name))
             taken = np.zeros(places.shape[1])
-            for one in np.nonzero(block == family)[0]:
+            for one in map(int, np.nonzero(block == family)[0]):
                 here = self.of[one] = int(self._far(_runs(places, self._count(one)), at[:, [one]]).argmin())
                 taken[here:here + self._count(one)] += min(1.0, sizes[one])
             self.kinds.append((family, places, taken))

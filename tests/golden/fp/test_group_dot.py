@@ -104,7 +104,8 @@ def test_regrouped_corners():
         return regroup(totals(of_words(x), of_words(y), share=len(values)))
 
     group = of([3e38, -3e38, 1, 0], 4)
-    assert group.kinds[0].tolist() == [np.inf, -np.inf, np.inf, np.inf] and not group.mants.any() and not group.exps.any()
+    assert group.kinds[0].tolist() == [np.inf, -np.inf, np.inf, np.inf]
+    assert not group.mants.any() and not group.exps.any()
     group = of([1e-30, -1e-30, 0, 0], 1e-30)
     assert group.kinds[0].tolist() == [1, 1, 1, 1] and not group.mants.any() and not group.exps.any()
     assert not of([0, 0, 0, 0]).mants.any()
