@@ -33,7 +33,6 @@ def total_layout(bits: int) -> data.StructLayout:
     return data.StructLayout({"bits": bits, "top": EXPONENT_BITS, "kinds": 2})
 
 
-
 class _Aligned(NamedTuple):
     """A term; and again, or zero where no other group joins it: of the upper two groups."""
 
