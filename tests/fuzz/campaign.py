@@ -37,6 +37,7 @@ PATIENCE_S = 120.0      # of the clock, for one input: the machine may be busy, 
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "2", "MALLOC_ARENA_MAX": "2",
          "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONWARNINGS": "ignore"}
 SLOT = struct.Struct("<q")
+LOADING = -1            # stands for an input while libraries are loaded: that time is no input's
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class _Child:
         self._start(first)
 
     def _start(self, at: int) -> None:
-        self._put(0, at)
+        self._next = at
+        self._put(0, LOADING)
         self.done = at >= self.stop
         if self.done:
             return
@@ -192,7 +194,7 @@ class _Child:
                  str(self.folder), "--seed", str(self.seed), "--from", str(at), "--count", str(self.stop - at),
                  *(f"--format={name}" for name in self.names)],
                 env={**os.environ, **QUIET}, stdout=said, stderr=said, cwd=Path(__file__).parents[2])
-        self._seen = (-1, 0.0, time.monotonic())
+        self._seen = (LOADING, 0.0, time.monotonic())
 
     def _put(self, slot: int, value: int) -> None:
         SLOT.pack_into(self.slots, slot * SLOT.size, value)
@@ -202,8 +204,8 @@ class _Child:
 
     @property
     def at(self) -> int:
-        """The input that is being tried."""
-        return self._get(0)
+        """The input that is being tried, or will be when libraries are loaded."""
+        return max(self._next, self._get(0))
 
     def look(self) -> None:
         """Notices an end, and ends an input that goes on for too long."""
@@ -211,10 +213,10 @@ class _Child:
         if code is not None:
             self._ended(code)
             return
-        now, at, spent = time.monotonic(), self.at, _processor(self.process.pid)
+        now, at, spent = time.monotonic(), self._get(0), _processor(self.process.pid)
         if at != self._seen[0]:
             self._seen = (at, spent, now)
-        elif at >= 0 and (spent - self._seen[1] > SECONDS or now - self._seen[2] > PATIENCE_S):
+        elif at != LOADING and (spent - self._seen[1] > SECONDS or now - self._seen[2] > PATIENCE_S):
             self.process.kill()
             self.process.wait()
             self._found(at, f"more than {SECONDS:g} s of processor or {PATIENCE_S:g} s of the clock")
@@ -297,13 +299,8 @@ def _child(folder: Path, names: Sequence[str], seed: int, numbers: Iterator[int]
     every = formats(names)
     with (folder / "slots").open("r+b") as file:
         slots = mmap.mmap(file.fileno(), 0)
-    at, SLOT_SIZE = SLOT.unpack_from(slots)[0], SLOT.size
-    SLOT.pack_into(slots, 0, -1)        # no time is counted while libraries are loaded
     inputs = folder / "inputs"
-    try:
-        _limit(every, inputs)
-    finally:
-        SLOT.pack_into(slots, 0, at)
+    _limit(every, inputs)
     with (folder / "findings").open("a") as findings:
         for at in numbers:
             SLOT.pack_into(slots, 0, at)
@@ -314,7 +311,7 @@ def _child(folder: Path, names: Sequence[str], seed: int, numbers: Iterator[int]
                 name = every[place].name
                 _write(findings, Finding(name, seed, number, f"{name} {number}: {what}"))
             else:
-                offset = (1 + 2 * place + (came == "refused")) * SLOT_SIZE
+                offset = (1 + 2 * place + (came == "refused")) * SLOT.size
                 SLOT.pack_into(slots, offset, SLOT.unpack_from(slots, offset)[0] + 1)
 
 
