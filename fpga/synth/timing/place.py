@@ -2,7 +2,7 @@
 evenly.
 
 What stays in a slice is one object: a LUT and the register behind it, a carry chain with both, a block with the
-registers that it took; and then what nets of few sinks join, up to half a slice. Objects are pulled together by their
+registers that it took; and then, for speed, what nets of few sinks join, up to half a slice. Objects are pulled together by their
 nets (squares of distances, weighted by the distance of the last round so that lengths count), spread over a window of
 the region by halving it again and again, and pulled to where they were spread to, harder each round (SimPL: Kim, Lee,
 Markov, ICCAD 2010). Driver and sink of a hop on a long path pull each other, too (pin-to-pin attraction: Shi et al.,
@@ -87,6 +87,14 @@ class Design:
         packed = pack(netlist)
         return Design(netlist, packed, Graph(netlist, packed), objects(netlist, packed))
 
+    def loosened(self, at: Reals) -> tuple["Design", Reals]:
+        """With what shares a slice or a block alone as objects, and the columns and rows of these: each where it was.
+        A register in the middle of a long way can then leave the logic before and behind it."""
+        loose = replace(self, found=objects(self.netlist, self.packed, joinings=0))
+        to = np.zeros((2, len(loose.found.area)))
+        to[:, loose.found.of] = at[:, self.found.of]
+        return loose, to
+
     def times(self, at: Reals) -> Times:
         """With objects at these columns and rows."""
         return self.graph.times(at[0, self.found.of], at[1, self.found.of])
@@ -103,8 +111,8 @@ class Design:
         return made, np.concatenate([at, to], axis=1)
 
 
-def objects(netlist: Netlist, packed: Packed) -> Objects:
-    """Joins the cells that share a slice, or a block with its registers."""
+def objects(netlist: Netlist, packed: Packed, joinings: int = JOININGS) -> Objects:
+    """Joins the cells that share a slice, or a block with its registers; so many times more what few nets join."""
     cells = len(netlist.family)
     fanout, driver = netlist.fanout(), netlist.driver()
     pairs = [(np.arange(cells), packed.host)]
@@ -128,7 +136,7 @@ def objects(netlist: Netlist, packed: Packed) -> Objects:
     loads = netlist.rows["loads"]
     few = (driver[loads["net"]] >= 0) & (fanout[loads["net"]] <= FEW_SINKS)
     pulls = np.stack([driver[loads["net"][few]], loads["cell"][few]]), 1.0 / fanout[loads["net"][few]]
-    for _ in range(JOININGS):
+    for _ in range(joinings):
         merged = _joined(of[pulls[0]], pulls[1], area_of(of, count))
         count, of = int(merged.max()) + 1, merged[of]
     block = np.full(count, Family.OTHER, np.int8)

@@ -98,7 +98,7 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
             pull[mine[blocks]] = pulled[blocks]
             # Half of the way: two that pull each other would change places.
             wanted[axis, mine[blocks]] = (at[axis, mine[blocks]] + middle[blocks]) / 2
-        sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted)
+        sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted, HELD)
         if filled(found, at, place)[1] > limit:
             at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
         if number % 25 == 0:

@@ -152,6 +152,7 @@ def _timed(report: Report, say: Say) -> Timing:
 def _placed(design: Design, fill: float, say: Say) -> tuple[Design, np.ndarray, Window]:
     """The design with copies of registers, columns and rows of its objects, and their window."""
     design, at, window = place(design, fill, say)
+    design, at = design.loosened(at)
     at = refined(design, at, window, say)
     for _ in range(COPYING_AGAIN):
         copied, to = design.with_copies(at)

@@ -14,8 +14,6 @@ __all__ = ["BLOCKS", "Sites", "Window", "assign", "everywhere"]
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
-MOVED = 64          # blocks of a kind that move in a refinement
-NEARER = 0.7        # of its distance that a block that moves has left
 BLOCKS = {Family.DSP: "dsp", Family.BRAM: "bram", Family.URAM: "uram"}
 
 
@@ -76,45 +74,55 @@ def assign(at: Reals, block: npt.NDArray[np.int8], sizes: Reals, place: Window) 
 
 
 class Sites:
-    """The sites of blocks, and how much of each is taken. A cascade takes as many in a row of one column; `of` is the
-    first."""
+    """The sites of blocks, and who is where. A cascade takes as many in a row of one column; `of` is the first."""
 
     def __init__(self, block: npt.NDArray[np.int8], sizes: Reals, at: Reals, place: Window) -> None:
-        self.block, self.sizes = block, sizes
         self.of = np.full(len(block), -1, np.int64)
-        self.kinds = []
         self.scale = _scale()
+        self.kinds = []
         for family, name in BLOCKS.items():
             places = np.stack(place.sites(name))
-            taken = np.zeros(places.shape[1])
-            for one in map(int, np.nonzero(block == family)[0]):
-                here = self.of[one] = int(self._far(_runs(places, self._count(one)), at[:, [one]]).argmin())
-                taken[here:here + self._count(one)] += min(1.0, sizes[one])
-            self.kinds.append((family, places, taken))
-
-    def _count(self, one: int) -> int:
-        return int(np.ceil(self.sizes[one]))
+            groups = [(size, np.nonzero((block == family) & (sizes == size))[0])
+                      for size in np.unique(sizes[block == family])]
+            for size, mine in groups:
+                runs = _runs(places, size)
+                first = np.arange(0, places.shape[1], int(np.ceil(size)))
+                self.of[mine] = first[self._far(runs, at[:, mine]).argmin(axis=1)]
+            self.kinds.append((places, groups))
 
     def _far(self, places: Reals, to: Reals) -> Reals:
-        return np.abs(self.scale * (places - to)).sum(axis=0)
+        return np.abs(self.scale[:, None] * (places[:, None] - to[:, :, None])).sum(axis=0)
 
-    def move(self, at: Reals, pull: Reals, to: Reals) -> None:
-        """Moves, in place, blocks that are pulled, the hardest first, to free sites that are nearer to where."""
-        for family, places, taken in self.kinds:
-            mine = np.nonzero((self.block == family) & (pull > 0))[0]
-            for one in mine[np.argsort(-pull[mine], kind="stable")][:MOVED]:
-                here, count, part = self.of[one], self._count(one), min(1.0, self.sizes[one])
-                runs = _runs(places, count)
-                far = self._far(runs, to[:, [one]])
-                taken[here:here + count] -= part
-                full = np.lib.stride_tricks.sliding_window_view(taken + part > 1, count).any(axis=1)
-                best = int(np.where(full, np.inf, far).argmin())
-                if far[best] < NEARER * far[here]:
-                    self.of[one], at[:, one] = best, runs[:, best]
-                taken[self.of[one]:][:count] += part
+    def move(self, at: Reals, pull: Reals, to: Reals, hold: float) -> None:
+        """Moves blocks, in place, those of one kind and size together: to where the sum of their distances, each
+        weighted by how hard it is pulled, is least, and with `hold` that from where they are. What is pulled takes free
+        sites, or the place of what is pulled less."""
+        for places, groups in self.kinds:
+            for size, mine in groups:
+                if not (pull[mine] > 0).any():
+                    continue
+                count, taken = int(np.ceil(size)), np.zeros(places.shape[1])
+                for other, others in groups:
+                    if other != size:
+                        for site in range(int(np.ceil(other))):
+                            np.add.at(taken, self.of[others] + site, min(1.0, other))
+                runs, first = _runs(places, size), np.arange(0, places.shape[1], count)
+                room = 1 - np.array([taken[one:one + count].max() for one in first])
+                room = np.where(np.isinf(runs[0]), 0, np.maximum(room, 0) / min(1.0, size)).astype(int)
+                open_ = np.repeat(np.arange(len(first)), room)
+                if len(open_) < len(mine):
+                    continue
+                far = pull[mine, None] * self._far(runs[:, open_], to[:, mine])
+                which, where = linear_sum_assignment(far + hold * self._far(runs[:, open_], at[:, mine]))
+                self.of[mine[which]], at[:, mine[which]] = first[open_[where]], runs[:, open_[where]]
 
 
-def _runs(places: Reals, count: int) -> Reals:
-    """The middles of as many sites behind one another, by the first; infinitely far where they are of two columns."""
-    first, last = places[:, :places.shape[1] - count + 1], places[:, count - 1:]
-    return np.where(first[0] == last[0], (first + last) / 2, np.inf)
+def _runs(places: Reals, size: float) -> Reals:
+    """The middles of as many sites in a row as a block takes, one behind the other; infinitely far where they are of
+    two columns or too few."""
+    count, length = int(np.ceil(size)), places.shape[1]
+    first = np.arange(0, length, count)
+    last = first + count - 1
+    whole = last < length
+    last = np.minimum(last, length - 1)
+    return np.where(whole & (places[0, first] == places[0, last]), (places[:, first] + places[:, last]) / 2, np.inf)
