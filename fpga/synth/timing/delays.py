@@ -14,6 +14,7 @@ import numpy as np
 __all__ = ["FAMILIES", "Family", "Sink", "clock_ps", "delay", "local", "net", "table"]
 
 _FILE = Path(__file__).parent / "delays.toml"
+_NEAR = 4       # Columns in which half is paid of what a net takes to leave its neighbourhood, and for its fan-out.
 
 
 class Family(IntEnum):
@@ -82,8 +83,9 @@ def net(dx: Any, dy: Any, fanout: Any, driver: Any, sink: Any, terms: dict[str, 
     out[Family.CARRY], out[[Family.BRAM, Family.URAM]] = t["from_carry"], t["from_memory"]
     before_carry = (np.asarray(driver) == Family.LUT) & (np.asarray(sink) == Sink.CARRY)
     dx, dy = np.abs(dx), np.abs(dy)
-    return (t["base"] + t["column"] * dx + t["row"] * dy
-            + np.sqrt(dx + dy / 4) * (t["root"] + t["fanout"] * np.log2(np.maximum(fanout, 1)))
+    columns = dx + dy * t["row"] / t["column"]
+    return (t["base"] + t["column"] * columns
+            + columns / (columns + _NEAR) * (t["near"] + t["fanout"] * np.log2(np.maximum(fanout, 1)))
             + out[driver] + np.where(before_carry, 0.0, into[sink]))
 
 
