@@ -21,11 +21,12 @@ __all__ = ["filled", "refined"]
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
-REFINEMENTS = 100
-PATIENCE = 30       # refinements without a shorter longest path, or, with the same one, without a shorter LONG one
-LONG = 0.9999       # of the ends have shorter paths than what counts as long: a few that cannot move hide no others
-NEAR = 0.75         # of that: hops of paths above pull
-SHARP = 25.0        # e-fold less for a path that is shorter by a 25th of the longest
+REFINEMENTS = 100   # in a phase
+PATIENCE = 30       # refinements without a shorter longest path, or, with the same one, without a shorter long one
+# First many long paths pull, then few. Of a phase: the share of the ends that have shorter paths than what counts as
+# long, so that a few which cannot move hide no others; and by what part of that a path is shorter that pulls e-fold less.
+PHASES = (0.9999, 1 / 25), (0.99999, 1 / 60)
+NEAR = 0.75         # of what counts as long: hops of paths above pull
 HELD = 0.02         # how hard an object is held, where a hop on the longest path pulls with 1
 STEP = 0.4          # of the way to where the forces are equal
 SHORT = 2.0, 6.0    # columns and rows below which a hop's pull grows with its length
@@ -67,6 +68,12 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
 
     Parameters  at: columns and rows of objects, blocks on their sites
     """
+    for phase in PHASES:
+        at = _phase(design, at, place, *phase, say)
+    return at
+
+
+def _phase(design: Design, at: Reals, place: Window, quantile: float, near: float, say: Callable[[str], None]) -> Reals:
     found, graph, at = design.found, design.graph, at.copy()
     free = found.block == Family.OTHER
     low = np.array([place.left, place.bottom])
@@ -79,7 +86,7 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
     best, best_ps, since = at.copy(), (np.inf, np.inf), 0
     for number in range(REFINEMENTS):
         times = design.times(at)
-        long = float(np.quantile(times.ends[np.isfinite(times.ends)], LONG))
+        long = float(np.quantile(times.ends[np.isfinite(times.ends)], quantile))
         found_ps = float(times.ends.max()), long
         if found_ps < best_ps:
             best, best_ps, since = at.copy(), found_ps, number
@@ -87,7 +94,7 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
             break
         share = np.minimum(graph.longest(times) / long, 1.0)
         pulls = moves & (share > NEAR)
-        weight = np.exp(SHARP * (share[pulls] - 1))
+        weight = np.exp((share[pulls] - 1) / near)
         mine, ends = np.unique(np.concatenate([from_[pulls], to[pulls]]), return_inverse=True)
         a, b = ends.reshape(2, -1)
         pull, wanted = np.zeros(len(free)), at.copy()

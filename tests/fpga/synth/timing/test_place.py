@@ -83,45 +83,83 @@ def test_blocks_share_sites_where_there_are_too_few():
     assert set(map(tuple, at.T)) == set(zip(*Window(0, 0, 20, 40).sites("dsp")))
 
 
+EVERYWHERE = everywhere()
+HELD = 0.02
+
+
+def _moved(at: np.ndarray, sizes: np.ndarray, pull: np.ndarray, to: np.ndarray,
+           family: Family = Family.DSP) -> np.ndarray:
+    """Where blocks are after a move, no two of them on one site."""
+    at = at.copy()
+    sites = Sites(np.full(len(sizes), family, np.int8), sizes, at, EVERYWHERE)
+    sites.move(at, pull, to, HELD)
+    taken = np.zeros(len(EVERYWHERE.sites("dsp" if family == Family.DSP else "bram")[0]))
+    for first, size in zip(sites.of, sizes):
+        taken[first:first + int(np.ceil(size))] += min(1.0, size)
+    assert taken.max() <= 1
+    return at
+
+
 def test_a_block_moves_to_a_free_site():
-    """A cascade, which is pulled hardest, moves on by the only free site, what is pulled harder than another
-    takes the one that it leaves; what nothing pulls stays."""
-    inside = Window(0, 0, region()["columns"], region()["rows"])
-    places = np.stack(inside.sites("dsp"))
-    count = places.shape[1] - 3     # all sites but one are taken, by single slices and at the end a cascade of three
-    sizes = np.r_[np.ones(count - 1), 3.0]
-    at = np.concatenate([places[:, :count - 1], places[:, [count]]], axis=1)
+    """What nothing pulls stays."""
+    places = np.stack(EVERYWHERE.sites("dsp"))
+    at, free = places[:, :-1], places[:, [-1]]
+    pull = np.r_[1.0, np.zeros(at.shape[1] - 1)]
+    found = _moved(at, np.ones(len(pull)), pull, np.repeat(free, len(pull), axis=1))
+    assert (found[:, [0]] == free).all() and (found[:, 1:] == at[:, 1:]).all()
+
+
+def test_a_block_takes_the_place_of_one_that_is_pulled_less():
+    """All sites are taken: two at opposite ends, which want each other's place, get them; one that nothing pulls makes
+    room for a third, and goes where that was; one that is pulled harder does not."""
+    at = np.stack(EVERYWHERE.sites("dsp"))
+    count, to = at.shape[1], at.copy()
     pull = np.zeros(count)
-    pull[[0, 1, count - 1]] = 1.0, 2.0, 3.0
-    before, free = at.copy(), places[:, -1]
-    sites = Sites(np.full(count, Family.DSP, np.int8), sizes, at, inside)
-    sites.move(at, pull, np.repeat(free[:, None], count, axis=1))
-    assert (at[:, count - 1] == places[:, -2]).all() and (at[:, 1] == places[:, count - 1]).all()
-    still = np.r_[0, 2:count - 1]
-    assert (at[:, still] == before[:, still]).all() and len(set(map(tuple, at.T))) == count
+    for one, other, hard in ((0, count - 1, 1.0), (count - 1, 0, 1.0), (5, 700, 1.0), (6, 900, 1.0), (900, 900, 3.0)):
+        pull[one], to[:, one] = hard, at[:, other]
+    found = _moved(at, np.ones(count), pull, to)
+    assert (found[:, [0, count - 1]] == at[:, [count - 1, 0]]).all()
+    assert (found[:, 5] == at[:, 700]).all() and (found[:, 900] == at[:, 900]).all()
+    assert (found[:, 6] != at[:, 6]).any()      # beside what is pulled harder
+
+
+def test_halves_of_a_memory_move_into_free_halves():
+    places = np.stack(EVERYWHERE.sites("bram"))
+    at = np.concatenate([places[:, :-1], places[:, [0]]], axis=1)
+    sizes = np.r_[0.5, np.ones(at.shape[1] - 2), 0.5]
+    at[:, 0] = places[:, -1]                # two halves on sites of their own
+    pull = np.r_[1.0, np.zeros(at.shape[1] - 1)]
+    found = _moved(at, sizes, pull, np.repeat(places[:, [0]], at.shape[1], axis=1), Family.BRAM)
+    assert (found[:, 0] == places[:, 0]).all() and (found[:, 1:] == at[:, 1:]).all()
 
 
 @pytest.mark.parametrize("size", (2, 3, 4))
 def test_a_cascade_takes_the_sites_around_its_middle(size):
-    inside = Window(0, 0, 10, 42)
-    columns, rows = inside.sites("dsp")
-    middle = rows[4:4 + size].mean()
-    sites = Sites(np.array([Family.DSP], np.int8), np.array([float(size)]), np.array([[columns[0]], [middle]]), inside)
-    assert np.nonzero(sites.kinds[0][2])[0].tolist() == list(range(4, 4 + size))
+    columns, rows = EVERYWHERE.sites("dsp")
+    middle = np.array([[columns[0]], [rows[2 * size:3 * size].mean()]])
+    sites = Sites(np.array([Family.DSP], np.int8), np.array([float(size)]), middle, EVERYWHERE)
+    assert sites.of.tolist() == [2 * size]
 
 
 def test_a_cascade_stays_in_one_column():
     """Two sites are free, the last of one column and the first of the next: no place for two."""
-    inside = Window(0, 0, region()["columns"], region()["rows"])
-    places = np.stack(inside.sites("dsp"))
+    places = np.stack(EVERYWHERE.sites("dsp"))
     height = int((places[0] == places[0, 0]).sum())
     own = np.r_[2:height - 1, height + 1:places.shape[1]]
     at = np.concatenate([places[:, own], places[:, :2].mean(axis=1, keepdims=True)], axis=1)
     sizes = np.r_[np.ones(len(own)), 2.0]
-    before, to = at.copy(), np.repeat(places[:, [height]], len(sizes), axis=1)
-    sites = Sites(np.full(len(sizes), Family.DSP, np.int8), sizes, at, inside)
-    sites.move(at, np.where(sizes > 1, 1.0, 0.0), to)
-    assert (at == before).all()
+    pull, to = np.where(sizes > 1, 1.0, 0.0), np.repeat(places[:, [height]], len(sizes), axis=1)
+    assert (_moved(at, sizes, pull, to) == at).all()
+
+
+def test_registers_leave_what_they_were_joined_with():
+    """Everything is where it was, what shares a slice alone together; the same longest path."""
+    design = Design.of(grid(blocks=SIDE))
+    at = np.random.default_rng(5).random((2, len(design.found.area))) * 50
+    loose, to = design.loosened(at)
+    assert len(loose.found.area) == SIDE**2 + SIDE and len(design.found.area) < SIDE**2 / 2 + SIDE
+    assert (to[:, loose.found.of] == at[:, design.found.of]).all()
+    assert loose.times(to).ends.max() == design.times(at).ends.max()
 
 
 def test_refinement_shortens_the_longest_path(monkeypatch):
