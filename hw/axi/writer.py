@@ -190,7 +190,10 @@ class WritePort(Part):
         with m.If(move):
             m.d.sync += position.eq(Mux(ends, 0, position + 1))
         for k, queue in enumerate(queues):
-            m.d.comb += queue.o.ready.eq(move & burst.tag[k])
+            # As `move`, which the queue's valid has part in, but for this client alone: it goes on to the enables of
+            # the queue's memories.
+            m.d.comb += queue.o.ready.eq(
+                burst.tag[k] & queue.o.valid & sending.o.valid & owing & (~bus.wvalid | bus.wready))
             with m.If(burst.tag[k]):
                 m.d.comb += picked.eq(queue.o.payload)
         beat = Signal(data_layout(self.beat_bytes), reset_less=True)

@@ -22,7 +22,7 @@ from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.shell import KernelShell, kernel_ports, tell_first
 from hw.place import Part, place
-from hw.stream.fifo import Fifo
+from hw.stream.fifo import Fifo, mask_of
 from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.sums import sum_layout
 from hw.tt.unit import TTUnit
@@ -167,13 +167,14 @@ class EmbCore(Part):
         m.d.comb += tag.eq(pool.o.tag)
         for number, (name, to) in enumerate((("dram", finish.i_dram), ("ssd", finish.i_ssd))):
             # Room was made before the row was fetched: the queue cannot be full.
-            queue = Fifo(partial_layout(config), depth=config.partial_beats, block=True)
+            layout = partial_layout(config)
+            queue = Fifo(layout, depth=config.partial_beats, block=True, quick=mask_of(layout, "error"))
             m.submodules[f"{name}_partials"] = self._flushed(parts, queue)
             m.d.comb += [
                 queue.i.valid.eq(pool.o_valid & (tag.tier == number)),
                 queue.i.payload.words.eq(pool.o.words),
                 queue.i.payload.error.eq(tag.error),
-                getattr(arbiter, f"{name}_returned").eq(to.valid & to.ready),
+                getattr(arbiter, f"{name}_returned").eq(to.ready),    # only when a beat is there
             ]
             wiring.connect(m, queue.o, to)
 

@@ -84,7 +84,7 @@ class PostPool(Part):
                 many are lost where a bag in FP32 follows one in half precision
     Handshake   o_data is not held back: beats that are not yet written are at most config.output_beats, so a queue of
                 that depth behind it is always ready, and so many bags are not yet written at most.
-                The inputs' ready depends on their valid and on i_steps' state
+                i_dram and i_ssd are ready only while they are valid; the inputs' ready depends on i_steps' state
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
                 weight; a bag
                 of no vectors is +0; then golden.emb.packer. Bit-exact
@@ -131,27 +131,23 @@ class PostPool(Part):
         final = Signal(reset_less=True)     # the vector's last beat
         drop = Signal()                     # the rest of a vector that is too long
         may = Signal()                      # room for what this beat brings
-        there, fire = Signal(), Signal()
-        with m.Switch(source):
-            with m.Case(From.TT):
-                m.d.comb += there.eq(self.i_tt.valid & ~drop)
-            with m.Case(From.DRAM):
-                m.d.comb += there.eq(self.i_dram.valid)
-            with m.Case(From.SSD):
-                m.d.comb += there.eq(self.i_ssd.valid)
-            with m.Default():
-                m.d.comb += there.eq(1)
+        fire = Signal()
+        # Of each source by itself: what it answers goes on to the enables of its queue's memories.
+        takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}
+        for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid & ~drop), (From.DRAM, self.i_dram.valid),
+                             (From.SSD, self.i_ssd.valid)):
+            m.d.comb += takes[which].eq(held & may & (source == which) & there)
         more, ends = dram_left | ssd_left, Signal()
         m.d.comb += [
-            fire.eq(held & may & there),
+            fire.eq(Cat(takes.values()).any()),
             ends.eq(fire & final & ~more),
             taken.eq(ends | ~held),
-            self.i_tt.ready.eq((fire & (source == From.TT)) | drop),
-            self.i_dram.ready.eq(fire & (source == From.DRAM)),
-            self.i_ssd.ready.eq(fire & (source == From.SSD)),
+            self.i_tt.ready.eq(takes[From.TT] | drop),
+            self.i_dram.ready.eq(takes[From.DRAM]),
+            self.i_ssd.ready.eq(takes[From.SSD]),
         ]
-        short = fire & (source == From.TT) & self.i_tt.payload.last & ~final
-        long = fire & (source == From.TT) & ~self.i_tt.payload.last & final
+        short = takes[From.TT] & self.i_tt.payload.last & ~final
+        long = takes[From.TT] & ~self.i_tt.payload.last & final
         m.d.sync += drop.eq(Mux(drop, ~(self.i_tt.valid & self.i_tt.payload.last), long))
         with m.If(short):
             m.d.sync += source.eq(From.NOTHING)
@@ -187,7 +183,7 @@ class PostPool(Part):
         # In half precision two beats leave as one.
         leaves = (step.format == FORMAT.FLOAT32) | form.odd | form.last
         self._account(m, step, fire & last & leaves, ends & step.end, may)
-        self._fault(m, step, source, fire, final, short | long, ends & step.end)
+        self._fault(m, step, takes, final, short | long, ends & step.end)
         return m
 
     def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: SimpleNamespace):
@@ -302,14 +298,14 @@ class PostPool(Part):
             may.eq((credits[1:] != 0) | (credits[0] & ~used)),
         ]
 
-    def _fault(self, m: Module, step, source, fire, final, misshapen, bag_ends) -> None:
+    def _fault(self, m: Module, step, takes, final, misshapen, bag_ends) -> None:
         bag = Signal(32)
         with m.If(bag_ends):
             m.d.sync += bag.eq(Mux(step.last, 0, bag + 1))
         unread, unfit = Signal(), Signal()
-        m.d.comb += unfit.eq(fire & (source == From.TT) & self.i_tt.payload.last & self.i_tt.payload.error)
-        m.d.comb += unread.eq(fire & final & (((source == From.DRAM) & self.i_dram.payload.error)
-                                              | ((source == From.SSD) & self.i_ssd.payload.error)))
+        m.d.comb += unfit.eq(takes[From.TT] & self.i_tt.payload.last & self.i_tt.payload.error)
+        m.d.comb += unread.eq(final & ((takes[From.DRAM] & self.i_dram.payload.error)
+                                       | (takes[From.SSD] & self.i_ssd.payload.error)))
         m.d.sync += [
             self.fault_valid.eq(unread | unfit | misshapen),
             self.fault.code.eq(Mux(unread, EMB.code("READ_ERROR"),

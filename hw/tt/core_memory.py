@@ -107,7 +107,6 @@ class CoreMemory(Part):
             pairs.append((_behind(m, pair), flips[at] if at < halves else Const(0, 2)))
 
         x_addresses, y_address = self._addresses(m, writing, written)
-        write_x, write_even, write_odd = (_behind(m, write) for write in (write_x, write_even, write_odd))
         codes = config.family == "ultrascale_plus"
         first, second = (partial(self._soft, m, platform, pairs, depth, "block") for depth in config.x_depths)
         ultra = partial(self._ultra, m, platform, pairs) if codes else partial(
@@ -143,18 +142,21 @@ class CoreMemory(Part):
         return (x, _behind(m, x_second) if only else x), _behind(m, y_address)
 
     def _memory(self, m: Module, lines, name: str, banks, addresses, write):
-        """n**3 / 2 banks, in turn of two kinds; a bit of `write` for each of these of a quarter."""
+        """n**3 / 2 banks, in turn of two kinds; a bit of `write`, a cycle early, for each of these of a quarter."""
         config = self.config
         count = config.side**2 // 2
         for at in range(config.side * count):
             quarter, pair = divmod(at, count)
             half = at % (1 << config.blocks_log2)
-            ports = banks[at % 2](f"{name}_bank_{at}", pair, write[(quarter << config.blocks_log2) + half])
+            # Each bank has a register of its own, which `keep` holds apart: they lie all over the column.
+            mine = Signal(name=f"{name}_write_{at}", attrs={"keep": 1})
+            m.d.sync += mine.eq(write[(quarter << config.blocks_log2) + half])
+            ports = banks[at % 2](f"{name}_bank_{at}", pair, mine)
             for lane, (to, *found) in enumerate(ports):
                 m.d.comb += to.eq(addresses[at % 2][lane])
                 line = lines[lane]
-                mine = line.words.word_select(at, DATA_BITS), line.corrected[at], line.uncorrectable[at]
-                m.d.comb += Cat(mine).eq(delay(m, f"{name}_{at}_{lane}", Cat(found), 1))
+                there = line.words.word_select(at, DATA_BITS), line.corrected[at], line.uncorrectable[at]
+                m.d.comb += Cat(there).eq(delay(m, f"{name}_{at}_{lane}", Cat(found), 1))
 
     def _soft(self, m: Module, platform, pairs, depth: int, style: str, name: str, pair: int, write):
         """A bank of codewords; address, word and flags of the port of every lane."""
