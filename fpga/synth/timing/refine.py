@@ -24,7 +24,7 @@ Reals = npt.NDArray[np.float64]
 REFINEMENTS = 100   # in a phase
 PATIENCE = 30       # refinements without a shorter longest path, or, with the same one, without a shorter long one
 # First many long paths pull, then few. Of a phase: the share of the ends that have shorter paths than what counts as
-# long, so that a few which cannot move hide no others; and by what part of that a path is shorter that pulls e-fold less.
+# long, so that a few which cannot move hide no others; and how much shorter, of that, a path is that pulls e-fold less.
 PHASES = (0.9999, 1 / 25), (0.99999, 1 / 60)
 NEAR = 0.75         # of what counts as long: hops of paths above pull
 HELD = 0.02         # how hard an object is held, where a hop on the longest path pulls with 1
