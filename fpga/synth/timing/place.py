@@ -5,9 +5,9 @@ What stays in a slice is one object: a LUT and the register behind it, a carry c
 registers that it took; and then, for speed, what nets of few sinks join, up to half a slice. Objects are pulled
 together by their nets (squares of distances, weighted by the distance of the last round so that lengths count), spread
 over a window of the region by halving it again and again, and pulled to where they were spread to, harder each round
-(SimPL: Kim, Lee, Markov, ICCAD 2010). Driver and sink of a hop on a long path pull each other, too (pin-to-pin attraction: Shi et al.,
-DATE 2025). In every round DSP slices, BRAM and URAM are put on the sites of their columns; registers of many loads are
-copied in two rounds. Slices are filled, not legalised: inside one there is no order.
+(SimPL: Kim, Lee, Markov, ICCAD 2010). Driver and sink of a hop on a long path pull each other, too (pin-to-pin
+attraction: Shi et al., DATE 2025). In every round DSP slices, BRAM and URAM are put on the sites of their columns;
+registers of many loads are copied in two rounds. Slices are filled, not legalised: inside one there is no order.
 """
 
 from collections.abc import Callable
