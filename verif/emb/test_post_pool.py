@@ -317,8 +317,10 @@ async def faults(dut):
     for number, one in enumerate(bags):
         bench.sources["i_steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
         rows = one["vectors"].reshape(4, 3, WORDS).tolist()
-        if number in (7, 9):
-            rows[1] = rows[1][:2] if number == 7 else [*rows[1], [1] * WORDS, [2] * WORDS]
+        if number == 7:
+            rows[1] = rows[1][:2]
+        if number == 9:     # another vector comes right behind the rest
+            rows[0] = [*rows[0], [1] * WORDS, [2] * WORDS]
         for at, (name, row) in enumerate(zip(("tt", "tt", "dram", "ssd"), rows, strict=True)):
             marked = marks.get((name, number))
             for beat, words in enumerate(row):
