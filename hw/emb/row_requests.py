@@ -193,12 +193,14 @@ class RowRequests(Part):
         entry, valid, loads = order.o.payload, Signal(), Signal()
         place_, left, bank = (Signal(bits, name=f"landing_{name}", reset_less=True) for name, bits in (
             ("place", self.position_bits), ("left", beats), ("bank", len(self.bank))))
+        # From a register, not at the end of a carry chain that counts.
+        final = Signal(name="landing_final", reset_less=True)
         m.d.comb += [
             order.i.valid.eq(started),
             order.i.payload.position.eq(row.payload.position),
             order.i.payload.beats.eq(row.payload.beats),
             order.i.payload.bank.eq(row.bank),
-            loads.eq(~valid | (self.beat & (left == 0))),
+            loads.eq(~valid | (self.beat & final)),
             order.o.ready.eq(loads),
             self.place.eq(place_),
             self.bank.eq(bank),
@@ -208,11 +210,13 @@ class RowRequests(Part):
                 valid.eq(order.o.valid),
                 place_.eq(entry.position),
                 left.eq(entry.beats),
+                final.eq(entry.beats == 0),
                 bank.eq(entry.bank),
             ]
         with m.Elif(self.beat):
             m.d.sync += place_.eq(place_ + 1)
             m.d.sync += left.eq(left - 1)
+            m.d.sync += final.eq(left == 1)
 
 
 def _chosen(marks, values):

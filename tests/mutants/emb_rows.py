@@ -44,7 +44,7 @@ REQUESTS = Unit("hw/emb/row_requests.py", ("verif/emb/test_row_requests.py",), (
     Mutant("all beats of a row land in one place", "place_.eq(place_ + 1)", "place_.eq(place_)"),
     Mutant("a row lands a beat too early", "place_.eq(entry.position)", "place_.eq(entry.position - 1)"),
     Mutant("a row has a beat less", "left.eq(entry.beats)", "left.eq(Mux(entry.beats == 0, 0, entry.beats - 1))"),
-    Mutant("the next row lands though nothing has come", "loads.eq(~valid | (self.beat & (left == 0)))",
-           "loads.eq(~valid | (left == 0))"),
+    Mutant("the next row lands though nothing has come", "loads.eq(~valid | (self.beat & final))",
+           "loads.eq(~valid | final)"),
     Mutant("of a row that waits the bank is forgotten", "bank.eq(entry.bank)", "bank.eq(bank)"),
 ))

@@ -46,20 +46,19 @@ def filled(found: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
     return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
 
 
-def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.bool_], short: float) -> \
-        tuple[Reals, Reals, Reals]:
-    """One coordinate of objects where the pulls of hops and what holds them are equal, with those that are not free
-    where they are; how hard each is pulled, and where to."""
+def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, short: float) -> tuple[Reals, Reals]:
+    """How far objects move in one coordinate to where the pulls of hops and what holds them are equal; how hard each is
+    pulled."""
     count = len(place)
     pull = weight / np.maximum(np.abs(place[a] - place[b]) / short, 1.0)
     half = csr_array(coo_array((pull, (a, b)), (count, count)))
     joined = half + half.T
     pulled = np.asarray(joined.sum(axis=1)).ravel()
     middle = joined @ place / np.maximum(pulled, 1e-12)
-    diagonal = pulled + np.where(free, HELD, 1e6)
-    force = np.where(free, pulled * (middle - place), 0.0)
-    move, _ = cg(diags_array(diagonal) - joined, force, rtol=1e-2, maxiter=30, M=diags_array(1 / diagonal))
-    return np.where(free, place + STEP * move, place), pulled, middle
+    diagonal = pulled + HELD
+    move, _ = cg(diags_array(diagonal) - joined, pulled * (middle - place), rtol=1e-2, maxiter=30,
+                 M=diags_array(1 / diagonal))
+    return move, pulled
 
 
 def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
@@ -99,12 +98,11 @@ def _phase(design: Design, at: Reals, place: Window, quantile: float, near: floa
         a, b = ends.reshape(2, -1)
         pull, wanted = np.zeros(len(free)), at.copy()
         for axis in (0, 1):
-            here, pulled, middle = _moved(at[axis, mine], a, b, weight, free[mine], SHORT[axis])
-            at[axis, mine] = np.clip(here, low[axis], high[axis])
+            move, pulled = _moved(at[axis, mine], a, b, weight, SHORT[axis])
             blocks = ~free[mine]
             pull[mine[blocks]] = pulled[blocks]
-            # Half of the way: two that pull each other would change places.
-            wanted[axis, mine[blocks]] = (at[axis, mine[blocks]] + middle[blocks]) / 2
+            wanted[axis, mine[blocks]] += move[blocks]
+            at[axis, mine[~blocks]] = np.clip(at[axis, mine] + STEP * move, low[axis], high[axis])[~blocks]
         sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted, HELD)
         if filled(found, at, place)[1] > limit:
             at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
