@@ -24,8 +24,9 @@ Reals = npt.NDArray[np.float64]
 REFINEMENTS = 100   # in a phase
 PATIENCE = 30       # refinements without a shorter longest path, or, with the same one, without a shorter long one
 # First many long paths pull, then few. Of a phase: the share of the ends that have shorter paths than what counts as
-# long, so that a few which cannot move hide no others; and how much shorter, of that, a path is that pulls e-fold less.
-PHASES = (0.9999, 1 / 25), (0.99999, 1 / 60)
+# long, so that a few which cannot move hide no others; how much shorter, of that, a path is that pulls e-fold less; and
+# whether a block is pulled by whole paths, or by its own hops alone, halfway to their other ends.
+PHASES = (0.9999, 1 / 25, False), (0.99999, 1 / 60, False), (0.99999, 1 / 60, True)
 NEAR = 0.75         # of what counts as long: hops of paths above pull
 HELD = 0.02         # how hard an object is held, where a hop on the longest path pulls with 1
 STEP = 0.4          # of the way to where the forces are equal
@@ -46,19 +47,20 @@ def filled(found: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
     return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
 
 
-def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, short: float) -> tuple[Reals, Reals]:
-    """How far objects move in one coordinate to where the pulls of hops and what holds them are equal; how hard each is
-    pulled."""
+def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.bool_], short: float) -> \
+        tuple[Reals, Reals, Reals]:
+    """How far objects move in one coordinate to where the pulls of hops and what holds them are equal, those that are
+    free; how hard each is pulled, and how far the middle of what pulls is."""
     count = len(place)
     pull = weight / np.maximum(np.abs(place[a] - place[b]) / short, 1.0)
     half = csr_array(coo_array((pull, (a, b)), (count, count)))
     joined = half + half.T
     pulled = np.asarray(joined.sum(axis=1)).ravel()
-    middle = joined @ place / np.maximum(pulled, 1e-12)
-    diagonal = pulled + HELD
-    move, _ = cg(diags_array(diagonal) - joined, pulled * (middle - place), rtol=1e-2, maxiter=30,
+    middle = joined @ place / np.maximum(pulled, 1e-12) - place
+    diagonal = pulled + np.where(free, HELD, 1e6)
+    move, _ = cg(diags_array(diagonal) - joined, np.where(free, pulled * middle, 0.0), rtol=1e-2, maxiter=30,
                  M=diags_array(1 / diagonal))
-    return move, pulled
+    return move, pulled, middle
 
 
 def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
@@ -72,7 +74,8 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
     return at
 
 
-def _phase(design: Design, at: Reals, place: Window, quantile: float, near: float, say: Callable[[str], None]) -> Reals:
+def _phase(design: Design, at: Reals, place: Window, quantile: float, near: float, whole: bool,
+           say: Callable[[str], None]) -> Reals:
     found, graph, at = design.found, design.graph, at.copy()
     free = found.block == Family.OTHER
     low = np.array([place.left, place.bottom])
@@ -98,10 +101,11 @@ def _phase(design: Design, at: Reals, place: Window, quantile: float, near: floa
         a, b = ends.reshape(2, -1)
         pull, wanted = np.zeros(len(free)), at.copy()
         for axis in (0, 1):
-            move, pulled = _moved(at[axis, mine], a, b, weight, SHORT[axis])
+            move, pulled, middle = _moved(at[axis, mine], a, b, weight, free[mine] | whole, SHORT[axis])
             blocks = ~free[mine]
             pull[mine[blocks]] = pulled[blocks]
-            wanted[axis, mine[blocks]] += move[blocks]
+            # Halfway: two that pull each other would change places.
+            wanted[axis, mine[blocks]] += (move if whole else middle / 2)[blocks]
             at[axis, mine[~blocks]] = np.clip(at[axis, mine] + STEP * move, low[axis], high[axis])[~blocks]
         sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted, HELD)
         if filled(found, at, place)[1] > limit:
