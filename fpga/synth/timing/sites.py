@@ -110,7 +110,7 @@ class Sites:
                 room = 1 - np.array([taken[one:one + count].max() for one in first])
                 room = np.where(np.isinf(runs[0]), 0, np.maximum(room, 0) / min(1.0, size)).astype(int)
                 open_ = np.repeat(np.arange(len(first)), room)
-                if len(open_) < len(mine):
+                if len(open_) < len(mine):      # some lie on each other, as `assign` leaves them: they stay
                     continue
                 far = pull[mine, None] * self._far(runs[:, open_], to[:, mine])
                 which, where = linear_sum_assignment(far + hold * self._far(runs[:, open_], at[:, mine]))

@@ -162,6 +162,20 @@ def test_registers_leave_what_they_were_joined_with():
     assert loose.times(to).ends.max() == design.times(at).ends.max()
 
 
+@pytest.mark.parametrize("whole", (False, True))
+def test_whole_paths_pull_what_lies_at_their_ends(whole):
+    """A cell beside each of two blocks, a long hop between the cells: a block that is not free stays, and knows of its
+    short hop alone; one that is free is drawn along by its cell."""
+    place = np.array([0.0, 1.0, 100.0, 101.0])
+    free = np.array([False, True, True, False]) | whole
+    move, pulled, middle = refine._moved(place, np.array([0, 1, 2]), np.array([1, 2, 3]), np.ones(3), free, 2.0)
+    assert middle[[0, 3]] == pytest.approx([1.0, -1.0]) and pulled[[0, 3]] == pytest.approx([1.0, 1.0])
+    if whole:
+        assert move[0] > 5 and move[3] == pytest.approx(-move[0], rel=0.05)
+    else:
+        assert move[[0, 3]] == pytest.approx([0.0, 0.0], abs=1e-3)
+
+
 def test_refinement_shortens_the_longest_path(monkeypatch):
     """From any order; nothing leaves the window, and slices are not much fuller than they were."""
     monkeypatch.setattr(refine, "REFINEMENTS", 20)
