@@ -33,6 +33,10 @@ def estimated() -> Iterator[Row]:
     yield at_most("timing.calibration.worst", f"{what}: worst error", round(100 * found.worst, 1), "%", WORST)
     yield figure("timing.calibration.bias", f"{what}: median with its sign, below 0 where too fast",
                  round(100 * found.bias, 1), "%")
+    yield figure("timing.calibration.cells.median", "the same paths with their nets as routed, predicted from other "
+                 "designs' LUTs: median error", round(100 * median(map(abs, found.cells)), 1), "%")
+    yield figure("timing.calibration.cells.worst", "worst error of these", round(100 * max(map(abs, found.cells)), 1),
+                 "%")
     free = [error for errors in found.free.values() for error in errors]
     yield figure("timing.calibration.free", "paths of one to three nets that meet their clock, to which nothing is "
                  "fitted: median error", round(100 * median(map(abs, free)), 1), "%")

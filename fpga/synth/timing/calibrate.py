@@ -9,7 +9,7 @@ likewise, but neither fitted to nor counted.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -96,11 +96,12 @@ class Design:
 @dataclass(frozen=True)
 class Calibration:
     """Relative errors of paths and of free paths, predicted with the LUTs of all designs but the path's own and with
-    nets fitted to these; `terms`: fitted to all."""
+    nets fitted to these; `terms`: fitted to all; `cells`: errors of paths with their nets as routed, of all designs."""
 
     errors: dict[str, tuple[float, ...]]
     free: dict[str, tuple[float, ...]]
     terms: dict[str, float]
+    cells: tuple[float, ...]
 
     @property
     def every(self) -> list[float]:
@@ -221,10 +222,18 @@ def errors(of: Callable[[Design], str]) -> tuple[dict[str, tuple[float, ...]], d
     return counted, free
 
 
+def _cell_errors() -> Iterator[float]:
+    """Relative errors of the paths with their nets as routed, and the LUTs of all designs but the path's own."""
+    for design in designs():
+        lut = through(one for one in designs() if one is not design)
+        for path in design.paths:
+            yield (path.cells_ps + lut * len(path.luts) + sum(one.ps for one in path.nets)) / path.ps - 1
+
+
 @cache
 def calibration() -> Calibration:
     """Errors with every design left out of its own fit."""
-    return Calibration(*errors(lambda design: design.name), fitted(designs()))
+    return Calibration(*errors(lambda design: design.name), fitted(designs()), tuple(_cell_errors()))
 
 
 def _line(name: str, errors: Iterable[float]) -> str:
@@ -247,6 +256,9 @@ if __name__ == "__main__":
     print(_line("violated", (error for design in designs()
                              for error in found.errors[design.name][:len(design.violated)])))
     print(_line("all", found.every))
+    print(_line("none out", (predicted(path, found.terms, through(designs())) / path.ps - 1
+                             for design in designs() for path in design.paths)))
+    print(_line("cells", found.cells))
     together, _ = errors(lambda design: design.repository)
     print(_line("repository", (error for one in together.values() for error in one)))
     free = [error for one in found.free.values() for error in one]

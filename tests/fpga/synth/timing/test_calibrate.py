@@ -82,6 +82,25 @@ def test_a_luts_inputs_tell_its_delay_in_one_design_only():
     assert max(others) < 1.05 * min(others)
 
 
+def test_errors_of_cells_are_with_nets_as_routed(monkeypatch):
+    """The card's path has no LUT: its error is that of its two cells, however long its net; npu's are with the LUTs of
+    other designs."""
+    known = {design.name: design for design in designs()}
+    found = dict(zip(known, np.split(calibration().cells, np.cumsum([len(one.paths) for one in known.values()])[:-1])))
+    (path,) = known["card"].paths
+    assert found["card"] == pytest.approx([(2735 - 44 + path.nets[0].ps) / path.ps - 1])
+    without = [design for name, design in known.items() if name != "npu"]
+    assert 1 + found["npu"] == pytest.approx([
+        (path.cells_ps + sum(net.ps for net in path.nets) + through(without) * len(path.luts)) / path.ps
+        for path in known["npu"].paths])
+    long = replace(known["card"], violated=(), met=tuple(
+        replace(path, ps=path.ps + 1000, nets=(replace(path.nets[0], ps=path.nets[0].ps + 1000),)) for path in
+        known["card"].paths))
+    monkeypatch.setattr(calibrate, "designs", lambda: (*(one for one in known.values() if one.name != "card"), long))
+    (*_, last) = calibrate.calibration.__wrapped__().cells
+    assert last * (path.ps + 1000) == pytest.approx(found["card"][0] * path.ps)
+
+
 def test_errors_are_of_designs_left_out(monkeypatch):
     """A design whose wires are three times as slow, and its LUTs slow, does not move its own prediction."""
     before = calibration().errors["feeder"]
