@@ -11,6 +11,7 @@ from hotrail.completion import preset_names
 
 __all__ = ["COMMANDS"]
 
+
 def _mapped(preset: str, core: str) -> Iterator[tuple[str, Any]]:
     """Preset and core, and the mapped report, of a core of a preset, or of all that are kernels: as `hotrail package`
     maps it."""
@@ -47,10 +48,11 @@ def _aside(line: str) -> None:
 def timing(preset: str, core: str, out: Path | None) -> None:
     """Static timing analysis of a CORE of PRESET [all that are kernels] at speed grade -2LV.
 
-    On Yosys' netlist, with open delay tables and a coarse placement: an estimate, docs/timing.md says how good. Writes
-    a picture of placement and worst paths. Minutes for the shipping cores.
+    On Yosys' netlist, with open delay tables and a coarse placement: an estimate. Prints slack, the worst paths and how
+    well the delays predict routed ones; writes a picture of placement and worst paths. Minutes for the shipping cores.
     """
     from fpga.synth.timing import report as timings
+    from fpga.synth.timing.calibrate import calibration
     from gen.base.staging import staged
     from gen.base.tools import build_folder
     from hotrail.report import floorplan
@@ -63,7 +65,9 @@ def timing(preset: str, core: str, out: Path | None) -> None:
         with staged(picture) as half:
             half.write_text(floorplan.svg(found), encoding="utf-8")
         click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
-    result(cores=told)
+    quality = calibration()
+    click.echo(f"delays: {quality}")
+    result(cores=told, calibration={name: getattr(quality, name) for name in ("median", "worst", "bias")})
 
 
 @click.command(short_help="AMD's guide lines for a core.")

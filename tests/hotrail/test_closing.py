@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from fpga.synth import map as synth
+from fpga.synth.timing.calibrate import calibration
 from gen.base import tools
 from hotrail.__main__ import main
 from tests.support import circuits
@@ -30,6 +31,10 @@ def test_timing(mapped):
     assert "longest path 1,088 ps" in done.output
     assert "slack at 4 ns: +2.67" in done.output and "slack at 3.333 ns: +2.01" in done.output
     assert " 1. " in done.output and "from_here" in done.output and "% wire" in done.output
+    found = calibration()
+    median, worst, bias = (f"{100 * abs(error):.1f} %" for error in (found.median, found.worst, found.bias))
+    assert (f"51 routed paths of 18 designs are predicted {median} off on the median, {worst} at worst; with its sign the "
+            f"median is {bias} too fast\n") in done.output
     picture = mapped / "tiny" / "timing" / "tt.svg"
     assert picture.read_text().startswith("<svg ") and str(picture) in done.output
 
@@ -39,6 +44,7 @@ def test_timing_as_json(mapped):
     (told,) = json.loads(done.stdout)["cores"].values()
     assert told["slack_ns"]["4.0"] > told["slack_ns"]["3.333"] > 0
     assert told["paths"][0]["steps"][0]["kind"] == "FDRE" and told["clock_ps"] == 234
+    assert json.loads(done.stdout)["calibration"]["worst"] == calibration().worst
     assert (mapped / "here" / "tt.svg").exists()
 
 

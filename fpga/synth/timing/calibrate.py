@@ -120,6 +120,12 @@ class Calibration:
         """Median with its sign: above 0 where paths are predicted slower than they are."""
         return median(self.every)
 
+    def __str__(self) -> str:
+        median, worst, bias = (f"{100 * error:.1f} %" for error in (self.median, self.worst, abs(self.bias)))
+        return (f"{len(self.every)} routed paths of {len(self.errors)} designs are predicted {median} off on the "
+                f"median, {worst} at worst; with its sign the median is {bias} too "
+                f"{'slow' if self.bias > 0 else 'fast'}")
+
 
 def _cell_ps(cell: str) -> float:
     """A cell's delay by the table; 0 for a LUT, whose delay is a mean of designs."""
