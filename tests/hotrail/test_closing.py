@@ -33,8 +33,8 @@ def test_timing(mapped):
     assert " 1. " in done.output and "from_here" in done.output and "% wire" in done.output
     found = calibration()
     median, worst, bias = (f"{100 * abs(error):.1f} %" for error in (found.median, found.worst, found.bias))
-    assert (f"51 routed paths of 18 designs are predicted {median} off on the median, {worst} at worst; with its sign the "
-            f"median is {bias} too fast\n") in done.output
+    assert (f"51 routed paths of 18 designs are predicted {median} off on the median, {worst} at worst; with its sign "
+            f"the median is {bias} too fast\n") in done.output
     picture = mapped / "tiny" / "timing" / "tt.svg"
     assert picture.read_text().startswith("<svg ") and str(picture) in done.output
 
