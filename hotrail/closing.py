@@ -51,6 +51,8 @@ def timing(preset: str, core: str, out: Path | None) -> None:
     On Yosys' netlist, with open delay tables and a coarse placement: an estimate. Prints slack, the worst paths and how
     well the delays predict routed ones; writes a picture of placement and worst paths. Minutes for the shipping cores.
     """
+    from statistics import median
+
     from fpga.synth.timing import report as timings
     from fpga.synth.timing.calibrate import calibration
     from gen.base.staging import staged
@@ -67,7 +69,8 @@ def timing(preset: str, core: str, out: Path | None) -> None:
         click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
     quality = calibration()
     click.echo(f"delays: {quality}")
-    result(cores=told, calibration={name: getattr(quality, name) for name in ("median", "worst", "bias")})
+    result(cores=told, calibration={"median": quality.median, "worst": quality.worst, "bias": quality.bias,
+                                    "violated_bias": median(quality.violated)})
 
 
 @click.command(short_help="AMD's guide lines for a core.")

@@ -120,11 +120,16 @@ class Calibration:
         """Median with its sign: above 0 where paths are predicted slower than they are."""
         return median(self.every)
 
+    @property
+    def violated(self) -> list[float]:
+        """Of paths in which the router did what it could."""
+        return [error for design in designs() for error in self.errors[design.name][:len(design.violated)]]
+
     def __str__(self) -> str:
-        median, worst, bias = (f"{100 * error:.1f} %" for error in (self.median, self.worst, abs(self.bias)))
-        return (f"{len(self.every)} routed paths of {len(self.errors)} designs are predicted {median} off on the "
-                f"median, {worst} at worst; with its sign the median is {bias} too "
-                f"{'slow' if self.bias > 0 else 'fast'}")
+        off, worst = f"{100 * self.median:.1f} % off on the median", f"{100 * self.worst:.1f} % at worst"
+        bias = median(self.violated)
+        return (f"{len(self.every)} routed paths of {len(self.errors)} designs are predicted {off}, {worst}; violated "
+                f"ones, with the sign, {100 * abs(bias):.1f} % too {'slow' if bias > 0 else 'fast'} on the median")
 
 
 def _cell_ps(cell: str) -> float:
@@ -259,8 +264,7 @@ if __name__ == "__main__":
             print(f"{design.name:10s} {kind:8s} {routed}, {100 * error:+6.1f} %")
     for design in designs():
         print(_line(design.name, found.errors[design.name]))
-    print(_line("violated", (error for design in designs()
-                             for error in found.errors[design.name][:len(design.violated)])))
+    print(_line("violated", found.violated))
     print(_line("all", found.every))
     print(_line("none out", (predicted(path, found.terms, through(designs())) / path.ps - 1
                              for design in designs() for path in design.paths)))

@@ -53,22 +53,29 @@ SHARE = 0.02        # of its nets' pull, in the first round, that an object is h
 
 @dataclass(frozen=True)
 class Objects:
-    """What is placed. of: the object of each cell; area: slices of LUTs and of registers; block: `Family` of a DSP
-    slice, BRAM or URAM, else OTHER; sites: how many each takes (0.5 for a half BRAM); slices: that all need, in which
-    LUTs and registers lie together."""
+    """What is placed. of: the object of each cell; luts, ffs: slices that its LUTs and its registers take, which can be
+    the same; block: `Family` of a DSP slice, BRAM or URAM, else OTHER; sites: how many each takes (0.5 for a half
+    BRAM); slices: that all need."""
 
     of: Ints
-    area: Reals
+    luts: Reals
+    ffs: Reals
     block: npt.NDArray[np.int8]
     sites: Reals
     slices: float
 
+    @property
+    def area(self) -> Reals:
+        """Slices of LUTs and of registers added: 2 in a full slice."""
+        return self.luts + self.ffs
+
     def with_copies(self, family: npt.NDArray[np.int8]) -> "Objects":
         """And registers and LUTs more, by themselves."""
         count = len(family)
-        area = np.where(family == Family.FF, 1 / region()["ffs"], 1 / region()["luts"])
-        return replace(self, of=np.append(self.of, len(self.area) + np.arange(count)),
-                       area=np.append(self.area, area),
+        register = family == Family.FF
+        return replace(self, of=np.append(self.of, len(self.luts) + np.arange(count)),
+                       luts=np.append(self.luts, ~register / region()["luts"]),
+                       ffs=np.append(self.ffs, register / region()["ffs"]),
                        block=np.append(self.block, np.full(count, Family.OTHER, np.int8)),
                        sites=np.append(self.sites, np.zeros(count)))
 
@@ -91,7 +98,7 @@ class Design:
         """With what shares a slice or a block alone as objects, and the columns and rows of these: each where it was.
         A register in the middle of a long way can then leave the logic before and behind it."""
         loose = replace(self, found=objects(self.netlist, self.packed, joinings=0))
-        to = np.zeros((2, len(loose.found.area)))
+        to = np.zeros((2, len(loose.found.luts)))
         to[:, loose.found.of] = at[:, self.found.of]
         return loose, to
 
@@ -143,8 +150,8 @@ def objects(netlist: Netlist, packed: Packed, joinings: int = JOININGS) -> Objec
     for family in BLOCKS:
         block[of[netlist.family == family]] = family
     sites = np.bincount(of[fixed], half[fixed], count).astype(float)
-    area = np.bincount(of, lut + ff, count).astype(float)
-    return Objects(of.astype(np.int64), area, block, sites, float(max(lut.sum(), ff.sum())))
+    taken = [np.bincount(of, each, count).astype(float) for each in (lut, ff)]
+    return Objects(of.astype(np.int64), taken[0], taken[1], block, sites, float(max(lut.sum(), ff.sum())))
 
 
 def _joined(pairs: Ints, weight: Reals, area: Reals) -> Ints:
@@ -182,7 +189,7 @@ def window(found: Objects, fill: float) -> Window:
         whole = size == (grid["columns"], grid["rows"])
         holds = all(len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
                     for family, name in BLOCKS.items())
-        if whole or (holds and size[0] * size[1] >= need):
+        if whole or (holds and size[0] * size[1] >= need * (1 - 1e-9)):
             return made
         width *= 1.1
 
@@ -219,7 +226,7 @@ class _Pull:
 
     def __init__(self, design: Design) -> None:
         netlist, found = design.netlist, design.found
-        rows, count = netlist.rows, len(found.area)
+        rows, count = netlist.rows, len(found.luts)
         pin_net = np.concatenate([rows["drives"]["net"], rows["loads"]["net"]])
         pin = found.of[np.concatenate([rows["drives"]["cell"], rows["loads"]["cell"]])]
         pairs = np.unique(pin_net * count + pin)

@@ -1,8 +1,8 @@
 """Detailed placement: what lies on the longest paths moves, again and again.
 
 Hops pull their driver and their sink together, the harder the longer the longest path over them is, and what they pull
-is held where it is: each time a system of equations over all objects on long paths. Where slices come to be too full,
-all is spread again.
+is held where it is: each time a system of equations over all objects on long paths. Where bins come to be too full, all
+is spread again.
 """
 
 from collections.abc import Callable
@@ -32,18 +32,19 @@ HELD = 0.02         # how hard an object is held, where a hop on the longest pat
 STEP = 0.4          # of the way to where the forces are equal
 SHORT = 2.0, 6.0    # columns and rows below which a hop's pull grows with its length
 BLOCK_PULL = 0.01   # of a block that moves, at least
-CROWDED = 0.03      # of the logic may come to lie in full slices
-BIN = 4, 12         # slice columns and rows in which slices are counted as full together
+CROWDED = 0.03      # of the logic may come to be more than its bin holds
+BIN = 4, 12         # slice columns and rows of a bin
 
 
 def filled(found: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
-    """Fill of a window's slices by bins of about BIN, 1 where LUTs and registers take all of them; and the share of
-    the logic above that. at: columns and rows of the objects."""
+    """Fill of a window's slices by bins of about BIN, 1 where LUTs or registers take all of them; and the share of the
+    logic above that. at: columns and rows of the objects."""
     sides = ([place.left, place.left + place.width], [place.bottom, place.bottom + place.height])
     mine = found.block == Family.OTHER
     bins = max(1, round(place.width / BIN[0])), max(1, round(place.height / BIN[1]))
-    area, _, _ = np.histogram2d(at[0, mine], at[1, mine], bins=bins, range=sides, weights=found.area[mine])
-    fill = area / (2 * place.width * place.height / (bins[0] * bins[1]))
+    slices = [np.histogram2d(at[0, mine], at[1, mine], bins=bins, range=sides, weights=each[mine])[0]
+              for each in (found.luts, found.ffs)]
+    fill = np.maximum(*slices) * (bins[0] * bins[1]) / (place.width * place.height)
     return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
 
 
@@ -64,8 +65,8 @@ def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.b
 
 
 def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None] = lambda line: None) -> Reals:
-    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic lies in
-    full slices, or what did at first.
+    """Columns and rows of objects with the shortest longest path that was seen; at most CROWDED of the logic is more
+    than its bin holds, or what was at first.
 
     Parameters  at: columns and rows of objects, blocks on their sites
     """

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fpga.synth.map import Report
+from fpga.synth.map import LUT_COST, Report
 from fpga.synth.shells import region
 from fpga.synth.timing.delays import clock_ps
 from fpga.synth.timing.netlist import Netlist, flat
@@ -57,8 +57,8 @@ NamedPath = Route[NamedStep]
 class Timing:
     """The longest path, what it would be with all cells in one place, and the worst paths of different names; ends,
     failing: captured pins, and how many of them have a negative slack at each of PERIODS_NS; packed: registers taken
-    into blocks; copies: registers added; window: where the core was placed; crowded: share of the slices' area that
-    lies where it does not fit; density: slices' fill in the window by column and row."""
+    into blocks; copies: cells added; window: where the core was placed; crowded: share of the logic that is more than
+    its bin of slices holds; density: fill of these bins by column and row."""
 
     core: str
     worst_ps: float
@@ -106,8 +106,9 @@ def _place_of(report: Report) -> Path:
     """The file that keeps a core's timing: named by its mapped netlists and by all that decides about their
     timing."""
     own = Path(__file__).parent
-    decides = [path.read_text() for path in sorted([*own.glob("*.py"), *own.glob("delays.toml")])]
-    content = json.dumps([sorted(path.name for path in report.files.values()), region(), decides])
+    decides = [path.read_text() for path in sorted([*own.glob("*.py"), *own.glob("delays.toml")])
+               if path.name != "calibrate.py"]
+    content = json.dumps([sorted(path.name for path in report.files.values()), region(), LUT_COST, decides])
     top = report.files[report.core]
     return top.with_name(f"{report.core}-{hashlib.sha256(content.encode()).hexdigest()[:16]}.timed")
 
@@ -136,7 +137,10 @@ def _timed(report: Report, say: Say) -> Timing:
     design = Design.of(netlist)
     if not len(design.graph.ends["net"]) or not len(design.graph.starts["net"]):
         raise ValueError(f"{report.core} has no path from a register to a register")
-    tried = [_placed(design, fill, say) for fill in FILLS]
+    tried = []
+    for number, share in enumerate(FILLS, 1):
+        say(f"window {number} of {len(FILLS)}")
+        tried.append(_placed(design, share, say))
     design, at, window = min(tried, key=lambda one: float(one[0].times(one[1]).ends.max()))
     times = design.times(at)
     fill, crowded = filled(design.found, at, window)
@@ -157,8 +161,9 @@ def _placed(design: Design, fill: float, say: Say) -> tuple[Design, np.ndarray, 
     for _ in range(COPYING_AGAIN):
         copied, to = design.with_copies(at)
         to = refined(copied, to, window, say)
-        if copied.times(to).ends.max() < design.times(at).ends.max():
-            design, at = copied, to
+        if copied.times(to).ends.max() >= design.times(at).ends.max():
+            break
+        design, at = copied, to
     return design, at, window
 
 
@@ -186,12 +191,12 @@ def _named(design: Design, times: Times, at: np.ndarray) -> Iterator[NamedPath]:
 def lines(found: Timing) -> Iterator[str]:
     """For the terminal."""
     yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.copies:,} "
-           f"copied, {found.ends:,} ends timed")
+           f"drivers replicated, {found.ends:,} endpoints timed")
     yield f"  longest path {found.worst_ps:,.0f} ps; {found.floor_ps:,.0f} ps if all cells lay in one place"
     for ns, failing in zip(PERIODS_NS, found.failing):
-        yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} ends below 0"
+        yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} endpoints below 0"
     yield (f"  placed on {found.window.width:.0f} x {found.window.height:.0f} of {region()['columns']} x "
-           f"{region()['rows']} slices; {100 * found.crowded:.1f} % of the logic lies in full slices")
+           f"{region()['rows']} slices; {100 * found.crowded:.1f} % of the logic is more than its bin of slices holds")
     for number, path in enumerate(found.paths, 1):
         first, last = path.steps[0], path.steps[-1]
         yield (f"  {number:2d}. {path.ps:,.0f} ps, {100 * path.wire_ps / path.ps:.0f} % wire, "

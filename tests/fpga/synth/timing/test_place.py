@@ -1,5 +1,7 @@
 """The placement: it beats chance, fills evenly, keeps blocks on their sites, and refinement never makes it worse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from fpga.synth.shells import region
 from fpga.synth.timing import refine
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
-from fpga.synth.timing.place import Design, objects, place, spread, window
+from fpga.synth.timing.place import Design, Objects, objects, place, spread, window
 from fpga.synth.timing.refine import filled, refined
 from fpga.synth.timing.sites import Sites, Window, assign, everywhere
 from tests.support.netlists import cell, ff, module, netlist
@@ -155,9 +157,9 @@ def test_a_cascade_stays_in_one_column():
 def test_registers_leave_what_they_were_joined_with():
     """Everything is where it was, what shares a slice alone together; the same longest path."""
     design = Design.of(grid(blocks=SIDE))
-    at = np.random.default_rng(5).random((2, len(design.found.area))) * 50
+    at = np.random.default_rng(5).random((2, len(design.found.luts))) * 50
     loose, to = design.loosened(at)
-    assert len(loose.found.area) == SIDE**2 + SIDE and len(design.found.area) < SIDE**2 / 2 + SIDE
+    assert len(loose.found.luts) == SIDE**2 + SIDE and len(design.found.luts) < SIDE**2 / 2 + SIDE
     assert (to[:, loose.found.of] == at[:, design.found.of]).all()
     assert loose.times(to).ends.max() == design.times(at).ends.max()
 
@@ -183,7 +185,7 @@ def test_refinement_shortens_the_longest_path(monkeypatch):
     inside = window(design.found, 0.75)
     rng = np.random.default_rng(3)
     low, size = np.array([[inside.left], [inside.bottom]]), np.array([[inside.width], [inside.height]])
-    at = low + size * rng.random((2, len(design.found.area)))
+    at = low + size * rng.random((2, len(design.found.luts)))
     before = at.copy()
     better = refined(design, at, inside)
     assert design.times(better).ends.max() < 0.8 * design.times(at).ends.max() and (at == before).all()
@@ -208,9 +210,34 @@ def test_objects_join_what_shares_a_slice():
     found = objects(known, pack(known))
     for row in range(2 * SIDE):
         assert found.of[2 * row] == found.of[2 * row + 1]
-    assert found.area.max() <= 1.0 + 1e-9 and len(found.area) < SIDE**2 / 2
+    assert found.area.max() <= 1.0 + 1e-9 and len(found.luts) < SIDE**2 / 2
     assert found.area.sum() == pytest.approx(SIDE**2 * (1 / 8 + 1 / 16))
     assert found.slices == pytest.approx(SIDE**2 / 8)
+
+
+@pytest.mark.parametrize("family", ["LUT", "FF"])
+def test_a_bin_is_as_full_as_the_fuller_of_luts_and_registers(family):
+    """One bin of eight LUTs a slice: full without any register, and half of what lies there is too much where twice as
+    many do. Registers alike, sixteen a slice; both together take no more than one of them."""
+    inside, bins = Window(0, 0, 8, 24), 4
+    slices = np.array([48.0, 24.0, 96.0, 0.0])
+    at = np.array([[2.0, 6.0, 2.0, 6.0], [6.0, 6.0, 18.0, 18.0]])
+    none = np.zeros(bins)
+    luts, ffs = (slices, none) if family == "LUT" else (none, slices)
+    found = Objects(np.arange(bins), luts, ffs, np.full(bins, Family.OTHER, np.int8), none, slices.sum())
+    fill, above = filled(found, at, inside)
+    assert fill.tolist() == [[1.0, 2.0], [0.5, 0.0]] and above == pytest.approx(1 / 3.5)
+    both = replace(found, luts=slices, ffs=slices)
+    assert filled(both, at, inside)[0].tolist() == fill.tolist()
+
+
+def test_window_is_no_larger_than_asked_for():
+    """Its sides are as computed, whatever the last digit of their product is."""
+    for slices in np.linspace(400, 9000, 200):
+        none = np.zeros(0)
+        found = Objects(np.zeros(0, np.int64), none, none, np.zeros(0, np.int8), none, slices)
+        made = window(found, 0.55)
+        assert made.width * made.height == pytest.approx(slices / 0.55)
 
 
 def test_window_holds_the_blocks():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +56,19 @@ def test_the_best_placement_counts(mapped, monkeypatch):
 
     monkeypatch.setattr(timings, "_placed", drawn_apart)
     assert worst(9.0, 1.0) == worst(1.0, 9.0) == worst(1.0) < worst(9.0)
+
+
+def test_what_decides_about_the_timing_is_in_its_key(mapped, monkeypatch):
+    """The areas of cells are; the fit of the delays is not, whose result is in the table."""
+    key = timings._place_of(mapped)
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path: read(path) + ("# more" if path.name == "calibrate.py" else ""))
+    assert timings._place_of(mapped) == key
+    monkeypatch.setattr(Path, "read_text", lambda path: read(path) + ("# more" if path.name == "refine.py" else ""))
+    assert timings._place_of(mapped) != key
+    monkeypatch.undo()
+    monkeypatch.setitem(timings.LUT_COST, "INV", 0.5)
+    assert timings._place_of(mapped) != key
 
 
 def test_is_kept_with_its_netlists(mapped, monkeypatch):
