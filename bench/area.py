@@ -14,7 +14,7 @@ from gen.rtl.verilog import convert
 
 SHIPPING = {"emb": "smartssd", "mlp": "smartssd", "hotline": "hotline_fpga", "tt": "smartssd"}     # core: preset
 HALF = "smartssd_half"      # whose EMB core has half the DSP slices in its TT unit
-LUTS = {"emb": 165_000, "mlp": 165_000, "emb.half": 170_000}    # that a core may take, below AMD's guide line
+LUTS = {"emb": 165_000, "mlp": 165_000, "emb.half": 170_000}    # that a core may take, below AMD's guideline
 
 # What a multiply-accumulate of the TT unit is made of: cells, exponents, and what makes sums operands or words.
 ARITHMETIC = ("GroupDot", "JointExponent", "Regroup", "Rounder", "Aligner")
@@ -30,17 +30,17 @@ def report(preset: str, core: str) -> Report:
 
 
 def _left(key: str) -> int:
-    """What AMD's guide line of a resource leaves a core beside the platform's own logic."""
+    """What AMD's guideline of a resource leaves a core beside the platform's own logic."""
     line = failfast()[key]
     return int(line["there"] * line["guide"] / 100 - line["platform"])
 
 
 def _resources(name: str, what: str, report: Report) -> Iterator[Row]:
-    """What a core takes, against its own target or what AMD's guide line leaves it."""
+    """What a core takes, against its own target or what AMD's guideline leaves it."""
     for key, value in report.total.as_dict().items():
         if key in SHELL:
             own = LUTS.get(name) if key == "lut" else None
-            yield at_most(f"area.{name}.{key}", what if own else f"{what}; what AMD's guide line leaves it", value,
+            yield at_most(f"area.{name}.{key}", what if own else f"{what}; what AMD's guideline leaves it", value,
                           UNITS[key], own or _left(key))
 
 

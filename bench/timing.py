@@ -1,4 +1,4 @@
-"""What timing the cores can hope for: estimated slack, how well delays are estimated, and AMD's guide lines."""
+"""What timing the cores can hope for: estimated slack, how well delays are estimated, and AMD's guidelines."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -50,9 +50,9 @@ def estimated() -> Iterator[Row]:
 
 @bench("failfast")
 def over() -> Iterator[Row]:
-    """AMD's guide lines for timing closure that the shipping kernels are over."""
+    """AMD's guidelines for timing closure that the shipping kernels are over."""
     for name, report in _reports():
         lines = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
         named = ", ".join(line.key for line in lines if line.over)
-        yield at_most(f"failfast.{name}.over", f"guide lines of {len(lines)} that are passed over: {named or 'none'}",
+        yield at_most(f"failfast.{name}.over", f"guidelines of {len(lines)} that are passed over: {named or 'none'}",
                       sum(line.over for line in lines), "lines", 0)

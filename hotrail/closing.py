@@ -73,12 +73,12 @@ def timing(preset: str, core: str, out: Path | None) -> None:
                                     "violated_bias": median(quality.violated)})
 
 
-@click.command(short_help="AMD's guide lines for a core.")
+@click.command(short_help="AMD's guidelines for a core.")
 @click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
 @JSON
 def failfast(preset: str, core: str) -> None:
-    """Holds a CORE of PRESET [all that are kernels] against AMD's guide lines for timing closure.
+    """Holds a CORE of PRESET [all that are kernels] against AMD's guidelines for timing closure.
 
     As report_failfast of Vivado does, with the platform's own logic in the user region.
     """

@@ -1,4 +1,4 @@
-"""AMD's guide lines for a core in the card's user region, with the platform's own logic in it.
+"""AMD's guidelines for a core in the card's user region, with the platform's own logic in it.
 
 They are the lines of Vivado's report_failfast that a mapped netlist answers; the numbers are in shells.toml. Above a
 line Vivado usually needs more time, more strategies, or does not close timing; none of them is a limit. Vivado puts
@@ -20,7 +20,7 @@ __all__ = ["Line", "lines", "of_area", "of_netlist"]
 
 @dataclass(frozen=True)
 class Line:
-    """A guide line. value: per cent of the region with the platform's logic, a ratio, or a count, as the guide is;
+    """A guideline. value: per cent of the region with the platform's logic, a ratio, or a count, as the guide is;
     used: what the core itself takes, of `there`; both 0 for a ratio or count."""
 
     key: str
@@ -41,7 +41,7 @@ class Line:
     def __str__(self) -> str:
         unit = " %" if self.share else ""
         took = f", {self.used:,.10g} of {self.there:,} by the core" if self.there else ""
-        return f"{self.name}: {self.value:,.4g}{unit}, guide line {self.guide:g}{unit}{took}"
+        return f"{self.name}: {self.value:,.4g}{unit}, guideline {self.guide:g}{unit}{took}"
 
 
 def _shares(used: Mapping[str, float]) -> list[Line]:
@@ -103,4 +103,4 @@ def lines(found: list[Line]) -> Iterator[str]:
     for line in found:
         yield f"{'OVER  ' if line.over else '      '}{line}"
     over = sum(line.over for line in found)
-    yield f"{over} of {len(found)} over their guide lines" if over else f"all {len(found)} within their guide lines"
+    yield f"{over} of {len(found)} over their guidelines" if over else f"all {len(found)} within their guidelines"

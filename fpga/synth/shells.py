@@ -66,7 +66,7 @@ def budgets() -> dict[str, Budget]:
 
 
 def failfast() -> dict[str, Any]:
-    """AMD's guide lines: of each, its name, the guide, the region's sites and the platform's share of them."""
+    """AMD's guidelines: of each, its name, the guide, the region's sites and the platform's share of them."""
     return {key: line for key, line in _data()["failfast"].items() if key != "source"}
 
 

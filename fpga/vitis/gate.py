@@ -91,7 +91,7 @@ def measure(kernel: RtlKernel, texts: Mapping[str, str], say: Callable[[str], No
 def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1,
           platform: str = "") -> Gate:
     """Holds a report against a platform's shell, default: the standard one, and the depth rule at a clock. Where no
-    budget is known of the shell it says so, and takes the standard one's. What is over AMD's guide lines is noted, and
+    budget is known of the shell it says so, and takes the standard one's. What is over AMD's guidelines is noted, and
     the worst slack where `hotrail timing` has computed it.
 
     Raises ValueError: the platform"""
@@ -107,7 +107,7 @@ def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int =
         if used[key] > limit:
             misses.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]}, {used[key] - limit:,.10g} more than the "
                           f"{shell.about}'s {limit:,} ({percent:.1f} %)")
-    notes += [f"{what}: over AMD's guide line, with the platform's logic: {line}"
+    notes += [f"{what}: over AMD's guideline, with the platform's logic: {line}"
               for line in failfast.of_area(report, instances) if line.over]
     if timed := timings.known(report):
         period = 1000 / clock_mhz

@@ -8,7 +8,7 @@ from fpga.vitis.description import RtlKernel
 
 __all__ = ["check_instances", "instance_names", "link_cfg"]
 
-# Placement and routing try harder: the kernel's clock is the shell's full one.
+# Placement and routing try harder: a kernel fills half of the region and crosses it.
 _PROPERTIES = (
     "run.impl_1.STEPS.OPT_DESIGN.ARGS.DIRECTIVE=Explore",
     "run.impl_1.STEPS.PHYS_OPT_DESIGN.IS_ENABLED=true",

@@ -54,7 +54,7 @@ def test_timing_as_json(mapped):
 
 def test_failfast(mapped):
     done = call("failfast", "tiny", "tt")
-    assert done.exit_code == 0 and "all 12 within their guide lines" in done.output
+    assert done.exit_code == 0 and "all 12 within their guidelines" in done.output
     told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["cores"]["tiny/tt"]
     assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
 

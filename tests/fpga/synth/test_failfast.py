@@ -1,4 +1,4 @@
-"""AMD's guide lines on numbers that are counted by hand."""
+"""AMD's guidelines on numbers that are counted by hand."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_shares_hold_the_platform():
     assert found["carry8"].value == pytest.approx(100 * (10_563 + 140) / 42_812)
     assert found["lutram"].value == pytest.approx(100 * (22_569 + 3_848) / 105_670)
     assert found["blocks"].value == pytest.approx((100 * 146 / 646 + 100 * 40 / 112 + 100 * 403 / 1344) / 3)
-    assert str(found["lut"]) == "LUT: 70 %, guide line 70 %, 201,374 of 342,496 by the core"
+    assert str(found["lut"]) == "LUT: 70 %, guideline 70 %, 201,374 of 342,496 by the core"
 
 
 def test_instances_add_up_and_the_platform_does_not():
@@ -58,4 +58,4 @@ def test_large_nets_and_fanout(monkeypatch):
     assert found["large_nets"].value == 1 and found["large_nets"].over
     assert found["fanout"].value == pytest.approx(10 / 2) and found["fanout"].over
     told = list(failfast.lines(list(found.values())))
-    assert told[-1] == "2 of 4 over their guide lines" and sum(line.startswith("OVER") for line in told) == 2
+    assert told[-1] == "2 of 4 over their guidelines" and sum(line.startswith("OVER") for line in told) == 2

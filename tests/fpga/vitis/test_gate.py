@@ -52,10 +52,10 @@ def test_each_miss_is_a_sentence():
         "b.D (FDRE) in Sum",
         "hotrail_mlp: 2 LUT levels and 2 carry chains at its ports, where 250 MHz allow 6 and 1, a to b",
     )
-    over = ("LUT: 101.7 %, guide line 70 %, 310,001 of 342,496", "URAM: 100.9 %, guide line 80 %, 105 of 112",
-            "DSP: 99.78 %, guide line 80 %, 1,338 of 1,344")
+    over = ("LUT: 101.7 %, guideline 70 %, 310,001 of 342,496", "URAM: 100.9 %, guideline 80 %, 105 of 112",
+            "DSP: 99.78 %, guideline 80 %, 1,338 of 1,344")
     assert found.notes == tuple(
-        f"hotrail_mlp: over AMD's guide line, with the platform's logic: {line} by the core" for line in over)
+        f"hotrail_mlp: over AMD's guideline, with the platform's logic: {line} by the core" for line in over)
 
 
 def test_instances_add_up():

@@ -94,7 +94,7 @@ def test_errors_are_sentences(tmp_path):
 
 
 def test_notes_of_the_gate(mapped):
-    """The gate gives the slack of what was timed, and names what is over a guide line."""
+    """The gate gives the slack of what was timed, and names what is over a guideline."""
     from types import SimpleNamespace
 
     from fpga.vitis import gate
@@ -105,5 +105,5 @@ def test_notes_of_the_gate(mapped):
     assert note.startswith(f"parent: worst slack {timings.timing(mapped).slack_ns(4.0):+.2f} ns at 250 MHz, estimated")
     full = dataclasses.replace(mapped, total=synth.Area(lut=201_375), files={})
     assert gate.judge(kernel, full, clock_mhz=250).notes == (
-        "parent: over AMD's guide line, with the platform's logic: LUT: 70 %, guide line 70 %, 201,375 of 342,496 by "
+        "parent: over AMD's guideline, with the platform's logic: LUT: 70 %, guideline 70 %, 201,375 of 342,496 by "
         "the core",)
