@@ -12,11 +12,26 @@ from hotrail.completion import preset_names
 __all__ = ["COMMANDS"]
 
 
-def _mapped(preset: str, core: str) -> Iterator[tuple[str, Any]]:
-    """Preset and core, and the mapped report, of a core of a preset, or of all that are kernels: as `hotrail package`
-    maps it."""
-    from fpga.synth.map import synthesise
+def _wanted(preset: str, core: str) -> tuple[str, ...]:
+    """This core of a preset, or all that are kernels. Raises ClickException: there is none"""
     from fpga.vitis import flow
+    from gen.rtl import config as presets
+
+    chosen = presets.load(preset)
+    if core and core not in chosen.cores:
+        raise click.ClickException(f"preset {chosen.name} has no core {core}: it has {', '.join(chosen.cores)}")
+    names = (core,) if core else tuple(flow.kernels(preset))
+    if not names:
+        raise click.ClickException(f"preset {chosen.name} describes no kernel: name one of its cores, "
+                                   f"{', '.join(chosen.cores)}")
+    return names
+
+
+def _mapped(preset: str, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Preset and core, and the mapped report, of cores of a preset, as `hotrail package` maps them.
+
+    Raises ValueError: what keeps a mapped netlist cannot be written"""
+    from fpga.synth.map import synthesise
     from fpga.vitis.description import prepare
     from gen.base.tools import build_folder
     from gen.rtl import config as presets
@@ -24,15 +39,14 @@ def _mapped(preset: str, core: str) -> Iterator[tuple[str, Any]]:
     from gen.rtl.verilog import convert
 
     chosen = presets.load(preset)
-    if core and core not in chosen.cores:
-        raise click.ClickException(f"preset {chosen.name} has no core {core}: it has {', '.join(chosen.cores)}")
-    for name in (core,) if core else flow.kernels(preset):
+    for name in names:
         if CORES[name].is_kernel:
             top, texts = f"hotrail_{name}", prepare(preset, name)[1]
         else:
             texts, metadata = convert(CORES[name].unit(chosen.cores[name]), f"hotrail_{name}")
             top = metadata["top"]
-        yield f"{chosen.name}/{name}", synthesise(texts, top, cache=build_folder() / "synth", say=_aside)
+        report = synthesise(texts, top, cache=build_folder() / "synth", say=_aside, keep=True)
+        yield f"{chosen.name}/{name}", report
 
 
 def _aside(line: str) -> None:
@@ -52,21 +66,31 @@ def timing(preset: str, core: str, out: Path | None) -> None:
     well the delays predict routed ones; writes a picture of placement and worst paths. Minutes for the shipping cores.
     """
     from statistics import median
+    from tempfile import TemporaryFile
 
     from fpga.synth.timing import report as timings
     from fpga.synth.timing.calibrate import calibration
+    from gen.base.sealed import writing
     from gen.base.staging import staged
     from gen.base.tools import build_folder
+    from gen.rtl import config as presets
     from hotrail.report import floorplan
 
+    names = _wanted(preset, core)
+    folder = out or build_folder() / presets.load(preset).name / "timing"
+    with writing(folder):       # which takes no minutes
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     told = {}
-    for name, report in _mapped(preset, core):
+    for name, report in _mapped(preset, names):
         found = timings.timing(report, _aside)
-        told[name] = found.as_dict()
-        picture = (out or build_folder() / name.partition("/")[0] / "timing") / f"{name.partition('/')[2]}.svg"
-        with staged(picture) as half:
+        picture = folder / f"{name.partition('/')[2]}.svg"
+        told[name] = {**found.as_dict(), "picture": str(picture)}
+        click.echo("\n".join(timings.lines(found)))
+        with writing(picture), staged(picture) as half:
             half.write_text(floorplan.svg(found), encoding="utf-8")
-        click.echo("\n".join([*timings.lines(found), f"  {picture}"]))
+        click.echo(f"  {picture}")
     quality = calibration()
     click.echo(f"delays: {quality}")
     result(cores=told, calibration={"median": quality.median, "worst": quality.worst, "bias": quality.bias,
@@ -86,7 +110,7 @@ def failfast(preset: str, core: str) -> None:
     from fpga.synth.timing.report import netlist_of
 
     told = {}
-    for name, report in _mapped(preset, core):
+    for name, report in _mapped(preset, _wanted(preset, core)):
         found = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
         told[name] = {line.key: {"value": line.value, "guide": line.guide, "over": line.over} for line in found}
         click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))

@@ -24,6 +24,7 @@ from typing import Any
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
 from fpga.synth.shells import budgets
 from gen.base import kept
+from gen.base.sealed import writing
 from gen.base.tools import yosys
 from gen.rtl.verilog import children, interface
 
@@ -111,10 +112,11 @@ class Report:
 
 
 def _map(
-    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, begins: Callable[[], None]
+    name: str, texts: Mapping[str, str], joined: Iterable[str], cache: Path, keep: bool, begins: Callable[[], None]
 ) -> tuple[dict[str, Any], Path]:
     """The mapped netlist of one module as Yosys' JSON describes it: in one piece with the parts in `joined`, with all
-    others as black boxes; and the file that keeps it. begins: is called unless it is in the cache."""
+    others as black boxes; and the file that keeps it, which has to be there afterwards with `keep`. begins: is called
+    unless it is in the cache."""
     inside = {name, *joined}
     own = "".join([texts[name], *(texts[part] for part in sorted(joined))])
     parts = {part for one in inside for part in children(texts[one], texts)} - inside
@@ -137,7 +139,11 @@ def _map(
                 path.with_suffix(".log").write_text(log)
             return json.loads((work / "mapped.json").read_bytes())["modules"][name]
 
-    return kept.remembered(path, make), path
+    netlist = kept.remembered(path, make)
+    if keep and not path.is_file():
+        with writing(path):
+            kept.put(path, netlist)
+    return netlist, path
 
 
 def _flow(name: str, text: str) -> list[str]:
@@ -208,13 +214,15 @@ def _area(cells: Mapping[str, Any]) -> Area:
 
 def synthesise(
     texts: Mapping[str, str], top: str, *, cache: Path | str = "build/synth",
-    say: Callable[[str], None] = lambda line: None
+    say: Callable[[str], None] = lambda line: None, keep: bool = False
 ) -> Report:
     """Maps the Verilog of a core and adds up area and depth.
 
     Parameters  texts: file name -> Verilog, one module a file, as `gen.rtl.verilog.convert` gives; top: module
-                name; say: is told of each module that is not in the cache
-    Raises      ValueError: a combinational loop, or a cell that is not known; RuntimeError: Yosys failed
+                name; say: is told of each module that is not in the cache; keep: the files of the netlists are
+                needed afterwards
+    Raises      ValueError: a combinational loop, a cell that is not known, or a file that is needed and cannot be
+                written; RuntimeError: Yosys failed
     """
     folder = Path(cache)
     folder.mkdir(parents=True, exist_ok=True)
@@ -232,7 +240,7 @@ def synthesise(
         begins = partial(say, f"mapping {number} of {len(order)}: {name}")
         joined: set[str] = set()
         while True:
-            netlist, files[name] = _map(name, modules, joined, folder, begins)
+            netlist, files[name] = _map(name, modules, joined, folder, keep, begins)
             try:
                 depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
             except ValueError as error:

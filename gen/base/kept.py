@@ -17,7 +17,7 @@ from typing import Any
 
 from gen.base.sealed import seal, unseal
 
-__all__ = ["STAMP", "digest", "locked", "read", "remembered", "replace", "stamp", "stamped", "write"]
+__all__ = ["STAMP", "digest", "locked", "put", "read", "remembered", "replace", "stamp", "stamped", "write"]
 
 STAMP = "built.json"
 KIND, VERSION = "build", 1
@@ -80,13 +80,17 @@ def read(path: Path) -> Any:
         return None
 
 
-def write(path: Path, value: Any) -> None:
-    """Writes anything that JSON takes, but None. A file that cannot be written costs the next one its time and nothing
-    else."""
+def put(path: Path, value: Any) -> None:
+    """Writes anything that JSON takes, but None. Raises OSError"""
     text = json.dumps(value).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+
+
+def write(path: Path, value: Any) -> None:
+    """As `put`, but a file that cannot be written costs the next one its time and nothing else."""
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+        put(path, value)
 
 
 def remembered(path: Path, make: Callable[[], Any]) -> Any:

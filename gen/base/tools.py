@@ -127,17 +127,20 @@ for pass_ in sys.stdin.read().splitlines():
 
 
 def yosys(script: list[str], *, cwd: Path) -> str:
-    """Runs a Yosys script in its own process and returns its log; a RuntimeError carries the log's end, or says that
-    Yosys is not installed."""
+    """Runs a Yosys script in its own process, which leaves nothing outside `cwd`, and returns its log; a RuntimeError
+    carries the log's end, or says that Yosys is not installed."""
     if importlib.util.find_spec("pyosys") is None:
         raise RuntimeError(missing("pyosys", "writing or mapping Verilog"))
     run = call(
         [sys.executable, "-u", "-c", _YOSYS],   # or what it printed comes behind its error
         input="\n".join(script),
         cwd=cwd,
+        env={**os.environ, "TMPDIR": str(cwd)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     if run.returncode != 0:
-        raise RuntimeError("Yosys failed:\n" + "\n".join(run.stdout.splitlines()[-30:]))
+        told = run.stdout.splitlines()
+        why = next((line for line in told[::-1] if "ERROR" in line), f"it ended with code {run.returncode}")
+        raise RuntimeError("\n".join([f"Yosys failed: {why}", *told[-30:]]))
     return run.stdout

@@ -1,6 +1,8 @@
 """The commands timing and failfast, on a mapped circuit in place of a core, and what a mistake gives."""
 
+import errno
 import json
+import re
 from statistics import median
 
 import pytest
@@ -8,7 +10,8 @@ from click.testing import CliRunner
 
 from fpga.synth import map as synth
 from fpga.synth.timing.calibrate import calibration
-from gen.base import tools
+from gen.base import kept, tools
+from gen.rtl import config
 from hotrail.__main__ import main
 from tests.support import circuits
 
@@ -57,6 +60,55 @@ def test_failfast(mapped):
     assert done.exit_code == 0 and "all 12 within their guidelines" in done.output
     told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["cores"]["tiny/tt"]
     assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
+
+
+@pytest.mark.parametrize("where", ["file", "file/below"])
+def test_a_folder_that_cannot_be_is_named_before_the_work(tmp_path, monkeypatch, where):
+    monkeypatch.setattr(synth, "synthesise", lambda *_, **__: pytest.fail("mapped"))
+    (tmp_path / "file").touch()
+    done = call("timing", "tiny", "tt", "--out", tmp_path / where)
+    assert done.exit_code == 1 and done.output.count("\n") == 1
+    assert done.output.startswith(f"Error: {tmp_path / where} cannot be written: ")
+
+
+def test_a_picture_that_cannot_be_written_costs_no_figures(mapped):
+    """The text is out by then; the picture's place is named."""
+    (mapped / "here" / "tt.svg").mkdir(parents=True)
+    done = call("timing", "tiny", "tt", "--out", mapped / "here")
+    assert done.exit_code == 1 and "slack at 4 ns: +2.67" in done.output
+    assert done.output.splitlines()[-1] == f"Error: {mapped / 'here' / 'tt.svg'} cannot be written: Is a directory"
+    assert [path.name for path in (mapped / "here").iterdir()] == ["tt.svg"]
+
+
+@pytest.mark.parametrize("command", ["timing", "failfast"])
+def test_a_netlist_that_cannot_be_kept_is_said(tmp_path, monkeypatch, command):
+    """A full disk ends the command with the file and the reason; afterwards the same folder serves."""
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def tree(texts, top, **options):
+        return synthesise({"tree.v": circuits.TREE}, "tree", **options)
+
+    synthesise = synth.synthesise
+    monkeypatch.setattr(tools, "build_folder", lambda: tmp_path)
+    monkeypatch.setattr(synth, "synthesise", tree)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "replace", full)
+        done = call(command, "tiny", "tt")
+    assert done.exit_code == 1 and not done.stdout
+    assert re.fullmatch(rf"Error: {tmp_path}/synth/tree-\w+\.mapped cannot be written: No space left on device",
+                        done.stderr.splitlines()[-1])
+    again = call(command, "tiny", "tt")
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize("command", ["timing", "failfast"])
+def test_a_preset_without_kernels(tmp_path, command):
+    text = (config.FOLDER / "tiny.toml").read_text()
+    preset = tmp_path / "none.toml"
+    preset.write_text(text[:text.index("[emb]")])
+    done = call(command, preset)
+    assert done.exit_code == 1 and done.output.count("\n") == 1 and "describes no kernel" in done.output
 
 
 @pytest.mark.parametrize("command", ["timing", "failfast"])

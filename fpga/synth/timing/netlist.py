@@ -1,7 +1,7 @@
 """The flat netlist of a core as arrays: from the kept netlists of its modules, instance by instance.
 
 A module is laid out once and repeated per instance; nets that meet at a port become one. Clock pins and constants are
-no part of it. Names stay with the modules and are found again for the few cells that a report names.
+no part of it. Names stay with the modules, and are joined for the few cells that a report names.
 """
 
 import re
@@ -46,8 +46,8 @@ def family_of(kind: str) -> Family:
 @dataclass
 class Netlist:
     """`rows`: the arrays of `_ROWS`; family, kind: of each cell, `kinds` names the latter; nets: how many there are;
-    ports: nets of the core's pins; instances: hierarchical name, module and first cell and net of each; modules: the
-    kept netlist of a module by its name."""
+    ports: nets of the core's pins; instances: hierarchical name, module and first cell and net of each; names: of a
+    module's cells; copies: of which cells the last ones are copies."""
 
     rows: dict[str, Table]
     family: npt.NDArray[np.int8]
@@ -56,9 +56,8 @@ class Netlist:
     nets: int
     ports: Ints
     instances: list[tuple[str, str, int, int]]
-    modules: Callable[[str], Mapping[str, Any]]
+    names: Mapping[str, list[str]]
     copies: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    _names: dict[str, list[str]] = field(default_factory=dict)
 
     def cell_name(self, cell: int) -> str:
         """Hierarchical name of a cell: its instance and, where Yosys made its own name up, the signal it drives."""
@@ -67,9 +66,7 @@ class Netlist:
             return f"{self.cell_name(int(self.copies[cell - first]))} (copy)"
         at = bisect_right([one[2] for one in self.instances], cell) - 1
         path, module, first, _ = self.instances[at]
-        if module not in self._names:
-            self._names[module] = _names(self.modules(module))
-        return ".".join(part for part in (path, self._names[module][cell - first]) if part)
+        return ".".join(part for part in (path, self.names[module][cell - first]) if part)
 
     def fanout(self) -> Ints:
         return np.bincount(self.rows["loads"]["net"], minlength=self.nets)
@@ -85,6 +82,7 @@ class Netlist:
 class _Layout:
     """A module by itself; its nets and cells count from 0, nets of constants are -1."""
 
+    names: list[str]
     rows: dict[str, Table]
     family: npt.NDArray[np.int8]
     kind: npt.NDArray[np.int16]
@@ -142,7 +140,8 @@ def _layout(module: Mapping[str, Any], known: Mapping[str, int], kinds: dict[str
             family_of(cell["type"])
     tables = {name: {column: np.array([row[k] for row in rows[name]], dtype)
                      for k, (column, dtype) in enumerate(columns.items())} for name, columns in _ROWS.items()}
-    return _Layout(tables, np.array(family, np.int8), np.array(kind, np.int16), len(net_of), port_nets, parts)
+    return _Layout(_names(module), tables, np.array(family, np.int8), np.array(kind, np.int16), len(net_of), port_nets,
+                   parts)
 
 
 def flat(top: str, names: Mapping[str, int], modules: Callable[[str], Mapping[str, Any]]) -> Netlist:
@@ -175,7 +174,8 @@ def flat(top: str, names: Mapping[str, int], modules: Callable[[str], Mapping[st
             for name, columns in _ROWS.items()}
     return Netlist(rows, np.concatenate([own.family for own, _, _ in placed]),
                    np.concatenate([own.kind for own, _, _ in placed]), list(kinds), count,
-                   np.unique(net_of[list(layouts[top].port_nets.values())]), instances, modules)
+                   np.unique(net_of[list(layouts[top].port_nets.values())]), instances,
+                   {module: own.names for module, own in layouts.items()})
 
 
 def _joined(same: list[tuple[Ints, Ints]], nets: int) -> tuple[Ints, int]:

@@ -96,7 +96,8 @@ def netlist_of(report: Report) -> Netlist:
     def module(name: str) -> Any:
         found = kept.read(report.files[name])
         if found is None:
-            raise RuntimeError(f"{report.files[name]} is missing or changed: map the core again (hotrail synth)")
+            raise RuntimeError(f"{report.files[name]} is missing or changed: map the core again (hotrail synth), in a "
+                               "folder that can be written")
         return found
 
     return flat(report.core, dict.fromkeys(report.files, 0), module)
@@ -116,7 +117,10 @@ def _place_of(report: Report) -> Path:
 def known(report: Report) -> Timing | None:
     """What was computed of these netlists before."""
     found = kept.read(_place_of(report)) if report.files else None
-    return _from_dict(found) if found else None
+    try:
+        return _from_dict(found) if found else None
+    except (LookupError, TypeError):    # of another version: it is made again
+        return None
 
 
 def timing(report: Report, say: Say = lambda line: None) -> Timing:
@@ -149,8 +153,8 @@ def _timed(report: Report, say: Say) -> Timing:
     failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
     floor = float(design.times(np.zeros_like(at)).ends.max())
     paths = tuple(_named(design, times, at))
-    return Timing(report.core, float(timed.max()), floor, paths, len(netlist.family), netlist.nets, len(timed), failing,
-                  design.packed.taken, len(design.netlist.copies), window, crowded, density)
+    return Timing(report.core, round(float(timed.max()), 1), round(floor, 1), paths, len(netlist.family), netlist.nets,
+                  len(timed), failing, design.packed.taken, len(design.netlist.copies), window, crowded, density)
 
 
 def _placed(design: Design, fill: float, say: Say) -> tuple[Design, np.ndarray, Window]:

@@ -78,6 +78,26 @@ def test_is_kept_with_its_netlists(mapped, monkeypatch):
     assert timings.timing(mapped) == first
 
 
+@pytest.mark.parametrize("content", [{"hello": 1}, [1, 2], {"worst_ps": 1}])
+def test_what_another_version_kept_is_made_again(mapped, content):
+    first = timings.timing(mapped)
+    kept.write(timings._place_of(mapped), content)
+    assert timings.known(mapped) is None
+    assert timings.timing(mapped) == first == timings.known(mapped)
+
+
+def test_names_need_no_file(tmp_path):
+    """What is kept can be removed at any time: once a netlist is read, its timing is found and named."""
+    report = circuits.mapped("tree", TREE, cache=tmp_path)
+    netlist, want = timings.netlist_of(report), timings._timed(report, print).paths
+    for path in report.files.values():
+        path.unlink()
+    design = timings.Design.of(netlist)
+    at = np.zeros((2, len(design.found.luts)))
+    (path, *_) = timings._named(design, design.times(at), at)
+    assert [step.name for step in path.steps] == [step.name for step in want[0].steps]
+
+
 def test_nothing_is_known_of_a_report_without_netlists(mapped):
     assert timings.known(dataclasses.replace(mapped, files={})) is None
 
