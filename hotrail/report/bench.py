@@ -25,7 +25,7 @@ def write(rows: Iterable[Row], folder: Path) -> Path:
 def page(rows: Iterable[Row]) -> Page:
     """What a bench has not measured yet is left out, chart by chart and section by section."""
     rows = list(rows)
-    values = {row.id: float(row.value) for row in rows if row.id.startswith(DRAWN)}
+    values = {row.id: float(row.value) for row in rows if row.id.startswith(DRAWN) and not isinstance(row.value, str)}
     judged = [row.met for row in rows if row.met is not None]
     made = Page("hotrail bench", "Every figure beside its target", facts=[
         ("figures", f"{len(rows):,}"), ("with a target", f"{len(judged):,}"), ("met", f"{sum(judged):,}")])

@@ -30,6 +30,13 @@ def test_every_panel_finds_its_rows():
     assert size == {"": {16: 50}, ".oracle": {16: 60}}
 
 
+def test_what_is_recorded_as_a_bound_is_listed_and_not_drawn():
+    """As bench/results.json has a gap that is too small to be told."""
+    bound = figure("scars.criteo.256.gap", "", "at most 0.01", "%")
+    with_it, without = (report.page(rows).html() for rows in ([*ROWS, bound], ROWS))
+    assert "at most 0.01" in with_it and with_it.count("<figure") == without.count("<figure") > 0
+
+
 @pytest.mark.parametrize("count", [len(ROWS), 3])
 def test_a_page_of_what_is_measured(tmp_path, count):
     text = report.write(ROWS[:count], tmp_path / "new").read_text()
