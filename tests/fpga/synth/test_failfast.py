@@ -53,7 +53,8 @@ def test_large_nets_and_fanout(monkeypatch):
     monkeypatch.setitem(guides()["fanout"], "cells", 10)
     loads = {f"f{n}": ff(20, 30 + n) for n in range(5)} | {f"g{n}": ff(21, 40 + n) for n in range(5)}
     part = module(loads | {"lut": cell("LUT1", I0=22, O=20), "reg": ff("0", 21)}, i=[22], clk=[1])
-    top = {"only": ff("0", 2), "part": {"type": "part", "connections": {"i": [2], "clk": [1]}}}
+    wired = {"connections": {"i": [2], "clk": [1]}, "port_directions": {"i": "input", "clk": "input"}}
+    top = {"only": ff("0", 2), "part": {"type": "part", **wired}}
     found = of_netlist(top, part=part)
     assert found["large_nets"].value == 1 and found["large_nets"].over
     assert found["fanout"].value == pytest.approx(10 / 2) and found["fanout"].over
