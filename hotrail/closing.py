@@ -78,7 +78,7 @@ def timing(preset: str, core: str, out: Path | None) -> None:
 
     names = _wanted(preset, core)
     folder = out or build_folder() / presets.load(preset).name / "timing"
-    with writing(folder):       # which takes no minutes
+    with writing(folder):       # before minutes of work
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
