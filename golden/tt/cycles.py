@@ -41,7 +41,7 @@ def grid_latency(grid_log2: int, *, beats: int = 0) -> int:
 
 
 def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: int, t_middle_lines: int,
-           reuse_entries: int, in_flight: int, vectors: int, beats: int = 0, offsets=None,
+           reuse_entries: int, reuse_findable: int, in_flight: int, vectors: int, beats: int = 0, offsets=None,
            latency: int | None = None, gaps=None, ready=None) -> Timing:
     """Timing of lookups `indices` of `tables` (numbers into `layouts`), in order.
 
@@ -52,8 +52,8 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     for a latency past what the model looks ahead
     """
     unit = idle_unit(layouts, tables, indices, offsets, gaps, latency, lanes=lanes, index_bits=index_bits,
-                 t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries, in_flight=in_flight,
-                 vectors=vectors, beats=beats)
+                     t_lines=t_lines, t_middle_lines=t_middle_lines, reuse_entries=reuse_entries,
+                     reuse_findable=reuse_findable, in_flight=in_flight, vectors=vectors, beats=beats)
     run(unit, np.ones(1, np.bool_) if ready is None else np.asarray(ready, np.bool_))
     total = unit.unit[0]["total"]
     return Timing(unit.lookups["taken_at"][:-lanes].copy(), unit.vectors["last_at"][:-1].copy(),
@@ -88,7 +88,7 @@ class Steps:
 
 
 def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,
-          t_middle_lines, reuse_entries, in_flight, vectors, beats=0) -> Unit:
+              t_middle_lines, reuse_entries, reuse_findable, in_flight, vectors, beats=0) -> Unit:
     """An idle unit before these lookups. Raises ValueError for a latency past what the model looks ahead"""
     grid_log2 = layouts[0].grid_log2 if len(layouts) else 1
     if latency is None:
@@ -96,8 +96,8 @@ def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lan
     delay = latency + ENTRY_CYCLES * (beats > 0) + 5 - 3
     leaving = latency + ROUND_CYCLES * (beats > 0)
     sizes = Sizes(lanes=lanes, split_latency=3 * index_bits + 5, grid_latency=leaving, delay=delay, t_lines=t_lines,
-                  ring_lines=t_middle_lines, entries=reuse_entries, in_flight=in_flight, vectors=vectors,
-                  side=1 << grid_log2)
+                  ring_lines=t_middle_lines, entries=reuse_entries, findable=reuse_findable, in_flight=in_flight,
+                  vectors=vectors, side=1 << grid_log2)
     if farthest(sizes) >= HORIZON:
         raise ValueError(f"latency {latency}: the cycle model looks {HORIZON - 1} cycles ahead, where "
                          f"{farthest(sizes)} are needed")

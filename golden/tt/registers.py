@@ -75,6 +75,7 @@ class Sizes(NamedTuple):
     t_lines: int
     ring_lines: int
     entries: int
+    findable: int
     in_flight: int
     vectors: int
     side: int

@@ -4,7 +4,7 @@ A lookup's first product G1[i1] G2[i2] depends on (table, i1, i2) alone: its key
 of them, replaced oldest first (a hit does not renew an entry: the unit has no recency order).
 Chunks are dealt to the lanes in turn.                             Source: EL-Rec §III.A, Alg. 1
 
-This is the rule without time. The unit finds the younger half of what it keeps, an entry is findable for a cycle
+This is the rule without time. The unit finds the youngest of what it keeps, an entry is findable for a cycle
 more or less as it happens, and a chunk goes to the lane that has less to do: golden.tt.cycles counts that exactly. It
 differs by some per cent where the array is the limit; rows that wait for the output keep their entries, so fewer of
 them are found.
@@ -70,18 +70,18 @@ class Product:
 class ReuseTable:
     """A lane's table of first products, cycle by cycle, equal to the RTL's.
 
-    Products and their lines are rings. From `tail` on lie `held` products, of which the last `findable` are found
-    again. Attributes show what stands in the present cycle; `step` ends it. What is decided of what was seen a cycle
-    before is kept as it was seen: hit, room, and the pace at which products grow old and are freed.
+    Products and their lines are rings. From `tail` on lie `held` products, of which the last `young` are found again,
+    `findable` at most. Attributes show what stands in the present cycle; `step` ends it. What is decided of what was
+    seen a cycle before is kept as it was seen: hit, room, and the pace at which products grow old and are freed.
 
     matched: place of the product that the asking lookup shares, or None; grant: the lookup can be served
     """
 
-    def __init__(self, *, entries: int, lines: int):
-        self.lines = lines
+    def __init__(self, *, entries: int, findable: int, lines: int):
+        self.findable, self.lines = findable, lines
         self.products = [Product() for _ in range(entries)]
-        self.tail = self.held = self.findable = 0
-        self.line = self.used_lines = self.findable_lines = 0
+        self.tail = self.held = self.young = 0
+        self.line = self.used_lines = self.young_lines = 0
         self.matched: int | None = None
         self.room = self.crowded = False
         self._joined: int | None = None     # places whose number of users changes a cycle later
@@ -108,31 +108,32 @@ class ReuseTable:
     def base(self) -> int:
         return self.line if self.matched is None else self.products[self.matched].base
 
-    @property
-    def bad(self) -> list[bool]:
-        return [product.bad for product in self.products]
-
     def step(self, *, key: int, need: int, ask: bool, may_take: bool, next_key: int, next_need: int, advance: bool,
              released: int | None = None, poisoned: int | None = None) -> None:
         """key, need: of the lookup that asks, if `ask`, and how many lines its product has; next_key, next_need: of
         the one that asks from the next cycle on, if `advance`; may_take: it is served if it can be; released: place
-        that a lookup is done with; poisoned: place that is marked."""
+        that a lookup is done with; poisoned: place that is marked, of a product in use."""
         lines, products, entry, grant = self.lines, self.products, self.entry, self.grant
         took = may_take and grant
         make = took and not self.hit
         age = self._wish and not self._aged and not took
         drop = self._may_drop and not self._dropped and not make
-        young = [self._place(number) for number in range(self.held - self.findable, self.held)]
+        young = [self._place(number) for number in range(self.held - self.young, self.held)]
         same = [place for place in young if products[place].key == next_key]
 
         # What the next cycle goes by was seen in this one.
-        half = self.findable > len(products) // 2 or self.findable_lines > lines // 2
-        self.crowded = self.findable_lines > lines // 2
-        self.room = self.held < len(products) and lines - self.used_lines >= (next_need if advance else need)
-        self._wish, self._aged = half or (self._stuck and self.findable > 0), age
+        many = self.young > self.findable - 2 or self.young_lines > lines // 2
+        self.crowded = self.young_lines > lines // 2
+        # One that grows old leaves its place to the next.
+        place = self.young < self.findable or (self._wish and not self._aged)
+        self.room = (place and self.held < len(products)
+                     and lines - self.used_lines >= (next_need if advance else need))
+        self._wish, self._aged = many or (self._stuck and self.young > 0), age
         self._stuck = ask and not grant
-        self._may_drop = (self.held > self.findable and not products[self.tail].users
-                          and self.tail not in (self.matched, self._joined))
+        # Of what is matched the low bits alone are compared.
+        matches = self.matched is not None and (self.tail - self.matched) % self.findable == 0
+        self._may_drop = (self.held > self.young and not products[self.tail].users
+                          and not matches and self.tail != self._joined)
         self._dropped = drop
 
         # The edge.
@@ -141,8 +142,8 @@ class ReuseTable:
                 products[place].users += change
         self._joined, self._left = entry if took else None, released
         if age:
-            self.findable -= 1
-            self.findable_lines -= products[young[0]].size
+            self.young -= 1
+            self.young_lines -= products[young[0]].size
         if drop:
             self.used_lines -= products[self.tail].size
             self.tail, self.held = self._place(1), self.held - 1
@@ -150,7 +151,7 @@ class ReuseTable:
             products[entry] = Product(key, self.line, need)
             self.line = (self.line + need) % lines
             self.held, self.used_lines = self.held + 1, self.used_lines + need
-            self.findable, self.findable_lines = self.findable + 1, self.findable_lines + need
+            self.young, self.young_lines = self.young + 1, self.young_lines + need
         if poisoned is not None:
             products[poisoned].bad = True
         if advance:

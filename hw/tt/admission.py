@@ -34,7 +34,8 @@ class Admission(wiring.Component):
                 serve, o           Out  a lookup of served_layout goes on
                 release, released  In  a lookup is done with an entry of the reuse table
                 poison, poisoned   In  marks an entry
-                bad                Out  a bit per entry: it is marked
+                asked              In  an entry in use
+                bad                Out  it is marked
                 computed           Out  a pulse per lookup whose first product is to be computed
                 reused             Out  a pulse per lookup whose first product was found
     Timing      a lookup every other cycle
@@ -56,7 +57,8 @@ class Admission(wiring.Component):
             "released": In(config.entry_bits),
             "poison": In(1),
             "poisoned": In(config.entry_bits),
-            "bad": Out(config.reuse_entries),
+            "asked": In(config.entry_bits),
+            "bad": Out(1),
             "computed": Out(1),
             "reused": Out(1),
         })
@@ -93,8 +95,9 @@ class Admission(wiring.Component):
         m.d.sync += asking_valid.eq(ask | (asking_valid & ~self.serve))
 
         m.submodules.reuse = reuse = ReuseTable(
-            entries=config.reuse_entries, lines=config.t_lines, key_bits=len(_key(fetched)),
-            need_bits=(config.t_lines - 1).bit_length(), users_log2=config.in_flight.bit_length() + 1)
+            entries=config.reuse_entries, findable=config.reuse_findable, lines=config.t_lines,
+            key_bits=len(_key(fetched)), need_bits=(config.t_lines - 1).bit_length(),
+            users_log2=config.in_flight.bit_length() + 1)
         # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
         m.d.comb += crowded.eq(reuse.crowded)
         present = asking_plan.first.present
@@ -113,6 +116,7 @@ class Admission(wiring.Component):
             may_serve.eq(asking_valid & self.free),
             reuse.may_take.eq(may_serve & present),
             self.serve.eq(may_serve & (~present | reuse.grant)),
+            reuse.asked.eq(self.asked),
             self.bad.eq(reuse.bad),
             self.computed.eq(self.serve & present & ~reuse.hit),
             self.reused.eq(self.serve & present & reuse.hit),

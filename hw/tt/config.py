@@ -30,8 +30,8 @@ class TTConfig(Config):
     mode_bits: int = whole(2, 16, "bits of a mode size I_k")
     rank_max: int = whole(1, 256, "largest rank of a table")
     dim_max: int = whole(4, 4096, "largest embedding dimension of a table")
-    reuse_entries: int = whole(4, 256, "first products that a lane keeps, half of which it finds again",
-                               power_of_two=True)
+    reuse_entries: int = whole(4, 256, "first products that a lane keeps", power_of_two=True)
+    reuse_findable: int = whole(4, 128, "of them, the youngest that it finds again: at most half", power_of_two=True)
     in_flight: int = whole(8, 256, "lookups that a queue between stages holds", power_of_two=True)
     output_beats: int = whole(8, 1024, "beats of sums that a lane keeps for the consumer", power_of_two=True)
     grouped: bool = grouped()
@@ -59,6 +59,9 @@ class TTConfig(Config):
         if self.reuse_entries < 4 << self.chunk_log2:
             raise ValueError(f"reuse_entries must be at least {4 << self.chunk_log2}, four chunks of "
                              f"{1 << self.chunk_log2} rows, not {self.reuse_entries}")
+        if self.reuse_findable > self.reuse_entries // 2:
+            raise ValueError(f"reuse_findable must be at most half of reuse_entries = {self.reuse_entries}, "
+                             f"not {self.reuse_findable}")
         deep = self.block16_only and self.x_lines > LINES
         if self.x_lines & (self.x_lines - 1) and not deep:
             raise ValueError(f"x_lines must be a power of two from 2 to {1 << 16}, not {self.x_lines}")
@@ -100,7 +103,8 @@ class TTConfig(Config):
     @property
     def timing(self) -> dict[str, int]:
         """The sizes that decide in which cycle what happens, by name."""
-        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "in_flight", "vectors", "beats")
+        names = ("lanes", "index_bits", "t_lines", "t_middle_lines", "reuse_entries", "reuse_findable", "in_flight",
+                 "vectors", "beats")
         return {name: getattr(self, name) for name in names}
 
     @property

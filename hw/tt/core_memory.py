@@ -1,6 +1,8 @@
 """The cores of all tables in on-chip memory: lines of X and Y memory, written by loads and read by every lane."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -10,7 +12,7 @@ from hw.fp.operand import delay
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
 from hw.tt.config import TTConfig
-from hw.tt.cores import Bank
+from hw.tt.cores import Bank, selected
 from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.tokens import slot_layout
 from hw.uram import ProtectedUram
@@ -37,6 +39,15 @@ def _behind(m: Module, register):
     behind = Signal(register.shape(), name=f"{before.name}_behind", reset_less=before.reset_less)
     m.d.sync += behind.eq(register)
     return behind
+
+
+class _Kind(NamedTuple):
+    """A kind of banks. bank: makes one; depth: its words; early: every lane's address, a cycle before `address`."""
+
+    bank: Callable
+    depth: int
+    early: data.View
+    address: data.View
 
 
 class CoreMemory(Part):
@@ -97,7 +108,8 @@ class CoreMemory(Part):
         m.d.sync += write_x.eq(Mux(is_x, here, 0))
         m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
         m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
-        pairs, flipped = [], Signal(data.ArrayLayout(2, halves), name="flips", reset_less=True)
+        pairs, flipped = [], Signal(data.ArrayLayout(2, halves), name="flips", reset_less=True,
+                                     attrs={"keep": 1})     # no shift register either: it is slow to leave
         m.d.sync += flipped.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
         flips = _behind(m, flipped)
         for at in range(n * n // 2):
@@ -106,18 +118,21 @@ class CoreMemory(Part):
             m.d.sync += pair.eq(Cat(word, encode(word)))
             pairs.append((_behind(m, pair), flips[at] if at < halves else Const(0, 2)))
 
-        x_addresses, y_address = self._addresses(m, writing, written)
         codes = config.family == "ultrascale_plus"
-        first, second = (partial(self._soft, m, platform, pairs, depth, "block") for depth in config.x_depths)
-        ultra = partial(self._ultra, m, platform, pairs) if codes else partial(
-            self._soft, m, platform, pairs, config.y_lines // 2, "ultra")
-        self._memory(m, self.x, "x", (ultra if codes else first, second), x_addresses, write_x)
-        self._memory(m, self.even, "y_even", (ultra, ultra), (y_address, y_address), write_even)
-        self._memory(m, self.odd, "y_odd", (ultra, ultra), (y_address, y_address), write_odd)
+        (first, second), half = config.x_depths, config.y_lines // 2
+        soft, ultra = partial(self._soft, m, platform, pairs), partial(self._ultra, m, platform, pairs)
+        early = self._addresses(m, writing, written)
+        x, x_second, y = (_behind(m, address) for address in early)
+        kinds = (_Kind(ultra if codes else partial(soft, first, "block"), first, early[0], x),
+                 _Kind(partial(soft, second, "block"), second, early[1], x_second))
+        y_kind = _Kind(ultra if codes else partial(soft, half, "ultra"), half, early[2], y)
+        self._memory(m, self.x, "x", kinds, write_x)
+        self._memory(m, self.even, "y_even", (y_kind, y_kind), write_even)
+        self._memory(m, self.odd, "y_odd", (y_kind, y_kind), write_odd)
         return m
 
     def _addresses(self, m: Module, writing, written):
-        """Registers, of every lane: the words of X memory in each kind of banks and that of each half of Y memory."""
+        """Registers, of every lane: the word of X memory in each kind of banks and that of each half of Y memory."""
         config, only = self.config, int(self.config.block16_only)
         first_bits, second_bits = ((depth - 1).bit_length() for depth in config.x_depths)
         x_bits, y_bits = (config.x_lines - 1).bit_length() + only, (config.y_lines // 2 - 1).bit_length()
@@ -138,10 +153,9 @@ class CoreMemory(Part):
             if only:
                 m.d.sync += x_second[lane].eq(Cat(x[:first_bits], x[first_bits:] - 1))
             m.d.sync += y_address[lane].eq(y)
-        x = _behind(m, x_address)
-        return (x, _behind(m, x_second) if only else x), _behind(m, y_address)
+        return x_address, x_second, y_address
 
-    def _memory(self, m: Module, lines, name: str, banks, addresses, write):
+    def _memory(self, m: Module, lines, name: str, kinds, write):
         """n**3 / 2 banks, in turn of two kinds; a bit of `write`, a cycle early, for each of these of a quarter."""
         config = self.config
         count = config.side**2 // 2
@@ -149,11 +163,13 @@ class CoreMemory(Part):
             quarter, pair = divmod(at, count)
             half = at % (1 << config.blocks_log2)
             # Each bank has a register of its own, which `keep` holds apart: they lie all over the column.
-            mine = Signal(name=f"{name}_write_{at}", attrs={"keep": 1})
-            m.d.sync += mine.eq(write[(quarter << config.blocks_log2) + half])
-            ports = banks[at % 2](f"{name}_bank_{at}", pair, mine)
+            kind = kinds[at % 2]
+            pieces = selected(kind.early[0], kind.depth)
+            mine = Signal(len(pieces), name=f"{name}_write_{at}", attrs={"keep": 1})
+            m.d.sync += mine.eq(Mux(write[(quarter << config.blocks_log2) + half], pieces, 0))
+            ports = kind.bank(f"{name}_bank_{at}", pair, mine)
             for lane, (to, *found) in enumerate(ports):
-                m.d.comb += to.eq(addresses[at % 2][lane])
+                m.d.comb += to.eq(kind.address[lane])
                 line = lines[lane]
                 there = line.words.word_select(at, DATA_BITS), line.corrected[at], line.uncorrectable[at]
                 m.d.comb += Cat(there).eq(delay(m, f"{name}_{at}_{lane}", Cat(found), 1))

@@ -1,15 +1,21 @@
 """On-chip memory for core slices: two ports a bank, every codeword protected."""
 
-from amaranth.hdl import Array, Cat, Module, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
-__all__ = ["Bank"]
+__all__ = ["Bank", "selected"]
 
 PIECE_LOG2 = 12     # of the words of which a block RAM gives nine bits each; a deeper one would lose the ninth
+
+
+def selected(address: Value, depth: int) -> Value:
+    """A bit for each piece of a bank of `depth` words: it has the word at `address`."""
+    return Cat(address[PIECE_LOG2:] == number if depth > 1 << PIECE_LOG2 else Const(1, 1)
+               for number in range(-(-depth // (1 << PIECE_LOG2))))
 
 
 class Bank(Part):
@@ -19,13 +25,14 @@ class Bank(Part):
 
     Parameters  depth: words; ports: 1 or 2; style: "ultra" or "block"
     Members     address          In  one a port
-                write, codeword  In  writes at port 0's address, whose read of that cycle is void
+                write, codeword  In  writes at port 0's address, whose read of that cycle is void; a bit for each piece
+                    of memory, of which the one with that address may be set
                 data             Out  64 bits a port
                 corrected, uncorrectable  Out  a bit a port
     Timing      latency 4 cycles from address to data (array, output register, decoder); one read a port and
                 cycle
     Handshake   none
-    Memory      in pieces of 4,096 words, whose outputs a level of LUTs joins
+    Memory      in pieces of 4,096 words (`selected`), whose outputs a level of LUTs joins
     Reset       contents stay
     Golden      golden.secded.decode          Tests  verif/tt/test_unit.py, verif/test_secded.py
     """
@@ -38,9 +45,10 @@ class Bank(Part):
         self.depth = depth
         self.ports = ports
         self.style = style
+        self.pieces = -(-depth // (1 << PIECE_LOG2))
         super().__init__({
             "address": In(data.ArrayLayout((depth - 1).bit_length(), ports)),
-            "write": In(1),
+            "write": In(self.pieces),
             "codeword": In(WORD_BITS),
             "data": Out(data.ArrayLayout(DATA_BITS, ports)),
             "corrected": Out(ports),
@@ -49,7 +57,7 @@ class Bank(Part):
 
     def elaborate(self, platform):
         m = Module()
-        pieces = [self._piece(m, number) for number in range(-(-self.depth // (1 << PIECE_LOG2)))]
+        pieces = [self._piece(m, number) for number in range(self.pieces)]
         corrected, uncorrectable = [], []
         for port in range(self.ports):
             found = [self._read(m, store, port) for store in pieces]
@@ -72,14 +80,13 @@ class Bank(Part):
 
     def _piece(self, m: Module, number: int) -> memory.Memory:
         """The words from number << PIECE_LOG2 on, as they are written."""
-        single = self.depth <= 1 << PIECE_LOG2
         depth = min(1 << PIECE_LOG2, self.depth - (number << PIECE_LOG2))
         store = memory.Memory(shape=WORD_BITS, depth=depth, init=[], attrs={"ram_style": self.style})
-        m.submodules["store" if single else f"store_{number}"] = store
+        m.submodules["store" if self.pieces == 1 else f"store_{number}"] = store
         write = store.write_port()
         m.d.comb += write.addr.eq(self.address[0])
         m.d.comb += write.data.eq(self.codeword)
-        m.d.comb += write.en.eq(self.write if single else self.write & (self.address[0][PIECE_LOG2:] == number))
+        m.d.comb += write.en.eq(self.write[number])
         return store
 
     def _read(self, m: Module, store: memory.Memory, port: int) -> Value:

@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Module, Signal, Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.tt.chunks import ChunkRows, row_layout
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import PartMemory, descriptor_parts, part_layout
+from hw.tt.marks import Marks
 from hw.tt.products import TokenQueue
 from hw.tt.stage import LoopMachine, job_of, roles
 from hw.tt.tokens import Product, ready_layout, slot_layout
@@ -46,7 +47,8 @@ class LastProduct(wiring.Component):
                 last               Out  it is the last of a tile
                 slot               Out  the slot, of slot_layout
                 error, error_slot  In  a slot whose operands could not be corrected
-                bad                In  entries of the reuse table that are marked
+                asked              Out  an entry of the reuse table
+                bad                In  it is marked
                 release, released  Out  a lookup is done with an entry of the reuse table
                 freed              Out  a pulse: the oldest middle product has been read
                 freed_lines        Out  its lines, less one
@@ -72,7 +74,8 @@ class LastProduct(wiring.Component):
             "slot": Out(slot_layout(config)),
             "error": In(1),
             "error_slot": In(slot_layout(config)),
-            "bad": In(config.reuse_entries),
+            "asked": Out(config.entry_bits),
+            "bad": In(1),
             "release": Out(1),
             "released": Out(config.entry_bits),
             "freed": Out(1),
@@ -146,13 +149,17 @@ class LastProduct(wiring.Component):
             m.d.sync += plan.eq(plans.o)
 
         # What a row's memory errors left behind.
-        marks = Signal(2 * config.in_flight)
-        with m.If(self.begun):
-            m.d.sync += marks.bit_select(self.ticket, 1).eq(0)
-        with m.If(self.error & (self.error_slot.stage == Product.MIDDLE)):
-            m.d.sync += marks.bit_select(self.error_slot.ticket, 1).eq(1)
+        m.submodules.marks = marks = Marks(2 * config.in_flight)
         bad = Signal()
-        m.d.comb += bad.eq(row.outside | (row.buffered & Array(self.bad)[row.entry]) | Array(marks)[row.ticket])
+        m.d.comb += [
+            marks.mark.eq(self.error & (self.error_slot.stage == Product.MIDDLE)),
+            marks.marked_place.eq(self.error_slot.ticket),
+            marks.clear.eq(self.begun),
+            marks.clear_place.eq(self.ticket),
+            marks.place.eq(row.ticket),
+            self.asked.eq(row.entry),
+            bad.eq(row.outside | (row.buffered & self.bad) | marks.o),
+        ]
         return _Waiting(waiting.ripe, waiting.take, row, plan, bad)
 
     def _chunks(self, m: Module, waiting: _Waiting, loops: LoopMachine, current):

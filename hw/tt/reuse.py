@@ -2,31 +2,70 @@
 
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+
+from hw.tt.marks import Marks, shown
 
 __all__ = ["ReuseTable"]
 
 
-class _Entries(NamedTuple):
-    """The table's registers, one per entry; users: lookups between their service and the last slot that reads T."""
+class _Matches(NamedTuple):
+    """What the asking lookup equals: by fours of places, and the place among the four in two bits."""
 
-    valid: Value
-    keys: list[Value]
-    users: list[Value]
-    idle: Value
+    fours: Value
+    odd: Value
+    upper: Value
+
+
+class _Users(wiring.Component):
+    """Counts the lookups that use each entry, in two memories in place of registers: who came and who left.
+
+    Members     join, joined, fresh  In  a lookup comes to an entry; it is the first one
+                leave, left          In  a lookup leaves an entry
+                asked                In  an entry
+                idle                 Out  nobody uses the entry asked for
+    Timing      idle in the cycle in which an entry is asked for, from the cycle after a change on
+    Reset       none: an entry's count begins with its first lookup
+    """
+
+    def __init__(self, *, entries: int, bits: int):
+        self.entries, self.bits = entries, bits
+        place = (entries - 1).bit_length()
+        super().__init__({
+            "join": In(1), "joined": In(place), "fresh": In(1), "leave": In(1), "left": In(place),
+            "asked": In(place), "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.came = came = memory.Memory(shape=self.bits, depth=self.entries, init=[])
+        m.submodules.gone = gone = memory.Memory(shape=self.bits, depth=self.entries, init=[])
+        comes, goes = came.write_port(), gone.write_port()
+        m.d.comb += [
+            comes.en.eq(self.join),
+            comes.addr.eq(self.joined),
+            comes.data.eq(Mux(self.fresh, shown(m, gone, self.joined), shown(m, came, self.joined)) + 1),
+            goes.en.eq(self.leave),
+            goes.addr.eq(self.left),
+            goes.data.eq(shown(m, gone, self.left) + 1),
+            self.idle.eq(shown(m, came, self.asked) == shown(m, gone, self.asked)),
+        ]
+        return m
 
 
 class ReuseTable(wiring.Component):
     """Allocates lines of the intermediate buffer to first products, oldest out first, and finds them again.
 
-    Entries and lines are both rings in order of allocation. Only the younger half of either ring is found again:
-    the older half drains and is freed at once, so that nobody waits for an entry that is always in use.
+    Entries and lines are both rings in order of allocation. Only the youngest entries are found again, which alone
+    have a key to compare with: the older ones drain and are freed at once, so that nobody waits for an entry that is
+    always in use.
     Source: EL-Rec §III.B (reuse of intermediate results)
 
-    Parameters  entries, lines: powers of two; key_bits: width of what identifies a product; need_bits: width of
-                a number of lines, less one; users_log2: log2 of the lookups that can be under way
+    Parameters  entries, lines: powers of two; findable: entries that are found again at most, a power of two up to
+                half of them; key_bits: width of what identifies a product; need_bits: width of a number of lines,
+                less one; users_log2: log2 of the lookups that can be under way
     Members     next_key, next_need, advance  In  the lookup that asks from the next cycle on
                 ask                 In  the lookup is waiting
                 key, need_less_one  In  its key and lines
@@ -35,23 +74,27 @@ class ReuseTable(wiring.Component):
                 entry, base         Out  where it is or goes
                 may_take            In  with `grant`: serves the lookup, not in a cycle of `advance`
                 release, released   In  a lookup is done with an entry
-                poison, poisoned    In  marks an entry
-                bad                 Out  a bit per entry: it is poisoned
+                poison, poisoned    In  marks an entry in use
+                asked               In  an entry in use
+                bad                 Out  it is marked
                 crowded             Out  more than half of the lines are to be found, which passes
     Timing      a lookup every other cycle; every other cycle an entry grows too old to be found, and one is freed
     Reset       forgets everything
-    Raises      ValueError: entries or lines is no power of two, or a product could need more lines than there are
+    Raises      ValueError: names the parameter, its value and what is allowed
     Golden      golden.tt.reuse.ReuseTable; golden.tt.cycles within the unit          Tests  verif/tt/test_reuse.py
     """
 
-    def __init__(self, *, entries: int, lines: int, key_bits: int, need_bits: int, users_log2: int):
-        for name, value, least in (("entries", entries, 4), ("lines", lines, 2)):
+    def __init__(self, *, entries: int, findable: int, lines: int, key_bits: int, need_bits: int, users_log2: int):
+        for name, value, least in (("entries", entries, 8), ("findable", findable, 4), ("lines", lines, 2)):
             if value < least or value & (value - 1):
                 raise ValueError(f"{name} must be a power of two of at least {least}, not {value}")
+        if findable > entries // 2:
+            raise ValueError(f"findable must be at most half of the {entries} entries, not {findable}")
         if need_bits > (lines - 1).bit_length():
             raise ValueError(f"need_bits must be at most the {(lines - 1).bit_length()} bits of a line's number, "
                              f"not {need_bits}")
         self.entries = entries
+        self.findable = findable
         self.lines = lines
         self.users_bits = users_log2 + 1
         entry_bits, line_bits = (entries - 1).bit_length(), (lines - 1).bit_length()
@@ -71,77 +114,95 @@ class ReuseTable(wiring.Component):
             "released": In(entry_bits),
             "poison": In(1),
             "poisoned": In(entry_bits),
-            "bad": Out(entries),
+            "asked": In(entry_bits),
+            "bad": Out(1),
             "crowded": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        entries = self.entries
-        entry_bits, line_bits = len(self.entry), len(self.base)
-        table = _Entries(
-            valid=Signal(entries, name="valid"),
-            keys=[Signal(len(self.key), name=f"key_{i}") for i in range(entries)],
-            users=[Signal(self.users_bits, name=f"users_{i}") for i in range(entries)],
-            idle=Signal(entries, init=(1 << entries) - 1, name="idle"))
-        head, oldest_found, tail = Signal(entry_bits), Signal(entry_bits), Signal(entry_bits)
-        heads = Signal(entries, init=1)         # the same as `head`, a bit an entry
-        held, findable = Signal(entry_bits + 1), Signal(entry_bits + 1)
+        entry_bits, line_bits, place_bits = len(self.entry), len(self.base), (self.findable - 1).bit_length()
+        valid = Signal(self.findable)
+        keys = [Signal(len(self.key), name=f"key_{i}") for i in range(self.findable)]
+        # A young entry's place is what its number ends with.
+        head, tail, oldest = Signal(entry_bits), Signal(entry_bits), Signal(place_bits)
+        heads = Signal(self.findable, init=1)       # the place of `head`, a bit a place
+        held, young = Signal(entry_bits + 1), Signal(place_bits + 1)
         line = Signal(line_bits)
         free_lines = Signal(line_bits + 1, init=self.lines)
-        findable_lines = Signal(line_bits + 1)
+        young_lines = Signal(line_bits + 1)
 
-        # Where an entry's lines begin, and how many they are, less one.
-        store = memory.Memory(shape=line_bits + len(self.need_less_one), depth=entries, init=[])
-        m.submodules.store = store
-        write = store.write_port()
-        found_port, aging_port, tail_port = (store.read_port(domain="comb") for _ in range(3))
+        # How many lines an entry has, less one; of a young one also what its number begins with, and its first line.
+        need = self.need_less_one
+        m.submodules.sizes = sizes = memory.Memory(shape=len(need), depth=self.entries, init=[])
+        m.submodules.places = places = memory.Memory(
+            shape=entry_bits - place_bits + line_bits + len(need), depth=self.findable, init=[])
+        sizes_write, places_write = sizes.write_port(), places.write_port()
 
         take = Signal()
-        matches, fours, odd, upper = self._matches(m, table, take)
+        matches = self._matches(m, keys, valid, take)
+        place = Cat(matches.odd.any(), matches.upper.any(), _encode(matches.fours))
+        place_at = shown(m, places, place)
+        high, base = place_at[:entry_bits - place_bits], place_at[entry_bits - place_bits:][:line_bits]
 
-        # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
+        # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds; an entry that grows
+        # old leaves its place to the next one.
         found, room, make = Signal(), Signal(), Signal()
-        some = Signal(-(-entries // 24), attrs={"keep": 1})
-        m.d.sync += room.eq(~held[entry_bits] & (
-            free_lines > Mux(self.advance, self.next_need, self.need_less_one)))
+        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
+        some = Signal(-(-self.findable // 24), attrs={"keep": 1})
+        m.d.sync += room.eq(~held[entry_bits] & (~young[place_bits] | (wish & ~aged)) & (
+            free_lines > Mux(self.advance, self.next_need, need)))
         m.d.comb += [
-            some.eq(Cat(fours[at:at + 6].any() for at in range(0, entries // 4, 6))),
+            some.eq(Cat(matches.fours[at:at + 6].any() for at in range(0, self.findable // 4, 6))),
             found.eq(some.any()),
             self.hit.eq(found),
             self.grant.eq(found | room),
             take.eq(self.may_take & (found | room)),
             make.eq(self.may_take & ~found & room),
-            found_port.addr.eq(Cat(odd.any(), upper.any(), _encode(fours))),
-            self.entry.eq(Mux(found, found_port.addr, head)),
-            self.base.eq(Mux(found, found_port.data[:line_bits], line)),
-            write.addr.eq(head),
-            write.data.eq(Cat(line, self.need_less_one)),
-            write.en.eq(make),
+            self.entry.eq(Mux(found, Cat(place, high), head)),
+            self.base.eq(Mux(found, base, line)),
+            sizes_write.addr.eq(head),
+            sizes_write.data.eq(need),
+            sizes_write.en.eq(make),
+            places_write.addr.eq(head),
+            places_write.data.eq(Cat(head[place_bits:], line, need)),
+            places_write.en.eq(make),
         ]
 
         # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
         # Whether there is need is known a cycle later, so not in the cycle after another.
-        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
         m.d.sync += stuck.eq(self.ask & ~self.grant)
-        m.d.sync += wish.eq((findable > entries // 2) | (findable_lines > self.lines // 2) | (stuck & (findable != 0)))
+        m.d.sync += wish.eq((young > self.findable - 2) | (young_lines > self.lines // 2) | (stuck & (young != 0)))
         m.d.sync += aged.eq(age)
         m.d.comb += age.eq(wish & ~aged & ~take)
-        m.d.comb += aging_port.addr.eq(oldest_found)
-        m.d.sync += self.crowded.eq(findable_lines > self.lines // 2)
+        m.d.sync += self.crowded.eq(young_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
-        # waiting lookup equals, or has just joined, is in use.
-        joins, leaves = Signal(entries), Signal(entries)
+        # waiting lookup equals, or has just joined, is in use; of the former the place alone is compared, known early.
+        join, joined, fresh, leave, left = Signal(), Signal(entry_bits), Signal(), Signal(), Signal(entry_bits)
         drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += tail_idle.eq(Array(table.idle & ~matches & ~joins)[tail])
-        m.d.sync += old.eq(held != findable)
-        m.d.sync += dropped.eq(drop)
-        m.d.comb += drop.eq(tail_idle & old & ~dropped & ~make)
-        m.d.comb += tail_port.addr.eq(tail)
+        m.submodules.users = users = _Users(entries=self.entries, bits=self.users_bits)
+        m.d.sync += [
+            join.eq(take),
+            joined.eq(self.entry),
+            fresh.eq(make),
+            leave.eq(self.release),
+            left.eq(self.released),
+            tail_idle.eq(users.idle & ~(found & (place == tail[:place_bits])) & ~(join & (joined == tail))),
+            old.eq(held != young),
+            dropped.eq(drop),
+        ]
+        m.d.comb += [
+            users.join.eq(join),
+            users.joined.eq(joined),
+            users.fresh.eq(fresh),
+            users.leave.eq(leave),
+            users.left.eq(left),
+            users.asked.eq(tail),
+            drop.eq(tail_idle & old & ~dropped & ~make),
+        ]
 
         # What is late, whether an entry is made, only chooses between two sums. ~n is -n - 1.
-        need = self.need_less_one
-        tail_size, aging_size = tail_port.data[line_bits:], aging_port.data[line_bits:]
+        tail_size, aging_size = shown(m, sizes, tail), shown(m, places, oldest)[-len(need):]
         with m.If(make):
             m.d.sync += head.eq(head + 1)
             m.d.sync += heads.eq(heads.rotate_left(1))
@@ -149,65 +210,55 @@ class ReuseTable(wiring.Component):
         with m.If(drop):
             m.d.sync += tail.eq(tail + 1)
         with m.If(age):
-            m.d.sync += oldest_found.eq(oldest_found + 1)
+            m.d.sync += oldest.eq(oldest + 1)
         with m.If(make | drop):
             m.d.sync += held.eq(Mux(make, held + 1, held - 1))
             m.d.sync += free_lines.eq(Mux(make, _sum(free_lines, ~_widen(need, line_bits + 1), 0),
                                           _sum(free_lines, tail_size, 1)))
         with m.If(make | age):
-            m.d.sync += findable.eq(Mux(make, findable + 1, findable - 1))
-            m.d.sync += findable_lines.eq(Mux(make, _sum(findable_lines, need, 1),
-                                              _sum(findable_lines, ~_widen(aging_size, line_bits + 1), 0)))
-
-        m.d.sync += joins.eq(Mux(take, matches | (heads & (~found).replicate(entries)), 0))
-        m.d.sync += leaves.eq(Cat(self.release & (self.released == i) for i in range(entries)))
-        for i in range(entries):
+            m.d.sync += young.eq(Mux(make, young + 1, young - 1))
+            m.d.sync += young_lines.eq(Mux(make, _sum(young_lines, need, 1),
+                                           _sum(young_lines, ~_widen(aging_size, line_bits + 1), 0)))
+        for i in range(self.findable):
             with m.If(make & heads[i]):
-                m.d.sync += table.keys[i].eq(self.key)
-                m.d.sync += table.valid[i].eq(1)
-                m.d.sync += self.bad[i].eq(0)
-            with m.Elif(age & (oldest_found == i)):
-                m.d.sync += table.valid[i].eq(0)
-            with m.If(self.poison & (self.poisoned == i)):
-                m.d.sync += self.bad[i].eq(1)
-            self._count(m, table, i, joins[i], leaves[i])
+                m.d.sync += keys[i].eq(self.key)
+                m.d.sync += valid[i].eq(1)
+            with m.Elif(age & (oldest == i)):
+                m.d.sync += valid[i].eq(0)
+
+        m.submodules.marks = marks = Marks(self.entries)
+        m.d.comb += [
+            marks.mark.eq(self.poison),
+            marks.marked_place.eq(self.poisoned),
+            marks.clear.eq(make),
+            marks.clear_place.eq(head),
+            marks.place.eq(self.asked),
+            self.bad.eq(marks.o),
+        ]
         return m
 
-    def _count(self, m: Module, table: _Entries, i: int, joins, leaves):
-        """The users of an entry; without any it is idle."""
-        users = table.users[i]
-        with m.If(joins ^ leaves):
-            # One more, or ~0 more: one carry chain for both.
-            m.d.sync += users.eq(users + Cat(Const(1, 1), leaves.replicate(len(users) - 1)))
-            m.d.sync += table.idle[i].eq(leaves & (users == 1))
-
-    def _matches(self, m: Module, table: _Entries, take):
-        """(a bit per entry: the asking lookup equals it, per four: it equals one of them, its place there in two bits)
-
-        What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may still be
-        used, it is only freed once idle. Also by fours, so that finding the entry's number is short.
+    def _matches(self, m: Module, keys: list[Signal], valid, take) -> _Matches:
+        """What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may still be
+        used, it is only freed once idle. By fours, so that finding the entry's number is short.
         """
-        matches = Signal(self.entries)
-        fours, odd, upper = (Signal(self.entries // 4, name=name) for name in ("fours", "odd", "upper"))
-        equal = Signal(self.entries)
-        for i, key in enumerate(table.keys):
+        fours, odd, upper = (Signal(self.findable // 4, name=name) for name in ("fours", "odd", "upper"))
+        equal = Signal(self.findable)
+        for i, key in enumerate(keys):
             # Three bits a LUT, nets of their own, or the mapper makes two of each; and that they are all the same is
             # what a carry chain through them lets pass.
             same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
             m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
-            m.d.comb += equal[i].eq((same + 1)[-1] & table.valid[i])
+            m.d.comb += equal[i].eq((same + 1)[-1] & valid[i])
         with m.If(self.advance):
-            starts = range(0, self.entries, 4)
+            starts = range(0, self.findable, 4)
             m.d.sync += [
-                matches.eq(equal),
                 fours.eq(Cat(equal[at:at + 4].any() for at in starts)),
                 odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
                 upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
             ]
         with m.Elif(take):
-            m.d.sync += matches.eq(0)
             m.d.sync += fours.eq(0)
-        return matches, fours, odd, upper
+        return _Matches(fours, odd, upper)
 
 
 def _widen(value, width: int):

@@ -122,6 +122,7 @@ class Sequencer(Part):
             middle.freed_lines.eq(last.freed_lines),
             admission.poison.eq(self.error & (self.error_slot.stage == Product.FIRST)),
             admission.poisoned.eq(self.error_slot.entry),
+            admission.asked.eq(last.asked),
             last.bad.eq(admission.bad),
             last.error.eq(self.error),
             last.error_slot.eq(self.error_slot),

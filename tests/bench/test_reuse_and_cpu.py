@@ -75,5 +75,5 @@ def test_count_is_near_the_rule_without_time(ordered, bag):
     indices = reuse.zipf(5000, 4000, 1.0, seed=5)
     indices = np.sort(indices) if ordered else indices
     modes = row_modes(5000)
-    rule = first_products(leading_keys(indices, modes), entries=config.reuse_entries // 2, lanes=config.lanes, rows=bag)
+    rule = first_products(leading_keys(indices, modes), entries=config.reuse_findable, lanes=config.lanes, rows=bag)
     assert reuse.computed(config, indices, modes, bag) == pytest.approx(rule, rel=0.03)

@@ -36,7 +36,7 @@ def config(words: int, *, block16_only: bool = False) -> EmbConfig:
     """Small memories around a front of the beat's width; block16_only: the TT unit's, with more X lines than a power of
     two."""
     unit = {"lanes": 1, "lut_products": 0, "x_lines": 256, "y_lines": 512, "t_lines": 128, "t_middle_lines": 128,
-            "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "in_flight": 16,
+            "mode_bits": 8, "rank_max": 16, "dim_max": 64, "reuse_entries": 32, "reuse_findable": 16, "in_flight": 16,
             "output_beats": 256}
     sizes: dict[int, dict[str, Any]] = {
         4: {"grid_log2": 1, "tables": 8, "index_bits": 20},

@@ -15,12 +15,12 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import bursty, sometimes
 
 SHAPES = {
-    "tiny": {"entries": 16, "lines": 64, "key_bits": 19, "need_bits": 6, "users_log2": 5},
+    "tiny": {"entries": 16, "findable": 8, "lines": 64, "key_bits": 19, "need_bits": 6, "users_log2": 5},
     # Few of everything: what is old is asked for again as it is freed.
-    "few": {"entries": 4, "lines": 8, "key_bits": 4, "need_bits": 3, "users_log2": 3},
+    "few": {"entries": 8, "findable": 4, "lines": 8, "key_bits": 4, "need_bits": 3, "users_log2": 3},
     # More entries than one piece of the search for a hit; a line for each.
-    "many": {"entries": 32, "lines": 32, "key_bits": 8, "need_bits": 5, "users_log2": 4},
-    "smartssd": {"entries": 64, "lines": 512, "key_bits": 23, "need_bits": 9, "users_log2": 7},
+    "many": {"entries": 64, "findable": 32, "lines": 64, "key_bits": 8, "need_bits": 6, "users_log2": 4},
+    "smartssd": {"entries": 128, "findable": 64, "lines": 256, "key_bits": 34, "need_bits": 8, "users_log2": 8},
 }
 
 
@@ -34,15 +34,18 @@ class Bench:
     def __init__(self, dut, label, *, pause=None, take=None, stay=lambda: 9, poison=0.0):
         self.dut, self.random = dut, rng(label)
         self.sizes = SHAPES[os.environ["REUSE"]]
-        self.entries, self.lines = self.sizes["entries"], self.sizes["lines"]
-        self.model = Model(entries=self.entries, lines=self.lines)
+        self.entries, self.findable, self.lines = (self.sizes[name] for name in ("entries", "findable", "lines"))
+        self.model = self._model()
         self.pause, self.take, self.stay, self.poison = pause, take, stay, poison
         self.waiting = deque()      # (key, lines, whether it has a first product)
         self.asking = None
         self.leaving = deque()      # (cycle, entry, lines) of lookups that were served
         self.content = {}           # line -> key of the product that was written there
         self.cycle = 0
-        self.served_at, self.hits, self.crowded, self.most = [], 0, 0, 0
+        self.served_at, self.hits, self.crowded, self.most, self.marked = [], 0, 0, 0, 0
+
+    def _model(self):
+        return Model(entries=self.entries, findable=self.findable, lines=self.lines)
 
     @classmethod
     async def begin(cls, dut, label, **settings):
@@ -56,16 +59,16 @@ class Bench:
         self.dut.rst.value = 1
         flip, known = partial(self.random.getrandbits, 1), [*self.content.values(), 0]
         for _ in range(cycles):
-            places = [self.random.randrange(self.entries) if flip() else None for _ in range(2)]
+            places = [self.random.randrange(self.entries) if flip() else None for _ in range(3)]
             self._drive((self.random.choice(known), 1, True) if flip() else None, flip(), *places)
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
-        self.model = Model(entries=self.entries, lines=self.lines)
+        self.model = self._model()
         self.asking = None
         for queue in (self.waiting, self.leaving, self.content):
             queue.clear()
 
-    def _drive(self, advance, may_take, released, poisoned):
+    def _drive(self, advance, may_take, released, poisoned, asked):
         """advance: the lookup that is shown as the next, or None. Values that nobody looks at are drawn."""
         dut, draw = self.dut, self.random.getrandbits
         key_bits, need_bits, entry_bits = (self.sizes["key_bits"], self.sizes["need_bits"],
@@ -78,16 +81,21 @@ class Bench:
             "need_less_one": self.asking[1] - 1 if self.asking else draw(need_bits), "may_take": may_take,
             "release": released is not None, "released": draw(entry_bits) if released is None else released,
             "poison": poisoned is not None, "poisoned": draw(entry_bits) if poisoned is None else poisoned,
+            "asked": draw(entry_bits) if asked is None else asked,
         }
         for name, value in shown.items():
             getattr(dut, name).value = value
         return shown
 
-    def _compare(self):
+    def _compare(self, asked):
+        """asked: whose mark is compared, or None."""
         dut, model = self.dut, self.model
-        bad = sum(mark << at for at, mark in enumerate(model.bad))
-        for name, want in (("grant", model.grant), ("hit", model.hit), ("entry", model.entry), ("base", model.base),
-                           ("bad", bad), ("crowded", model.crowded)):
+        wanted = {"grant": model.grant, "hit": model.hit, "entry": model.entry, "base": model.base,
+                  "crowded": model.crowded}
+        if asked is not None:
+            wanted["bad"] = model.products[asked].bad
+            self.marked += wanted["bad"]
+        for name, want in wanted.items():
             got = int(getattr(dut, name).value)
             assert got == want, f"cycle {self.cycle}: {name} is {got}, not {int(want)}"
 
@@ -119,11 +127,14 @@ class Bench:
         due = next((lookup for lookup in self.leaving if lookup[0] <= self.cycle), None)
         if due:
             self.leaving.remove(due)
-        marks = self.random.random() < self.poison
-        poisoned = self.random.randrange(self.entries) if marks else None
-        shown = self._drive(advance, may_take, due and due[1], poisoned)
+        used = [entry for _, entry, _ in self.leaving]
+        poisoned = self.random.choice(used) if used and self.random.random() < self.poison else None
+        # A mark says something from the first product on that an entry had.
+        made = [entry for entry, product in enumerate(self.model.products) if product.size]
+        asked = self.random.choice(made) if made else None
+        shown = self._drive(advance, may_take, due and due[1], poisoned, asked)
         await RisingEdge(self.dut.clk)
-        self._compare()
+        self._compare(asked)
         self.crowded += self.model.crowded
         self.most = max(self.most, *(product.users for product in self.model.products))
         served = may_take and self.model.grant
@@ -175,6 +186,7 @@ async def random_match_golden(dut):
             bench.stay = lambda bench=bench: bench.random.choice((1, 2, 12, 60))
             await bench.run(bench.draw(120, keys=keys, largest=largest and min(largest, bench.lines), absent=0.1),
                             limit=40_000)
+            assert bench.marked
 
 
 @cocotb.test()
@@ -229,7 +241,7 @@ async def corner_values(dut):
     # Each bit of a key counts.
     for bit in range(bits):
         await bench.run([(0, 1, True), (1 << bit, 1, True), (0, 1, True), (1 << bit, 1, True)])
-    # Every place is found while it is among the younger half.
+    # Every place is found while it is among the young ones.
     for start_key in range(0, 3 * entries, entries // 4):
         group = [((1 << bits) - 1 - start_key - number) % (1 << bits) for number in range(entries // 4)]
         await bench.run([(key, 1, True) for key in group + group])
@@ -261,8 +273,10 @@ def test_reuse_table(number, shape):
 
 def test_illegal_config_wrong():
     """Sizes that cannot be are refused with a sentence."""
-    for changed, sentence in (({"entries": 12}, "entries must be a power of two of at least 4, not 12"),
-                              ({"entries": 2}, "entries must be a power of two of at least 4, not 2"),
+    for changed, sentence in (({"entries": 12}, "entries must be a power of two of at least 8, not 12"),
+                              ({"entries": 4}, "entries must be a power of two of at least 8, not 4"),
+                              ({"findable": 6}, "findable must be a power of two of at least 4, not 6"),
+                              ({"findable": 16}, "findable must be at most half of the 16 entries, not 16"),
                               ({"lines": 48}, "lines must be a power of two of at least 2, not 48"),
                               ({"need_bits": 7}, "need_bits must be at most the 6 bits of a line's number, not 7")):
         with pytest.raises(ValueError) as caught:

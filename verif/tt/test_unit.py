@@ -351,7 +351,8 @@ def test_chunk_rows():
 
 
 GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_lines=64, t_middle_lines=64, tables=4,
-            index_bits=12, mode_bits=8, rank_max=16, dim_max=64, reuse_entries=32, in_flight=16, output_beats=128)
+            index_bits=12, mode_bits=8, rank_max=16, dim_max=64, reuse_entries=32, reuse_findable=16,
+            in_flight=16, output_beats=128)
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
@@ -365,6 +366,7 @@ GOOD = dict(lanes=1, grid_log2=1, lut_products=0, x_lines=64, y_lines=64, t_line
     ({"index_bits": 31}, "index_bits must be a whole number from 4 to 30, not 31"),
     ({"mode_bits": 14}, "index_bits must be at least mode_bits = 14, not 12"),
     ({"t_lines": 16}, "t_lines must be at least reuse_entries = 32, not 16"),
+    ({"reuse_findable": 32}, "reuse_findable must be at most half of reuse_entries = 32, not 32"),
     ({"reuse_entries": 16}, "reuse_entries must be at least 32, four chunks of 8 rows, not 16"),
     ({"grid_log2": 2, "grouped": True, "block16_only": True, "dim_max": 256, "x_lines": 4095},
      "x_lines must be a power of two from 2 to 65536, not 4095"),

@@ -13,7 +13,8 @@ from golden.tt.registers import HORIZON
 from golden.tt.sequencer import WHOLE_CYCLES
 
 FOLDER = Path(golden.tt.registers.__file__).parent
-SIZES = dict(lanes=2, index_bits=12, t_lines=128, t_middle_lines=64, reuse_entries=32, in_flight=8, vectors=8)
+SIZES = dict(lanes=2, index_bits=12, t_lines=128, t_middle_lines=64, reuse_entries=32, reuse_findable=16,
+             in_flight=8, vectors=8)
 LAYOUTS = [plan((4, 5, 6), (2, 2, 4), (1, 2, 3, 1), grid_log2=1),
            plan((3, 3, 3, 3), (2, 2, 2, 2), (1, 2, 2, 2, 1), grid_log2=1)]
 
