@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numba import carray, cfunc, from_dtype, types
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from golden.tt.cycles import idle_unit
 from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
@@ -15,6 +16,7 @@ __all__ = ["Clock"]
 
 ROOM, OFFERED, FLAGS = 1, 2, 2      # what is said of the next cycle, and in how many bits
 SETTLED = 6                         # cycles without a decision after which what follows of the last one is decided too
+_SIZES = len(Sizes._fields)
 
 _pointers = [types.CPointer(each) for each in (
     types.int64, *(from_dtype(record) for record in (UNIT, LANE, ENTRY, LOOKUP, VECTOR)), types.int64)]
@@ -22,8 +24,8 @@ _pointers = [types.CPointer(each) for each in (
 
 @cfunc(types.int64(*_pointers, types.int64, types.int64, types.int64), cache=True)
 def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup, goes):
-    s, n = carray(sizes, 10), carray(counts, 2)
-    sizes = Sizes(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9])
+    n = carray(counts, 2)
+    sizes = Sizes(*to_fixed_tuple(carray(sizes, _SIZES), _SIZES))
     unit = carray(unit, 1)[0]
     lanes, entries = carray(lanes, sizes.lanes), carray(entries, (sizes.lanes, sizes.entries))
     lookups, vectors = carray(lookups, n[0]), carray(vectors, n[1])

@@ -10,10 +10,10 @@ from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
 from tests.mutants.stream import FIFO, ROUND_ROBIN
 from tests.mutants.tt_index import INDEX
-from tests.mutants.tt_reuse import REUSE
+from tests.mutants.tt_reuse import MARKS, REUSE
 
 UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SCHEDULER, SPLITTER, RELEASE, QUEUE, SEQUENCER, INDEX,
-         REUSE, JOINER, POST_POOL, DECODER, FETCH, REQUESTS)
+         REUSE, MARKS, JOINER, POST_POOL, DECODER, FETCH, REQUESTS)
 BENCHES = sorted({unit.benches for unit in UNITS})
 
 
