@@ -125,15 +125,15 @@ class ReuseTable:
         many = self.young > self.findable - 2 or self.young_lines > lines // 2
         self.crowded = self.young_lines > lines // 2
         # One that grows old leaves its place to the next.
-        place = self.young < self.findable or (self._wish and not self._aged)
-        self.room = (place and self.held < len(products)
+        space = self.young < self.findable or (self._wish and not self._aged)
+        self.room = (space and self.held < len(products)
                      and lines - self.used_lines >= (next_need if advance else need))
         self._wish, self._aged = many or (self._stuck and self.young > 0), age
         self._stuck = ask and not grant
         # Of what is matched the low bits alone are compared.
-        matches = self.matched is not None and (self.tail - self.matched) % self.findable == 0
+        wanted = self.matched is not None and (self.tail - self.matched) % self.findable == 0
         self._may_drop = (self.held > self.young and not products[self.tail].users
-                          and not matches and self.tail != self._joined)
+                          and not wanted and self.tail != self._joined)
         self._dropped = drop
 
         # The edge.

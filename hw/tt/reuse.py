@@ -251,11 +251,9 @@ class ReuseTable(wiring.Component):
             m.d.comb += equal[i].eq((same + 1)[-1] & valid[i])
         with m.If(self.advance):
             starts = range(0, self.findable, 4)
-            m.d.sync += [
-                fours.eq(Cat(equal[at:at + 4].any() for at in starts)),
-                odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts)),
-                upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts)),
-            ]
+            m.d.sync += fours.eq(Cat(equal[at:at + 4].any() for at in starts))
+            m.d.sync += odd.eq(Cat(equal[at + 1] | equal[at + 3] for at in starts))
+            m.d.sync += upper.eq(Cat(equal[at + 2] | equal[at + 3] for at in starts))
         with m.Elif(take):
             m.d.sync += fours.eq(0)
         return _Matches(fours, odd, upper)
