@@ -124,10 +124,7 @@ class ReuseTable:
         # What the next cycle goes by was seen in this one.
         many = self.young > self.findable - 2 or self.young_lines > lines // 2
         self.crowded = self.young_lines > lines // 2
-        # One that grows old leaves its place to the next.
-        space = self.young < self.findable or (self._wish and not self._aged)
-        self.room = (space and self.held < len(products)
-                     and lines - self.used_lines >= (next_need if advance else need))
+        self.room = self.held < len(products) and lines - self.used_lines >= (next_need if advance else need)
         self._wish, self._aged = many or (self._stuck and self.young > 0), age
         self._stuck = ask and not grant
         # Of what is matched the low bits alone are compared.
@@ -152,6 +149,7 @@ class ReuseTable:
             self.line = (self.line + need) % lines
             self.held, self.used_lines = self.held + 1, self.used_lines + need
             self.young, self.young_lines = self.young + 1, self.young_lines + need
+            assert self.young <= self.findable, "more products are young than have a place"
         if poisoned is not None:
             products[poisoned].bad = True
         if advance:

@@ -144,8 +144,6 @@ def _reuse_registers(sizes, lane, entries, number, lookups, now):
     many_lines = reuse.findable_lines > sizes.t_lines // 2
     present = this.asking >= 0 and lookups[this.asking].plan.first_tiles > 0
     asks = this.fetched if now.ask else this.asking
-    # One that grows old leaves its place to the next.
-    place = reuse.findable < sizes.findable or (reuse.wish and not reuse.aged)
     reuse.wish = reuse.findable > sizes.findable - 2 or many_lines or (reuse.stuck and reuse.findable > 0)
     this.crowded = many_lines
     reuse.aged = now.ages
@@ -155,7 +153,7 @@ def _reuse_registers(sizes, lane, entries, number, lookups, now):
     reuse.tail_idle = entries[number, reuse.tail].users == 0 and not matches
     reuse.old = reuse.held != reuse.findable
     reuse.dropped = now.drop
-    reuse.has_room = (asks >= 0 and place and reuse.held < sizes.entries
+    reuse.has_room = (asks >= 0 and reuse.held < sizes.entries
                       and reuse.free_lines >= lookups[asks].plan.first_tiles)
     if reuse.leaving >= 0:
         entries[number, reuse.leaving].users -= 1

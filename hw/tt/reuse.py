@@ -123,7 +123,7 @@ class ReuseTable(wiring.Component):
         m = Module()
         entry_bits, line_bits, place_bits = len(self.entry), len(self.base), (self.findable - 1).bit_length()
         valid = Signal(self.findable)
-        keys = [Signal(len(self.key), name=f"key_{i}") for i in range(self.findable)]
+        keys = [Signal(len(self.key), name=f"key_{i}", reset_less=True) for i in range(self.findable)]
         # A young entry's place is what its number ends with.
         head, tail, oldest = Signal(entry_bits), Signal(entry_bits), Signal(place_bits)
         heads = Signal(self.findable, init=1)       # the place of `head`, a bit a place
@@ -145,12 +145,10 @@ class ReuseTable(wiring.Component):
         place_at = shown(m, places, place)
         high, base = place_at[:entry_bits - place_bits], place_at[entry_bits - place_bits:][:line_bits]
 
-        # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds; an entry that grows
-        # old leaves its place to the next one.
+        # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
         found, room, make = Signal(), Signal(), Signal()
-        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
         some = Signal(-(-self.findable // 24), attrs={"keep": 1})
-        m.d.sync += room.eq(~held[entry_bits] & (~young[place_bits] | (wish & ~aged)) & (
+        m.d.sync += room.eq(~held[entry_bits] & (
             free_lines > Mux(self.advance, self.next_need, need)))
         m.d.comb += [
             some.eq(Cat(matches.fours[at:at + 6].any() for at in range(0, self.findable // 4, 6))),
@@ -170,7 +168,9 @@ class ReuseTable(wiring.Component):
         ]
 
         # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
-        # Whether there is need is known a cycle later, so not in the cycle after another.
+        # Whether there is need is known a cycle later, so not in the cycle after another. There are no more young ones
+        # than places: one is made every other cycle at most, and from two less on one grows old in the cycle between.
+        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
         m.d.sync += stuck.eq(self.ask & ~self.grant)
         m.d.sync += wish.eq((young > self.findable - 2) | (young_lines > self.lines // 2) | (stuck & (young != 0)))
         m.d.sync += aged.eq(age)
@@ -178,7 +178,8 @@ class ReuseTable(wiring.Component):
         m.d.sync += self.crowded.eq(young_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use; of the former the place alone is compared, known early.
-        join, joined, fresh, leave, left = Signal(), Signal(entry_bits), Signal(), Signal(), Signal(entry_bits)
+        join, leave, fresh = Signal(), Signal(), Signal(reset_less=True)
+        joined, left = Signal(entry_bits, reset_less=True), Signal(entry_bits, reset_less=True)
         drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
         m.submodules.users = users = _Users(entries=self.entries, bits=self.users_bits)
         m.d.sync += [

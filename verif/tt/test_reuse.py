@@ -254,6 +254,10 @@ async def corner_values(dut):
         bench.stay = lambda: 1
         await bench.run([(number % (1 << bits), max(1, lines // entries), True) for number in range(2, 2 * entries)])
     assert bench.most == users, bench.most
+    # They are counted as users too when their entry is the oldest and old: the next lookup gets none of its lines.
+    bench.stay = lambda: 6 * users
+    await bench.run([(0, lines // 2, True)] * users + [(1, lines, True)])
+    bench.stay = lambda: 1
     # With all in use the next waits for lines; one product has them all; around half of them it becomes crowded.
     for size in (lines, lines - 1, lines // 2, lines // 2 + 1, 1, lines):
         await bench.run([(8, size, True), (9, lines - size or 1, True), (8, size, True)])
