@@ -12,9 +12,9 @@ from golden.tt.clock import Clock
 from golden.tt.layout import Layout
 from golden.tt.load import Limits, Loader
 from hw.emb.config import EmbConfig
-from hw.fp.group import Aligner
 from hw.isa import EMB
 from hw.isa.emb import DEVICE
+from hw.tt.unit import load_wait
 
 __all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 
@@ -35,7 +35,7 @@ def sizes(config: EmbConfig) -> NDArray[np.int64]:
              "partial_beats", "input_beats", "program_beats", "output_beats", "write_block_beats", "dram_queue",
              "ssd_queue", "tt_queue", "bag_queue")
     return np.array([*twin.frame(EMB, config), *(getattr(config, name) for name in names),
-                     pooling.latency(config.lut_products > 0), Aligner.latency * config.tt.grouped,
+                     pooling.latency(config.lut_products > 0), load_wait(config.tt),
                      EMB.value("filled").word], np.int64)
 
 

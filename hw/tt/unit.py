@@ -18,7 +18,7 @@ from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
 
-__all__ = ["TTUnit", "counters_layout"]
+__all__ = ["TTUnit", "counters_layout", "load_wait"]
 
 # A product's results become groups along the cells, or along the rows, or leave.
 SHARES = {Product.FIRST: Share.CELLS, Product.MIDDLE: Share.ROWS, Product.LAST: Share.OWN}
@@ -36,6 +36,11 @@ def counters_layout() -> data.StructLayout:
     """
     names = ("lookups", "computed", "reused", "slots", "corrected", "uncorrectable", "outside")
     return data.StructLayout(dict.fromkeys(names, 32))
+
+
+def load_wait(config: TTConfig) -> int:
+    """Cycles that a load waits in front of the unit: its groups are brought to one exponent, one a cycle."""
+    return (Aligner.latency + config.beat_words // GROUP - 1) * config.grouped
 
 
 class TTUnit(Part):
@@ -205,8 +210,7 @@ class TTUnit(Part):
             # A subnormal becomes +0: a stored -0 is padding.
             return Cat(Cat(word.mant, word.exp, word.sign & ~(word.zero & given[:23].any()))
                        for word, given in ((unpack(given), given) for given in held))
-        groups, bits = count // GROUP, 32 * GROUP
-        last = Aligner.latency + groups - 1
+        groups, bits, last = count // GROUP, 32 * GROUP, load_wait(self.config)
         age, stored = Signal(range(last + 1), name="load_age"), Signal(32 * count, name="stored", reset_less=True)
         taken = Signal(name="load_taken")   # as the last of its groups comes
         aligner = Aligner()

@@ -8,8 +8,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from golden.tt import Limits, Loader
-from hw.fp.group import GROUP, Aligner
-from hw.tt.unit import TTUnit
+from hw.tt.unit import TTUnit, load_wait
 from verif.bench import seed
 from verif.bench.runner import one_of, seeds, simulate
 from verif.tt.bench import CONFIGS, Bench, Table, chunks_of
@@ -56,7 +55,7 @@ async def loads_take_the_cycles_documented(dut):
     config, bench = await _begin(dut)
     await bench.load([_table(config, np.random.default_rng(seed("rate")), False)])
     taken = np.array(bench.sources["i_load"].taken_at)
-    each = Aligner.latency + config.beat_words // GROUP + 1 if config.grouped else 1
+    each = load_wait(config) + 2 if config.grouped else 1
     assert len(taken) > 8 and (np.diff(taken) == each).all(), f"{np.diff(taken)} cycles between loads, not {each}"
 
 
@@ -66,7 +65,7 @@ async def reset_inside_a_load(dut):
     """A reset at every moment of a load; what is then loaded anew gives the sums that it should, in their cycles."""
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("reset"))
-    moments = range(Aligner.latency + config.beat_words // GROUP + 2)
+    moments = range(load_wait(config) + 3)
     for moment in moments if REGRESS else random.choice(len(moments), 4, replace=False):
         old, tables = _table(config, random, False), [_table(config, random, False)]
         bench = await bench.fresh()

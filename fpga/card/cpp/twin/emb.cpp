@@ -11,7 +11,7 @@ struct Sizes {
     Frame frame;
     int64_t row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
         partial_beats, input_beats, program_beats, output_beats, write_block_beats, dram_queue, ssd_queue, tt_queue,
-        bag_queue, pool_latency, load_align, doorbell;
+        bag_queue, pool_latency, load_wait, doorbell;
 };
 
 // The clock of golden.tt.unit, by golden.tt.clock: what the unit reports of the next cycle, after its inputs of
@@ -56,7 +56,7 @@ struct Parts {
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : program(jobs, uint32_t(s.frame.words)), feeder(uint32_t(s.frame.words)),
           tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
-          loader(uint32_t(s.load_align)),
+          loader(uint32_t(s.load_wait)),
           arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
           fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
                 uint32_t(s.stripe_beats), uint32_t(s.banks)),
