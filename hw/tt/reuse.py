@@ -178,29 +178,11 @@ class ReuseTable(wiring.Component):
         m.d.sync += self.crowded.eq(young_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use; of the former the place alone is compared, known early.
-        join, leave, fresh = Signal(), Signal(), Signal(reset_less=True)
-        joined, left = Signal(entry_bits, reset_less=True), Signal(entry_bits, reset_less=True)
         drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
-        m.submodules.users = users = _Users(entries=self.entries, bits=self.users_bits)
-        m.d.sync += [
-            join.eq(take),
-            joined.eq(self.entry),
-            fresh.eq(make),
-            leave.eq(self.release),
-            left.eq(self.released),
-            tail_idle.eq(users.idle & ~(found & (place == tail[:place_bits])) & ~(join & (joined == tail))),
-            old.eq(held != young),
-            dropped.eq(drop),
-        ]
-        m.d.comb += [
-            users.join.eq(join),
-            users.joined.eq(joined),
-            users.fresh.eq(fresh),
-            users.leave.eq(leave),
-            users.left.eq(left),
-            users.asked.eq(tail),
-            drop.eq(tail_idle & old & ~dropped & ~make),
-        ]
+        m.d.sync += tail_idle.eq(self._idle(m, tail, take, make) & ~(found & (place == tail[:place_bits])))
+        m.d.sync += old.eq(held != young)
+        m.d.sync += dropped.eq(drop)
+        m.d.comb += drop.eq(tail_idle & old & ~dropped & ~make)
 
         # What is late, whether an entry is made, only chooses between two sums. ~n is -n - 1.
         tail_size, aging_size = shown(m, sizes, tail), shown(m, places, oldest)[-len(need):]
@@ -237,6 +219,28 @@ class ReuseTable(wiring.Component):
             self.bad.eq(marks.o),
         ]
         return m
+
+    def _idle(self, m: Module, entry, take, make):
+        """Whether nobody uses an entry. take: a lookup joins the one that is shown; make: as the first."""
+        join, leave, fresh = Signal(), Signal(), Signal(reset_less=True)
+        joined, left = (Signal(len(self.entry), name=name, reset_less=True) for name in ("joined", "left"))
+        m.submodules.users = users = _Users(entries=self.entries, bits=self.users_bits)
+        m.d.sync += [
+            join.eq(take),
+            joined.eq(self.entry),
+            fresh.eq(make),
+            leave.eq(self.release),
+            left.eq(self.released),
+        ]
+        m.d.comb += [
+            users.join.eq(join),
+            users.joined.eq(joined),
+            users.fresh.eq(fresh),
+            users.leave.eq(leave),
+            users.left.eq(left),
+            users.asked.eq(entry),
+        ]
+        return users.idle & ~(join & (joined == entry))
 
     def _matches(self, m: Module, keys: list[Signal], valid, take) -> _Matches:
         """What a lookup equals is worked out while it waits to ask; an entry that has grown old since then may still be

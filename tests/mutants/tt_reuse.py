@@ -7,7 +7,7 @@ BENCH = ("verif/tt/test_reuse.py",)
 REUSE = Unit("hw/tt/reuse.py", BENCH, (
     Mutant("the oldest entry is freed as the waiting lookup has found it",
            " & ~(found & (place == tail[:place_bits]))", ""),
-    Mutant("the oldest entry is freed as a lookup has just joined it", " & ~(join & (joined == tail))", ""),
+    Mutant("the oldest entry is freed as a lookup has just joined it", " & ~(join & (joined == entry))", ""),
     Mutant("`bad` stays when an entry is used again", "marks.clear.eq(make)", "marks.clear.eq(0)"),
     Mutant("what is looked at is the entry that is marked", "marks.place.eq(self.asked)",
            "marks.place.eq(self.poisoned)"),

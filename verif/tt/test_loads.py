@@ -65,7 +65,7 @@ async def reset_inside_a_load(dut):
     """A reset at every moment of a load; what is then loaded anew gives the sums that it should, in their cycles."""
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("reset"))
-    moments = range(load_wait(config) + 3)
+    moments = range(load_wait(config) + 6)
     for moment in moments if REGRESS else random.choice(len(moments), 4, replace=False):
         old, tables = _table(config, random, False), [_table(config, random, False)]
         bench = await bench.fresh()
