@@ -6,8 +6,7 @@ Chunks are dealt to the lanes in turn.                             Source: EL-Re
 
 This is the rule without time. The unit finds the youngest of what it keeps, an entry is findable for a cycle
 more or less as it happens, and a chunk goes to the lane that has less to do: golden.tt.cycles counts that exactly. It
-differs by some per cent where the array is the limit; rows that wait for the output keep their entries, so fewer of
-them are found.
+differs by some per cent where the array is the limit.
 `ReuseTable` is a lane's table alone, cycle by cycle.
 """
 

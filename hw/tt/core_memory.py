@@ -109,7 +109,7 @@ class CoreMemory(Part):
         m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
         m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
         pairs, flipped = [], Signal(data.ArrayLayout(2, halves), name="flips", reset_less=True,
-                                     attrs={"keep": 1})     # no shift register either: it is slow to leave
+                                     attrs={"keep": 1})     # nor of one for Vivado; Yosys may make one
         m.d.sync += flipped.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
         flips = _behind(m, flipped)
         for at in range(n * n // 2):
@@ -122,7 +122,8 @@ class CoreMemory(Part):
         (first, second), half = config.x_depths, config.y_lines // 2
         soft, ultra = partial(self._soft, m, platform, pairs), partial(self._ultra, m, platform, pairs)
         early = self._addresses(m, writing, written)
-        x, x_second, y = (_behind(m, address) for address in early)
+        x, y = _behind(m, early[0]), _behind(m, early[2])
+        x_second = _behind(m, early[1]) if config.block16_only else x
         kinds = (_Kind(ultra if codes else partial(soft, first, "block"), first, early[0], x),
                  _Kind(partial(soft, second, "block"), second, early[1], x_second))
         y_kind = _Kind(ultra if codes else partial(soft, half, "ultra"), half, early[2], y)
