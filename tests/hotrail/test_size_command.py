@@ -80,11 +80,30 @@ def test_machines_by_room_bandwidth_and_cores(many, qps, core_s, servers_, why):
     assert servers.sample_bytes(*many) == 100 * 256
 
 
-def test_a_core_is_measured_with_the_logs_rows(many):
+def test_a_core_is_measured_with_the_logs_rows(many, monkeypatch):
     model, profile = many
     indices, offsets = servers._lookups(profile, tuple(model.tables), 1000, np.random.default_rng(1))
     assert len(indices) == 100 * servers.SAMPLES and (np.diff(offsets) == 1).all() and offsets[0] == 0
     assert len(np.unique(indices)) == len(np.unique(np.arange(100) * servers.SAMPLES * 7919 % 1000))
-    alone = servers.core_seconds(model, profile)
-    networked = servers.core_seconds(replace(model, network=Model.load("screc_rm3", dim=64)), profile)
-    assert 0 < alone < networked
+    results = []
+    monkeypatch.setattr(servers, "_seconds", lambda call: results.append(call()) or len(results))
+    assert servers.core_seconds(model, profile) == 1 / servers.SAMPLES
+    assert [r.shape for r in results] == [(100 * servers.SAMPLES, 64)]
+    results.clear()
+    network = Model.load("screc_rm3", dim=64)
+    outputs = [layer.outputs for _, layer in network.network().layers()]
+    parts = range(1, len(outputs) + 2)      # what the rows and each layer took, of a batch
+    assert servers.core_seconds(replace(model, network=network), profile) == pytest.approx(sum(parts) / servers.SAMPLES)
+    assert [r.shape for r in results[1:]] == [(servers.SAMPLES, wide) for wide in outputs]
+
+
+def test_the_median_of_a_calls_processor_time(monkeypatch):
+    took = iter([0.1, 5, 0.3])      # one of them disturbed
+    clock, calls = [0.0], []
+
+    def call():
+        calls.append(clock[0])
+        clock[0] += next(took) if len(calls) > 1 else 100       # the first one warms up
+
+    monkeypatch.setattr(servers.time, "process_time", lambda: clock[0])
+    assert servers._seconds(call) == pytest.approx(0.3) and len(calls) == 4
