@@ -4,8 +4,8 @@ Every distinct Verilog module is mapped once by Yosys (`synth_xilinx -family xcu
 black boxes; costs add up over the instances, and depths are composed over the boundaries bit by bit. A part by
 itself is mapped no faster than its own worst path asks for, though its parent may need more of it: where a composed
 path breaks the rule, the parts that it passes are mapped again in one piece with their parent, as a tool that
-flattens would, and the report names them. Mapped netlists are cached by their content. No timing model of the part
-is open: depth in LUT levels stands in for it.
+flattens would, and the report names them. Mapped netlists are cached by their content, and so is the report of a core.
+Levels are counted, not times: of those fpga.synth.timing has a model.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -227,6 +227,41 @@ def synthesise(
     folder = Path(cache)
     folder.mkdir(parents=True, exist_ok=True)
     modules = {file.removesuffix(".v"): text for file, text in texts.items()}
+    own = Path(__file__)
+    decides = [modules, NET_DELAY, _yosys_version(), own.read_text(), own.with_name("depth.py").read_text()]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+    path = folder / f"{top}-{digest}.report"
+    report = _known(path)
+    if report is None:
+        report = _synthesised(modules, top, folder, say, keep)
+        with suppress(OSError):     # a netlist that could not be kept: the report is made again, too
+            netlists = {file.name: kept.digest(file) for file in report.files.values()}
+            kept.put(path, asdict(replace(report, files={})) | {
+                "files": {name: file.name for name, file in report.files.items()}, "netlists": netlists})
+    return report
+
+
+def _known(path: Path) -> Report | None:
+    """The report kept in a file, if the netlists that it is of are there as they were."""
+    found = kept.read(path)
+    try:
+        if found is None or any(kept.digest(path.with_name(name)) != was for name, was in found["netlists"].items()):
+            return None
+        depth = {key: _depth(found[key]) for key in ("worst", "most_chains", "boundary")}
+        return Report(found["core"], Area(**found["total"]),
+                      {name: (Area(**area), count) for name, (area, count) in found["modules"].items()}, **depth,
+                      depth_of={name: _depth(of) for name, of in found["depth_of"].items()},
+                      notes=tuple(found["notes"]),
+                      files={name: path.with_name(file) for name, file in found["files"].items()})
+    except OSError:
+        return None
+
+
+def _depth(found: dict[str, Any]) -> Depth:
+    return Depth(found["levels"], found["chains"], tuple(found["path"]))
+
+
+def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callable[[str], None], keep: bool) -> Report:
     areas: dict[str, Area] = {}
     boundaries: dict[str, Boundary] = {}
     depth_of: dict[str, Depth] = {}

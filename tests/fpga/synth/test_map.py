@@ -19,6 +19,9 @@ def test_tree(tmp_path):
     assert len(stamps) == 1
     assert mapped("tree", TREE, cache=tmp_path) == report
     assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")} == stamps
+    with pytest.MonkeyPatch.context() as patch:     # a known core is neither read nor gone through again
+        patch.setattr(synth, "depths", lambda *_: pytest.fail("depths"))
+        assert mapped("tree", TREE, cache=tmp_path) == report
     mapped("tree", TREE.replace("<= &g", "<= |g"), cache=tmp_path)
     assert len(list(tmp_path.glob("*.mapped"))) == 2
 
@@ -29,6 +32,10 @@ def test_depth_is_composed_over_boundaries(tmp_path):
     assert said == ["mapping 1 of 2: through", "mapping 2 of 2: parent"]
     again = mapped("parent", THROUGH, PARENT, cache=tmp_path, say=said.append)
     assert again == report and not said[2:], "it is in the cache"
+    kept = report.files["through"].read_bytes()
+    report.files["through"].write_bytes(kept[:-1])      # what was cut off is noticed, and mapped again
+    assert mapped("parent", THROUGH, PARENT, cache=tmp_path, say=said.append) == report
+    assert said[2:] == ["mapping 1 of 2: through"] and report.files["through"].read_bytes() == kept
     assert report.modules["through"][1] == 2 and report.total.lut == 14
     assert (report.worst.levels, report.worst.chains) == (4, 0)
     assert report.worst.path[0] == "in parent"
