@@ -165,7 +165,8 @@ def faults() -> Iterator[Row]:
         path = Path(folder) / "faults.json"
         command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests/fpga/card/test_card_emb.py"]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
-                             env=environment() | {"HOTRAIL_FAULTS": str(path), "PYTHONPATH": os.fspath(ROOT)})
+                             env=environment() | {"HOTRAIL_FAULTS": str(path), "HOTRAIL_REGRESS": "1",
+                                                    "PYTHONPATH": os.fspath(ROOT)})
         if run.returncode:
             raise RuntimeError("tests/fpga/card/test_card_emb.py failed:\n" + run.stdout[-3000:])
         tried: dict[str, int] = json.loads(path.read_text())
