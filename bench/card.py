@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 DEVICE = "smartssd"
 DIMS = (16, 32, 64, 128, 256, 512)
 BURST_BYTES = 4096      # of a stream
-FAULTS = 250
+FAULTS = 1500
 ALONE = {4096: 0.05, 16384: 0.31}   # GB/s, one request at a time, as measured on a SmartSSD
 
 
