@@ -15,7 +15,7 @@ from hw.uram import LINES
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 
-__all__ = ["CONFIGS", "Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows", "predicted"]
+__all__ = ["CONFIGS", "Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
 
 CONFIGS = {
     "tiny": lambda: load("tiny").cores["tt"],
@@ -61,13 +61,6 @@ class Recorded:
 def most_rows(config, layout):
     """Of a chunk of a table with this layout."""
     return chunk_rows(layout, rank_max=config.rank_max, t_lines=config.t_lines, t_middle_lines=config.t_middle_lines)
-
-
-def predicted(config, tables, chunks, **options):
-    """The model's times of chunks [(table, [row, ..])]; options: of golden.tt.cycles, and sizes not the unit's own."""
-    return cycles([table.layout for table in tables], [t for t, rows in chunks for _ in rows],
-                  [i for _, rows in chunks for i in rows],
-                  offsets=np.cumsum([0] + [len(rows) for _, rows in chunks]), **config.timing | options)
 
 
 def chunks_of(config, random, tables, count, full=0.4):
@@ -194,7 +187,9 @@ class Bench(Harness):
             patterns["gaps"] = gaps[:count]
         if ready is not None:
             patterns["ready"] = ready.said[begin - 1:]
-        timing = predicted(self.config, tables, chunks, **patterns)
+        timing = cycles([table.layout for table in tables], [t for t, rows in chunks for _ in rows],
+                        [i for _, rows in chunks for i in rows],
+                        offsets=np.cumsum([0] + [len(rows) for _, rows in chunks]), **self.config.timing, **patterns)
         wrong = np.flatnonzero(taken - begin != timing.taken_at)
         assert not len(wrong), (f"lookup {wrong[0]} of {count} taken in cycle {taken[wrong[0]] - begin}, "
                                 f"predicted {timing.taken_at[wrong[0]]}")

@@ -19,7 +19,7 @@ def test_tree(tmp_path):
     assert len(stamps) == 1
     assert mapped("tree", TREE, cache=tmp_path) == report
     assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.mapped")} == stamps
-    with pytest.MonkeyPatch.context() as patch:     # a known core is neither read nor gone through again
+    with pytest.MonkeyPatch.context() as patch:     # a known core is not gone through again
         patch.setattr(synth, "depths", lambda *_: pytest.fail("depths"))
         assert mapped("tree", TREE, cache=tmp_path) == report
     mapped("tree", TREE.replace("<= &g", "<= |g"), cache=tmp_path)
