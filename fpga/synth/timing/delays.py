@@ -84,8 +84,9 @@ def net(dx: Any, dy: Any, fanout: Any, driver: Any, sink: Any, terms: dict[str, 
     before_carry = (np.asarray(driver) == Family.LUT) & (np.asarray(sink) == Sink.CARRY)
     dx, dy = np.abs(dx), np.abs(dy)
     columns = dx + dy * t["row"] / t["column"]
+    doublings = np.round(np.log2(np.maximum(fanout, 1)), 9)     # the last bits of a logarithm are the processor's
     return (t["base"] + t["column"] * columns
-            + columns / (columns + _NEAR) * (t["near"] + t["fanout"] * np.log2(np.maximum(fanout, 1)))
+            + columns / (columns + _NEAR) * (t["near"] + t["fanout"] * doublings)
             + out[driver] + np.where(before_carry, 0.0, into[sink]))
 
 

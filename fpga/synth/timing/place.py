@@ -10,15 +10,15 @@ attraction: Shi et al., DATE 2025). In every round DSP slices, BRAM and URAM are
 registers of many loads are copied in two rounds. Slices are filled, not legalised: inside one there is no order.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import cg
 
 from fpga.synth.map import LUT_COST
 from fpga.synth.shells import region
@@ -26,6 +26,7 @@ from fpga.synth.timing.delays import Family, Sink, local, table
 from fpga.synth.timing.netlist import Netlist
 from fpga.synth.timing.packing import Packed, pack
 from fpga.synth.timing.replicate import replicated
+from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import BLOCKS, Window, assign, everywhere
 from fpga.synth.timing.sta import Graph, Times
 
@@ -180,7 +181,7 @@ def window(found: Objects, fill: float) -> Window:
     grid, t = region(), table()["net"]
     tall = t["column"] / t["row"]
     need = found.slices / fill
-    width = max(4.0, (need / tall) ** 0.5)
+    width = max(4.0, math.sqrt(need / tall))
     middle = grid["uram"]["at"][0] if (found.block == Family.URAM).any() else grid["columns"] / 2
     while True:
         size = min(width, grid["columns"]), min(width * tall, grid["rows"])
@@ -263,8 +264,7 @@ class _Pull:
         diagonal = pulled + held + 1e-9
         wanted = np.zeros(self.size)
         wanted[:self.count] = held[:self.count] * to
-        out, _ = cg(diags_array(diagonal) - joined, wanted, x0=at, rtol=1e-3, maxiter=40, M=diags_array(1 / diagonal))
-        return np.asarray(out)
+        return solved(diagonal, joined, wanted, at, tolerance=1e-3, steps=40)
 
 
 class _Critical:
@@ -282,7 +282,7 @@ class _Critical:
         """With objects at these columns and rows; and what counts as the longest path."""
         times = self.design.times(at)
         longest = float(np.quantile(times.ends[np.isfinite(times.ends)], LONGEST))
-        now = np.exp(np.minimum(SHARP * (self.design.graph.longest(times) / longest - 1), 0))
+        now = falling(SHARP * np.maximum(1 - self.design.graph.longest(times) / longest, 0))
         self.pull = (self.pull + now) / 2 if self.pull.any() else now
         mine = self.moves & (self.pull > LEAST)
         return (self.from_[mine], self.to[mine], CRITICAL * self.pull[mine]), longest
@@ -299,6 +299,7 @@ def place(design: Design, fill: float, say: Callable[[str], None] = lambda line:
     at = corner + size * rng.random((2, pull.size))
     to = np.repeat(corner + size / 2, pull.count, axis=1)
     hops: Hops = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    hold = 0.0
     for number in range(ROUNDS):
         if number in COPYING:
             count = pull.count
@@ -308,7 +309,7 @@ def place(design: Design, fill: float, say: Callable[[str], None] = lambda line:
         if number >= PLAIN_ROUNDS:
             hops, longest = critical.hops(to)
             say(f"placement {number} of {ROUNDS}: {longest:.0f} ps")
-        hold = SHARE * GROWTH ** (number - 1) if number else 1e-4
+        hold = hold * GROWTH if number > 1 else SHARE if number else 1e-4
         for _ in range(1 if number else 3):
             at = np.stack([pull.solved(axis, hops, hold, own) for axis, own in zip(at, to)])
         found = design.found

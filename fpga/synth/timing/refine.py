@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array, diags_array
-from scipy.sparse.linalg import cg
+from scipy.sparse import coo_array, csr_array
 
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.place import Design, Objects, spread
+from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import Sites, Window, everywhere
 
 __all__ = ["filled", "refined"]
@@ -59,8 +59,7 @@ def _moved(place: Reals, a: Ints, b: Ints, weight: Reals, free: npt.NDArray[np.b
     pulled = np.asarray(joined.sum(axis=1)).ravel()
     middle = joined @ place / np.maximum(pulled, 1e-12) - place
     diagonal = pulled + np.where(free, HELD, 1e6)
-    move, _ = cg(diags_array(diagonal) - joined, np.where(free, pulled * middle, 0.0), rtol=1e-2, maxiter=30,
-                 M=diags_array(1 / diagonal))
+    move = solved(diagonal, joined, np.where(free, pulled * middle, 0.0), np.zeros(count), tolerance=1e-2, steps=30)
     return move, pulled, middle
 
 
@@ -97,7 +96,7 @@ def _phase(design: Design, at: Reals, place: Window, quantile: float, near: floa
             break
         share = np.minimum(graph.longest(times) / long, 1.0)
         pulls = moves & (share > NEAR)
-        weight = np.exp((share[pulls] - 1) / near)
+        weight = falling((1 - share[pulls]) / near)
         mine, ends = np.unique(np.concatenate([from_[pulls], to[pulls]]), return_inverse=True)
         a, b = ends.reshape(2, -1)
         pull, wanted = np.zeros(len(free)), at.copy()

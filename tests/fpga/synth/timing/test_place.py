@@ -1,9 +1,16 @@
 """The placement: it beats chance, fills evenly, keeps blocks on their sites, and refinement never makes it worse."""
 
+import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import diags_array
+from scipy.sparse import random as sparse_random
+from scipy.sparse.linalg import cg, spsolve
 
 from fpga.synth.shells import region
 from fpga.synth.timing import refine
@@ -11,6 +18,7 @@ from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
 from fpga.synth.timing.place import Design, Objects, objects, place, spread, window
 from fpga.synth.timing.refine import filled, refined
+from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import Sites, Window, assign, everywhere
 from tests.support.netlists import cell, ff, module, netlist
 
@@ -46,6 +54,46 @@ def test_beats_chance(placed):
     wire = [float(np.concatenate([times.through_net, times.end_net]).sum()) for times in (ours, chance)]
     assert wire[0] < 0.6 * wire[1]
     assert ours.ends.max() < chance.ends.max()
+
+
+def digest() -> str:
+    """Of the bits of a placement with blocks, copies, and refinement."""
+    design, at, place_ = place(Design.of(grid(blocks=SIDE)), 0.75)
+    return hashlib.sha256(refined(design, at, place_).tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("variables", [
+    {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
+    {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Prescott"}])
+def test_is_the_same_on_every_processor(variables):
+    """Bit for bit without the instructions that NumPy and BLAS take where they are there."""
+    here, there = (
+        subprocess.run([sys.executable, "-W", "ignore", "-c", f"from {__name__} import digest; print(digest())"], text=True,
+                       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}, check=True,
+                       stdout=subprocess.PIPE).stdout
+        for more in ({}, variables))
+    assert here == there
+
+
+def test_a_fall_is_an_exponential():
+    x = np.linspace(0, 30, 301)
+    assert np.allclose(falling(x), np.exp(-x), rtol=30**2 / 2000, atol=0)
+    assert falling(np.array([0.0, 2000.0])).tolist() == [1.0, 0.0]
+
+
+def test_solves_what_scipy_solves():
+    """A random system, to the tolerance; a guess that is the answer stays, and so few steps are taken as are allowed."""
+    random = np.random.default_rng(5)
+    half = sparse_random(50, 50, 0.1, random_state=random)
+    joined = half + half.T
+    diagonal, wanted = np.asarray(joined.sum(axis=1)).ravel() + 0.5, random.standard_normal(50)
+    matrix = diags_array(diagonal) - joined
+    found = solved(diagonal, joined, wanted, np.zeros(50), tolerance=1e-10, steps=200)
+    assert np.abs(found - spsolve(matrix.tocsc(), wanted)).max() < 1e-8
+    assert (solved(diagonal, joined, matrix @ found, found, tolerance=1e-3, steps=9) == found).all()
+    for steps in (1, 5):
+        expected, _ = cg(matrix, wanted, np.zeros(50), rtol=1e-10, maxiter=steps, M=diags_array(1 / diagonal))
+        assert np.allclose(solved(diagonal, joined, wanted, np.zeros(50), tolerance=1e-10, steps=steps), expected)
 
 
 def test_blocks_lie_on_their_sites(placed):
