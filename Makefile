@@ -20,12 +20,13 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 
 # Environments are set up and builds share a folder: one target after the other.
 .NOTPARALLEL:
-.PHONY: help setup lock verilog test regress demo bench lint docs package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress portable demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       a model trained on a real log, on one, two and three memories; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
+	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
@@ -62,6 +63,9 @@ test: $(DEV)
 
 regress: $(DEV)
 	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal $(PART)
+
+portable: $(DEV)
+	@$(PY) .ci/portable.py $(CONDITIONS)
 
 demo: $(READY)
 	@$(RUN) demo

@@ -4,10 +4,13 @@ import contextlib
 import gc
 import importlib
 import os
+import random
 import signal
 from pathlib import Path
 
 import pytest
+
+pytest_plugins = ["tests.support.processor_time"]
 
 
 def _seed():
@@ -52,6 +55,8 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(config, items):
+    if seed := os.environ.get("HOTRAIL_SHUFFLE"):
+        random.Random(seed).shuffle(items)
     if os.environ.get("HOTRAIL_REGRESS"):
         return
     long = [item for item in items if item.get_closest_marker("regress")]

@@ -48,7 +48,7 @@ def batches(indices: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, 
 def once(indices: np.ndarray) -> np.ndarray:
     """Each row once, in the order of its first lookup."""
     rows, first = np.unique(indices, return_index=True)
-    return rows[np.argsort(first)]
+    return rows[np.argsort(first, kind="stable")]
 
 
 def rows_brought(indices: list[np.ndarray], rank: np.ndarray, capacity: int) -> tuple[int, int]:

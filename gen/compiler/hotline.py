@@ -243,7 +243,7 @@ class Layout:
         order = np.argsort(numbers[inside], kind="stable")
         numbers, rows = numbers[inside][order], rows[inside][order]
         looked_up = np.flatnonzero(self._sizes)
-        looked_up = looked_up[np.argsort(self.first[looked_up])]
+        looked_up = looked_up[np.argsort(self.first[looked_up], kind="stable")]
         tables = looked_up[np.searchsorted(self.first[looked_up], rows, side="right") - 1]
         indices = rows - self.first[tables]
         known = (indices >= 0) & (indices < self._sizes[tables])

@@ -91,7 +91,7 @@ def by_community(indices: np.ndarray, rows: int, *, batch: int, hot_rows: int, w
     heat = np.bincount(community, weights=np.bincount(indices, minlength=rows)[joined])
     # hot rows ahead of all, then communities, then the rest
     label = np.full(rows, heat.size)
-    label[joined] = np.argsort(np.argsort(-heat, kind="stable"))[community]
+    label[joined] = np.argsort(np.argsort(-heat, kind="stable"), kind="stable")[community]
     label[frequency < hot_rows] = -1
     bijection = np.empty(rows, dtype=np.int64)
     bijection[np.lexsort((frequency, label))] = np.arange(rows)

@@ -150,7 +150,7 @@ def heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool
     time = seconds * cards / max(float(seconds.sum()), 1e-300)
     room = np.array([float(item.rows[-1]) * item.row_bytes + item.bags_bytes for item in items]) / max(dram_bytes, 1)
     order = np.argsort(-np.maximum(time, room), kind="stable")
-    return ((time > LEAST) | (room > 1)) & (np.argsort(order) < SHARDED)
+    return ((time > LEAST) | (room > 1)) & (np.argsort(order, kind="stable") < SHARDED)
 
 
 def counts(cards: int) -> Iterator[int]:

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -95,8 +94,7 @@ def build(
         *arguments,
     ]
     options = cpp.Options(target, opt, cflags, ldflags, tuple(sorted((common or {}).items())))
-    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options), versions(),
-               sys.version]
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options), versions()]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):

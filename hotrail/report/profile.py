@@ -126,7 +126,7 @@ def _together(profile: Profile) -> list[Part]:
                for size, share in zip(found["popular_bytes"].tolist(), found["popular_share"].tolist()) if size]
     first, second = np.triu_indices(len(names), 1)
     strength = found["correlation"][first, second]
-    order = np.argsort(-np.abs(np.nan_to_num(strength)))[:PAIRS]
+    order = np.argsort(-np.abs(np.nan_to_num(strength)), kind="stable")[:PAIRS]
     pairs = [[names[first[k]], names[second[k]], f"{strength[k]:.3f}"] for k in order.tolist()]
     charts: list[Part] = [
         Lines("Samples of rows in memory alone", "Share of the samples all of whose rows are among the hottest, over "

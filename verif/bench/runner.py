@@ -18,6 +18,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,9 @@ def build_texts(
             *(["--trace-fst"] if waves else []),
             *extra_args,
         ),
-        sources={"main.cpp": (share / "lib" / "verilator" / "verilator.cpp").read_text()},
+        # What is linked is cocotb's as well: its version is a part of the model.
+        sources={"main.cpp": f"// cocotb {version('cocotb')}\n"
+                             + (share / "lib" / "verilator" / "verilator.cpp").read_text()},
         ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
         opt=opt,
         fresh=fresh,

@@ -61,7 +61,7 @@ class IdCounter:
 def _sorted(ids: NDArray[np.uint64], counts: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     bits = int(counts.max(initial=0)).bit_length()
     if bits + int(ids.max(initial=0)).bit_length() > 64:
-        order = np.argsort(ids)
+        order = np.argsort(ids, kind="stable")
         return ids[order], counts[order]
     words = ids << np.uint64(bits) | counts     # one sort of words is faster by far
     words.sort()

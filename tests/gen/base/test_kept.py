@@ -189,6 +189,15 @@ def test_models_of_another_system_are_others(monkeypatch):
     forget_tools()
 
 
+def test_the_key_holds_what_goes_into_a_model(cache, monkeypatch):
+    """Who runs `make demo` and then `make test` has more packages than before, and the same models."""
+    first = build()
+    monkeypatch.setattr(sys, "version", "3.13.1 (another build)")
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "9.9.9")
+    forget_tools()
+    assert build().folder == first.folder and build().cached
+
+
 SLEEPERS = "sleep 417 & (sleep 418 & wait) & echo $$ >started; wait"
 
 

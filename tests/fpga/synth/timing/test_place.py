@@ -68,8 +68,8 @@ def digest() -> str:
 def test_is_the_same_on_every_processor(variables):
     """Bit for bit without the instructions that NumPy and BLAS take where they are there."""
     here, there = (
-        subprocess.run([sys.executable, "-W", "ignore", "-c", f"from {__name__} import digest; print(digest())"], text=True,
-                       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}, check=True,
+        subprocess.run([sys.executable, "-W", "ignore", "-c", f"from {__name__} import digest; print(digest())"],
+                       env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}, check=True, text=True,
                        stdout=subprocess.PIPE).stdout
         for more in ({}, variables))
     assert here == there
@@ -82,7 +82,7 @@ def test_a_fall_is_an_exponential():
 
 
 def test_solves_what_scipy_solves():
-    """A random system, to the tolerance; a guess that is the answer stays, and so few steps are taken as are allowed."""
+    """A random system, to the tolerance; a guess that is the answer stays, and no more steps are taken than allowed."""
     random = np.random.default_rng(5)
     half = sparse_random(50, 50, 0.1, random_state=random)
     joined = half + half.T
