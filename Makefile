@@ -59,10 +59,10 @@ verilog: $(READY)
 	@$(RUN) verilog $(call quoted,$(PRESET))
 
 test: $(DEV)
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal
+	@$(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal
 
 regress: $(DEV)
-	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -n $(JOBS) --dist worksteal $(PART)
+	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal $(PART)
 
 portable: $(DEV)
 	@$(PY) .ci/portable.py $(CONDITIONS)

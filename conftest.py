@@ -55,14 +55,33 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(config, items):
+    """The tier that is asked for: without HOTRAIL_REGRESS no long sweeps, and of a matrix some, in turn by the seed."""
     if seed := os.environ.get("HOTRAIL_SHUFFLE"):
         random.Random(seed).shuffle(items)
     if os.environ.get("HOTRAIL_REGRESS"):
         return
-    long = [item for item in items if item.get_closest_marker("regress")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("regress")]
+    left_out = {item for item in items if item.get_closest_marker("regress")}
+    if not os.environ.get("HOTRAIL_SEED") and not any("[" in argument for argument in config.args):
+        left_out |= _not_their_turn(items)
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _not_their_turn(items):
+    """Of each test that is marked with `turns(count)`, the parameters beyond so many: those that run lie evenly among
+    all, and the first seed says where they begin, so that commits try them in turn."""
+    matrices = {}
+    for item in items:
+        if (marker := item.get_closest_marker("turns")) and not item.get_closest_marker("regress"):
+            matrices.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
+    rest = set()
+    for (_, count), matrix in matrices.items():
+        matrix.sort(key=lambda item: item.nodeid)
+        begin, size = int(_seed()), len(matrix)
+        chosen = {(begin + k * size // count) % size for k in range(min(count, size))}
+        rest |= {item for number, item in enumerate(matrix) if number not in chosen}
+    return rest
 
 
 def pytest_collection_finish():
