@@ -79,7 +79,8 @@ def _not_their_turn(items):
     for (_, count), matrix in matrices.items():
         matrix.sort(key=lambda item: item.nodeid)
         begin, size = int(_seed()), len(matrix)
-        chosen = {(begin + k * size // count) % size for k in range(min(count, size))}
+        count = min(count, size)
+        chosen = {(begin + k * size // count) % size for k in range(count)}
         rest |= {item for number, item in enumerate(matrix) if number not in chosen}
     return rest
 
