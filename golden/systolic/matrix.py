@@ -17,7 +17,7 @@ def products(x: ArrayLike, y: ArrayLike, beat: int, *, grouped: bool = False) ->
     grouped: in groups of four that share an exponent
     Raises      ValueError: vectors of different lengths, a beat below 1, or not of whole groups
     """
-    x, y = fp32.bits(x), fp32.bits(y)
+    x, y = (np.ascontiguousarray(fp32.bits(each)) for each in (x, y))    # one kind of array is compiled for
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
         raise ValueError(f"x has the shape {x.shape} and y {y.shape}; they must be (M, K) and (N, K)")
     if beat < 1:

@@ -67,6 +67,7 @@ def by_the_plan(compiler, dense, embeddings):
     return x
 
 
+@pytest.mark.turns(11)
 @pytest.mark.parametrize("shape", make.SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_are_the_networks_and_nothing_can_race(name, shape):
@@ -95,6 +96,7 @@ def test_results_are_the_networks_and_nothing_can_race(name, shape):
 SEEDS = 200 if os.environ.get("HOTRAIL_REGRESS") else 16
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_network_on_any_core(seed):
     """Networks and cores by chance, small memories among them; what does not fit is refused in a sentence."""
@@ -137,6 +139,7 @@ def test_any_network_on_any_core(seed):
         Replay(make.core(config)).run(program.words)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("name", "beats"), [("dot", (1 + 5, 1 + 5)), ("concat", (1 + 5, 1 + 3)),
                                              ("concat in chunks", (2 + 104, 2 + 52))])
 def test_features_in_half_the_beats(name, beats):
@@ -192,6 +195,7 @@ def weakened(program):
             yield f"max_in_flight of instruction {number}", changed
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "shape"), [
     ("layers", "smartssd"), ("layers", "tiny"), ("dot", "screc"), ("dot", "smartssd"), ("streamed", "tiny"),
     ("concat in chunks", "tiny")])
@@ -222,6 +226,7 @@ def test_a_triangle_is_that_of_the_oracle():
 # Rates.
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "dim", "least"), [
     ("screc_rm0", 16, 0.98), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
     ("screc_rm2", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 16, 0.99), ("screc_rm3", 64, 0.99),
@@ -237,6 +242,7 @@ def test_whole_networks_keep_the_array_busy(name, dim, least):
     assert one.slots < one.issued < 1.02 * one.slots + 5000
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (16, 512), (512, 16), (256, 8), (512, 512), (1024, 1024)])
 def test_layers_of_whole_steps_take_every_slot(inputs, outputs):
     """Slots against useful multiplications, K a multiple of 4 and N of 8."""

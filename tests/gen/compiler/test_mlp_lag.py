@@ -48,6 +48,7 @@ def test_a_bound_a_cycle_too_small_is_noticed(shape, mode, monkeypatch):
             replay(make.core(make.SHAPES[shape]), held).run(program.words)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_holds_tiles_up(seed):
     """Networks by chance in runs of the cycle model in which everything that a tile may wait for stalls it, or nothing

@@ -130,6 +130,7 @@ def test_best_of_all_within_the_bounds(bounds):
     assert one.bytes <= bounds.get("bytes", 1e9) and one.cycles <= bounds.get("cycles", 1e9)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("dim, rank, rows", [(64, 4, 40_000_000), (64, 16, 2_000_000), (16, 4, 477)])
 def test_lines_between_knots_are_never_below_the_truth(dim, rank, rows):
     at, sizes = knots(rows, dim, rank=rank, config=BIG)

@@ -108,6 +108,7 @@ def test_a_plan_is_no_slower_for_what_is_filled():
     assert several
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("dim, columns", [(10, 16), (12, 16), (18, 32), (20, 32), (24, 32), (40, 48), (50, 64),
                                           (100, 112), (200, 208), (300, 304)])
 def test_a_train_of_whole_beats_where_the_width_itself_has_none(dim, columns, tmp_path):

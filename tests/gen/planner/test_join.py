@@ -76,6 +76,7 @@ def test_pairs_that_are_worth_nothing_are_left_out(known):
     assert ("c", "d") not in pairs(known, c=least) and ("a", "b") in pairs(known, c=least)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("dram_bytes", "cards"), [(DRAM, 1), (DRAM, 2), (9 * 10**8, 2)])
 def test_bound_and_plan_against_every_matching(dram_bytes, cards, known):
     """No matching betters the bound; the plan is as good as the best one, and with the pairs of the bound no gap is

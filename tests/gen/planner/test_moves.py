@@ -42,6 +42,7 @@ def total(tables, swaps):
     return loads
 
 
+@pytest.mark.turns(10)
 @pytest.mark.parametrize("seed", range(30))
 def test_as_few_as_any_choice_has(seed):
     tables, g = drawn(seed), np.random.default_rng([seed, 1])

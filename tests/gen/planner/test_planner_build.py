@@ -220,7 +220,7 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     need = sum(item.total_rows * item.row_bytes + item.bags_bytes
                for item in build(model, profiled, COSTS, cards=2).problem.items)
     slow = replace(COSTS, drive_s=1e-2, dram_bytes=int(0.3 * need))
-    plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.1)
+    plan = make(model, profiled, slow, cards=2, levels=2, hot_share=1.0, seconds=0.02)
     assert list(plan.what_if) == ["one card more", HALF, ALONE, *(f"1 MB more of {what} on every EMB card"
                                                                   for what in ("DRAM", "SSD"))]
     assert 1e-2 <= plan.bound <= plan.seconds
@@ -228,7 +228,7 @@ def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
         assert 0 < least <= seconds_more <= plan.seconds, what
     # Nearly all the room that is needed: a megabyte more is the end of waiting.
     plan = make(model, profiled, replace(slow, dram_bytes=need // 2 - 200_000), cards=2, levels=2, hot_share=1.0,
-                seconds=0.1)
+                seconds=0.02)
     more, least = plan.what_if["1 MB more of DRAM on every EMB card"]
     assert 0 < least <= more < 5e-3 < 1e-2 < plan.seconds
 
@@ -254,6 +254,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     assert "1 cards, DRAM and SSD: tables: none was found" in said
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("drive_s", [0.0, 5.0, 200.0])
 @pytest.mark.parametrize("lost", [None, NotFound("not found"), Infeasible("impossible")])
 def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch):

@@ -35,6 +35,7 @@ def small(seed):
     return drawn(seed, tables=2, cards=3, steps=2)
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_optimum_is_that_of_all_placements_and_the_bound_meets_it(seed):
     problem = sharded(small(seed), seed)
@@ -43,6 +44,7 @@ def test_the_optimum_is_that_of_all_placements_and_the_bound_meets_it(seed):
         assert best <= brute(problem) * (1 + 1e-12)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("seed", SEEDS[::2])
 def test_formats_are_chosen_as_by_all_placements(seed):
     """Of tables that lie whole on cards, and of others."""
@@ -74,6 +76,7 @@ def a_log(tables=1, samples=3000):
     return known, Recommender.of("m", {name: 500 for name in ids}, 64, batch=BATCH)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("tables", [1, 2, 3])
 def test_eight_cards_bring_what_eight_cards_can(tables):
     known, model = a_log(tables)

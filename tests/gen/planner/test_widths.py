@@ -175,6 +175,7 @@ def tables(random, count):
     return known, Recommender.of("m", {f"t{j}": 1000 for j in range(count)}, DIM, batch=BATCH)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("seed, cards, dram", [(1, 1, 1 << 30), (2, 2, 1 << 30), (3, 1, 900_000), (4, 2, 400_000)])
 def test_no_choice_of_formats_is_faster(seed, cards, dram):
     """Of all that the budgets allow: each is planned by itself. Narrow rows may be slower ones."""
@@ -199,6 +200,7 @@ def test_rows_of_three_lines_or_of_four():
     assert chosen == ["float16", "int8"]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("budget, form", [(0.0, "float32"), (1e-3, "float16"), (0.5, "int4")])
 def test_what_is_chosen_and_what_it_brings(budget, form):
     """The plan has formats in the place of budgets; its what-if says what they cost and save."""

@@ -25,6 +25,7 @@ def counted(core, row_beats, share, lookups, random):
     return int((source == np.arange(lookups)).sum())
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("row_beats", [1, 4])
 @pytest.mark.parametrize(("rows", "exponent"), [(30, 0), (1000, 0), (3000, 0), (20_000, 0), (3000, 1.05),
                                                 (20_000, 0.8), (100_000, 1.05)])

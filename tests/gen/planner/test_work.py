@@ -58,6 +58,7 @@ def burn(stop):
         pass
 
 
+@pytest.mark.regress
 def test_the_same_bytes_on_a_busy_machine():
     quiet = a_plan()
     context = multiprocessing.get_context("spawn")
@@ -74,6 +75,7 @@ def test_the_same_bytes_on_a_busy_machine():
     assert busy == quiet and b"ended by real time" not in quiet
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("tables, cards", [(12, 3), (60, 3)])
 def test_the_same_placement_however_slowly_time_passes(tables, cards, monkeypatch):
     """Budgets that leave the gap open; every look at the clock is some hundredths of a second later, or none."""

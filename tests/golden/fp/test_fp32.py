@@ -148,6 +148,7 @@ def sequential(x, y):
     return total
 
 
+@pytest.mark.turns(7)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("terms,beat", [(2, 1), (4, 4), (8, 2), (16, 16), (64, 1), (64, 4), (64, 16)])
 @pytest.mark.testpoint("accuracy", unit="fp/dot")
@@ -219,6 +220,7 @@ def cancelling_in_groups(rng, shape):
     return x, y
 
 
+@pytest.mark.turns(7)
 @pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, lognormal, cancelling_in_groups])
 @pytest.mark.parametrize("terms,beat", [(4, 4), (16, 4), (64, 4), (64, 16)])
 @pytest.mark.testpoint("accuracy", unit="fp/dot")

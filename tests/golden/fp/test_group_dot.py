@@ -20,6 +20,7 @@ def fused(x, y):
     return words(totals(of_words(x), of_words(y)))
 
 
+@pytest.mark.turns(14)
 @pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, lognormal, cancelling_in_groups])
 @pytest.mark.parametrize("terms", [4, 16, 64, 128])
 @pytest.mark.testpoint("accuracy", unit="fp/group_dot")

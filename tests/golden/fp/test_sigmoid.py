@@ -127,14 +127,16 @@ def test_golden_specials():
 def test_power_falls_at_every_step():
     """2^-f in the unit's integers for each of the 2^27 values of f: within 1.1 of its last place, and never more than
     at the value before, from below 1 down to 1/2. A quotient of falling numbers by their growing sums with 1 falls as
-    well, which makes the whole function monotone."""
+    well, which makes the whole function monotone. Of seven in eight stretches only the ends, but with regress."""
     within = 1 << FRACTION_BITS - 9
-    step = np.arange(within) - within // 2
+    whole, ends = np.arange(within), np.array([0, 1, within - 2, within - 1])
     before = (1 << POWER_BITS) - 1
     for stretch, (value, slope, bend) in enumerate(power_table()):
+        places = whole if REGRESS or stretch % 8 == 0 else ends
+        step = places - within // 2
         power = value - (((slope - ((bend * step) >> 17)) * step) >> 21)
         assert power[0] <= before and (np.diff(power) <= 0).all(), stretch
-        f = (stretch + (np.arange(within) + 0.5) / within) / len(power_table())
+        f = (stretch + (places + 0.5) / within) / len(power_table())
         assert np.abs(power - 2.0 ** (POWER_BITS - f)).max() < 1.1
         before = power[-1]
     assert before >= 1 << POWER_BITS - 1

@@ -187,6 +187,7 @@ LAYERS = [      # mode, count, groups, steps, addend, target, activation, furthe
 ]
 
 
+@pytest.mark.turns(14)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("mode", "count", "groups", "steps", "addend", "target", "activation", "more"), LAYERS)
 def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, activation, more):
@@ -208,6 +209,7 @@ def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, 
     assert result.counters["outputs_beats"] == wrote
 
 
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("count", "features", "row_beats"), [
     (1, 2, 1), (3, 3, 2), (9, 5, 1), (5, 9, 1), (2, 17, 1), (1, 27, 1)])

@@ -19,6 +19,7 @@ LAYOUTS = [plan((4, 5, 6), (2, 2, 4), (1, 2, 3, 1), grid_log2=1),
            plan((3, 3, 3, 3), (2, 2, 2, 2), (1, 2, 2, 2, 1), grid_log2=1)]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_steps_are_what_runs_through(seed):
     """A source that pauses and a consumer that stalls, cycle by cycle and known beforehand."""

@@ -33,6 +33,7 @@ def _dense_row(cores, index):
     return chain.reshape(-1)
 
 
+@pytest.mark.turns(28)
 @pytest.mark.parametrize("grid_log2, columns, rank", CASES)
 @pytest.mark.testpoint("random_match_golden", unit="tt/unit")
 def test_lane_turns_images_into_rows(grid_log2, columns, rank):
