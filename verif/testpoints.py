@@ -35,11 +35,13 @@ SEVEN = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 
 @dataclass(frozen=True)
 class Test:
-    """A test, by file and function, and what it says about itself."""
+    """A test, by file and function, and what it says about itself. quick: `make test` runs it, or some of its
+    parameters; else only `make regress` does."""
 
     file: str
     name: str
     about: str
+    quick: bool = True
 
 
 @dataclass
@@ -108,6 +110,16 @@ def _marked(function: ast.FunctionDef | ast.AsyncFunctionDef, own: tuple[str, ..
             yield from ((unit, name) for unit in ((units,) if isinstance(units, str) else units))
 
 
+def _is_quick(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return not any(ast.unparse(decorator).startswith("pytest.mark.regress") for decorator in function.decorator_list)
+
+
+def _has_quick_bench(tree: ast.Module) -> bool:
+    """Whether one of a file's pytest functions, which start its cocotb tests, runs in `make test`."""
+    started = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return not started or any(map(_is_quick, started))
+
+
 def collect(root: Path = ROOT) -> dict[str, Unit]:
     """Every unit that a bench in `verif` or a test in `tests` belongs to, by its path in hw.
 
@@ -130,7 +142,8 @@ def collect(root: Path = ROOT) -> dict[str, Unit]:
             # A marker that repeats what the name says counts once.
             for unit, point in dict.fromkeys(_marked(node, own, f"{file}::{node.name}")):
                 tests = units.setdefault(unit, Unit()).tests.setdefault(point, [])
-                tests.append(Test(file, node.name, about))
+                quick = _is_quick(node) and (isinstance(node, ast.FunctionDef) or _has_quick_bench(tree))
+                tests.append(Test(file, node.name, about, quick))
     for unit in units:
         if not _in_hw(root, unit):
             raise ValueError(f"there is no hw/{unit.partition(':')[0]}.py, which a test names as its unit")
@@ -156,12 +169,15 @@ def faults(units: dict[str, Unit]) -> list[str]:
 
 
 def table(units: dict[str, Unit]) -> str:
-    """A row a testpoint, in Markdown: unit, testpoint, tests or the reason why there is none."""
-    rows = ["| unit | testpoint | tests |", "|---|---|---|"]
+    """A row a testpoint, in Markdown: unit, testpoint, the first target that runs it, tests or the reason why there is
+    none."""
+    rows = ["| unit | testpoint | from | tests |", "|---|---|---|---|"]
     for name, unit in sorted(units.items()):
         for point in unit.points:
-            tests = [f"`{test.file}::{test.name}`" for test in unit.tests.get(point, ())]
-            rows.append(f"| {name} | {point} | {' '.join(tests) or 'waived: ' + unit.waived[point]} |")
+            tests = unit.tests.get(point, ())
+            tier = "test" if any(test.quick for test in tests) else "regress" if tests else ""
+            shown = " ".join(f"`{test.file}::{test.name}`" for test in tests) or f"waived: {unit.waived[point]}"
+            rows.append(f"| {name} | {point} | {tier} | {shown} |")
     return "\n".join(rows) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from verif.testpoints import BEGIN, END, PAGE, collect, faults, page
+from verif.testpoints import BEGIN, END, PAGE, collect, faults, page, table
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,14 @@ def test_markers_add_testpoints_and_units(made):
     assert [test.name for test in units["tt/index"].tests["smoke"]] == ["smoke", "test_more"]
     assert list(units["tt/index: wide"].tests) == ["errors", "smoke"]
     assert faults(units)[0] == "tt/index: wide: no test of random_match_golden, and no reason in WAIVED"
+
+
+def test_the_target_that_runs_it_first(made):
+    """A bench whose every start is a long sweep is of `make regress`, and so are its cocotb tests."""
+    long = "\n".join(f"@pytest.mark.regress\n{line}" if line.startswith("def") else line for line in SEVEN.split("\n"))
+    for seven, wanted in ((SEVEN, "test"), (long, "regress")):
+        rows = table(made(seven=seven)).splitlines()
+        assert {row.split(" | ")[2] for row in rows if "::" in row} == {wanted}
 
 
 @pytest.mark.parametrize("change,sentence", [
