@@ -118,10 +118,11 @@ def folder(condition: Condition) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hotrail-") as holder:
         copy = Path(holder) / condition.elsewhere
         subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
-        subprocess.run(["make", "-s", ".venv/.ready-dev"], cwd=copy, check=True)
         if "setpriv" in condition.before:
             Path(holder).chmod(0o755)
             subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(copy)], check=True)
+        subprocess.run([*condition.before, "make", "-s", ".venv/.ready-dev"], cwd=copy, check=True,
+                       env={**os.environ, "HOME": str(copy)})
         yield copy
 
 
@@ -132,6 +133,16 @@ def tried(name: str, condition: Condition) -> tuple[str, str, float]:
         return name, f"not tried: {reason}", 0.0
     log = ROOT / "build" / "portable" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        code = run(condition, log)
+    except subprocess.CalledProcessError as error:
+        return name, f"FAILED to set up: {error}", time.monotonic() - begun
+    last = next(iter(log.read_text(errors="replace").splitlines()[::-1]), "")
+    return name, last if not code else f"FAILED, code {code}: {last}", time.monotonic() - begun
+
+
+def run(condition: Condition, log: Path) -> int:
+    """pytest's exit code; its output goes to the log."""
     with folder(condition) as place, busy(condition.load), log.open("w") as out:
         env = {**os.environ, **{key: value for key, value in condition.env.items() if value is not None}}
         for key in (key for key, value in condition.env.items() if value is None):
@@ -140,10 +151,8 @@ def tried(name: str, condition: Condition) -> tuple[str, str, float]:
             env["HOME"] = str(place)
         command = [*condition.before, PYTHON, "-m", "pytest", "-n", condition.workers, "--dist", "worksteal",
                    *condition.tests]
-        code = subprocess.run(command, cwd=place, env=env, stdout=out, stderr=subprocess.STDOUT,
+        return subprocess.run(command, cwd=place, env=env, stdout=out, stderr=subprocess.STDOUT,
                               stdin=subprocess.DEVNULL).returncode
-    last = next(iter(log.read_text(errors="replace").splitlines()[::-1]), "")
-    return name, last if not code else f"FAILED, code {code}: {last}", time.monotonic() - begun
 
 
 def main(arguments: Sequence[str]) -> int:
