@@ -113,5 +113,6 @@ class _Sum:
         total = sum(self.workers) + own.ru_utime + own.ru_stime if self.workers else used()
         lines = list(table(self.tests, total))
         path = build_folder() / "test-times.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
         kept.replace(path, "\n".join([*lines, ""]).encode())
         terminalreporter.write_line(f"{lines[0]}; {path}")
