@@ -1,4 +1,7 @@
-"""Figure 7.6 on the simulated card: what mini-batches in flight hide of gathering, updating and dealing."""
+"""Figure 7.6 on the simulated card: what mini-batches in flight hide of gathering, updating and dealing.
+
+Rows are in the card's own DDR4, where the thesis' are in host memory behind PCIe.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How many indices of Criteo Kaggle's samples the Hotline core takes a cycle, on the simulated card."""
+"""How many indices of Criteo Kaggle's samples, without payload, LEARN takes per cycle, on the simulated card."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def _program(config, rows: NDArray[np.int64], first: NDArray[np.int64], pinned: 
 
 @bench("hotline_rate")
 def rates() -> Iterator[Row]:
-    """Indices that the core takes a cycle, of Criteo Kaggle's shape, all looked up or small tables pinned."""
+    """Indices that LEARN takes per cycle, of Criteo Kaggle's shape, all looked up or small tables pinned."""
     config, log = load(PRESET).cores["hotline"], ClickLog(needed(CALIBRATION))
     rows = np.array(log.rows, np.int64)
     ranks = next(iter(log.ranks(2 * SAMPLES)))

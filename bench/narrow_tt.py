@@ -69,7 +69,7 @@ def _error(cores: Sequence[NDArray[np.float32]], kept: Sequence[NDArray[np.float
 
 @bench("narrow_mels")
 def placed() -> Iterator[Row]:
-    """Meta's tables on 8 cards with SCRec's shares, all in FP32 and, on cards of HALF, all in half the bits, link and
+    """Meta's tables on 8 cards with free shares, all in FP32 and, on cards of HALF, all in half the bits, link and
     drive included.
     """
     statistics = {year: needed(STATISTICS.format(year)) for year in TABLES}

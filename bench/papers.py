@@ -1,11 +1,17 @@
 """What the source papers evaluate, measured with hotrail's models: SCRec's figures 9 to 11.
 
-docs/papers.md (`python -m bench.page`) has each beside the paper's reading. Figure 11: MELS at D 256, batches of
-1,024, every table whole on a card, one, two and three memories, at the shares of SCRec (all accesses may leave the SSD,
-all may read TT rows, no access to a row that the statistics lack), with the link and without it, which SCRec leaves
-out; and at the shares that keep accuracy. Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over
-processors. Figure 10: samples per joule of 8 cards, between the bounds of fpga.card.energy, over GPUs that hold the
-tables, by their data sheet and full bandwidth: no GPU is as fast on random rows.
+docs/papers.md (`python -m bench.page`) has each beside the paper's reading.
+
+Figure 11: MELS at D 256, batches of 1,024, every table whole on a card, one, two and three memories, with the link and
+without it, which SCRec leaves out. All accesses may leave the SSD and may read TT rows, and none is to a row that the
+statistics lack; or shares are those that keep accuracy. SCRec's hot_thr (eq. 22, §IV.A) keeps 1 % of the accesses of
+large tables on the SSD: what the drives alone allow then is a row of its own.
+
+Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over cores of this machine.
+
+Figure 10: samples per joule of 8 cards, between the bounds of fpga.card.energy, over GPUs that hold the tables, by
+their data sheet and full bandwidth: no GPU is as fast on random rows. GPUs exchange pooled vectors in no time, or by an
+all-to-all behind the reads.
 """
 
 from collections.abc import Iterator
@@ -13,10 +19,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, bench, figure
 from bench.plan import STATISTICS, TABLES
-from fpga.api.servers import SERVER, Machine, core_seconds, machines, sample_bytes
+from fpga.api.servers import Machine, core_seconds, machines, sample_bytes
 from fpga.card.costs import measure
 from gen.data.profile import Profile
 from gen.data.profiling.criteo import criteo
@@ -25,6 +33,7 @@ from gen.model.device import Device
 from gen.model.network import Model
 from gen.model.recommender import Recommender
 from gen.planner.assume import model_of
+from gen.planner.build import build
 from gen.planner.costs import Costs
 from gen.planner.plan import Plan
 from gen.planner.planning import make
@@ -34,6 +43,11 @@ MELS_DIM, MELS_BATCH, MELS_DIMS = 256, 1024, (64, 128, 256, 512)
 CRITEO_BATCH, CRITEO_DIMS = 128, (16, 32, 64, 128, 256)
 GAP, SECONDS = 0.05, 20.0
 A40 = Machine("NVIDIA A40", 0, 48e9, 696e9, 300)
+#: Bytes per second that reach a GPU in an all-to-all, assumed: 25 GB/s; 8 GPUs that share a port of 100 Gb/s.
+EXCHANGE = {"low": 25e9, "high": 100e9 / 8 / 8}
+CORES = 12                          # of the Xeon Silver 4310, SCRec table II
+HOT_THR, LARGE = 0.99, 1e-4         # of SCRec §IV.A: the accesses beside the SSD, at most, and rows of a large table
+FREE: dict[str, Any] = {"hot_share": 1.0, "tt_share": 1.0, "unseen": False}
 
 
 @cache
@@ -43,8 +57,8 @@ def costs(dim: int) -> Costs:
 
 def placed(profile: Profile, of: Recommender, prices: Costs, *, cards: int = CARDS, levels: int = 3,
            safe: bool = False) -> Plan | None:
-    """At SCRec's shares, or at those that keep accuracy; None where the cards do not hold the tables."""
-    shares: dict[str, Any] = {} if safe else {"hot_share": 1.0, "tt_share": 1.0, "tt_gain": 0.0, "unseen": False}
+    """At free shares, or at those that keep accuracy; None where the cards do not hold the tables."""
+    shares: dict[str, Any] = {} if safe else {**FREE, "tt_gain": 0.0}
     try:
         return make(of, profile, prices, cards=cards, levels=levels, gap=GAP, seconds=SECONDS, explain=False,
                     table_wise=True, **shares)
@@ -52,9 +66,25 @@ def placed(profile: Profile, of: Recommender, prices: Costs, *, cards: int = CAR
         return None
 
 
+def exchange_s(of: Recommender, gpus: int, bytes_s: float) -> float:
+    """Seconds of a GPU for a sample in an all-to-all of pooled vectors: all but those of its own tables reach it."""
+    return sum(4 * spec.dim for spec in of.tables.values()) * (gpus - 1) / gpus / bytes_s
+
+
 def _rate(id: str, what: str, plan: Plan | None) -> Row:
     return figure(id, what, "the cards do not hold it" if plan is None else round(plan.samples_per_s),
                   "" if plan is None else "samples/s")
+
+
+def drives(profile: Profile, of: Recommender, prices: Costs) -> float:
+    """Samples per second that the drives of 8 cards allow with 1 - HOT_THR of the accesses of large tables on them."""
+    items = build(of, profile, prices, cards=CARDS, table_wise=True, **FREE).problem.items
+    large = LARGE * max(item.total_rows for item in items)
+    seconds = 0.0
+    for item in items:
+        if item.total_rows > large:
+            seconds += item.ssd_s * float(item.reads[np.flatnonzero(item.share <= HOT_THR)[-1]])
+    return of.batch * CARDS / seconds
 
 
 @bench("papers_screc_11")
@@ -78,6 +108,9 @@ def figure_11() -> Iterator[Row]:
                 if (last := found[LEVELS[-1]]) and cards == CARDS:
                     yield figure(f"{id}.tt", f"{what}: accesses that read TT rows",
                                  round(100 * last.approximated, 1), "%")
+        yield figure(f"papers.screc.fig11.{year}.{CARDS}.drives", f"MELS {year}, {CARDS} cards: what the drives allow "
+                     f"where tables of more than {100 * LARGE:g} % of the largest one's rows read them for "
+                     f"{100 * (1 - HOT_THR):.0f} % of their accesses", round(drives(profile, of, free)), "samples/s")
         for levels in LEVELS:
             yield _rate(f"papers.screc.fig11.{year}.{CARDS}.safe.{levels}",
                         f"MELS {year}, {CARDS} cards, shares that keep accuracy, rows that the statistics lack "
@@ -100,15 +133,19 @@ def figure_10() -> Iterator[Row]:
             yield figure(f"{id}.gpus", f"{what}: GPUs of 48 GB that hold the tables", gpus, "GPUs")
             if plan is None:
                 continue
-            theirs = A40.bytes_s / sample_bytes(of, profile) / A40.watts
+            read_s = sample_bytes(of, profile) / A40.bytes_s
             for bound, whole in watts.items():
-                yield figure(f"{id}.{bound}", f"{what}: samples per joule of {CARDS} cards at {whole:.0f} W over GPUs "
-                             "at their full bandwidth", round(plan.samples_per_s / whole / theirs, 3), "times")
+                ratio, cards = plan.samples_per_s / whole * A40.watts, f"{what}: samples per joule of {CARDS} cards"
+                yield figure(f"{id}.{bound}", f"{cards} at {whole:.0f} W over GPUs at their full bandwidth",
+                             round(ratio * read_s, 3), "times")
+                sent_s = exchange_s(of, gpus, EXCHANGE[bound])
+                yield figure(f"{id}.exchange.{bound}", f"{cards} at {whole:.0f} W over GPUs that exchange vectors at "
+                             f"{EXCHANGE[bound] / 1e9:.3g} GB/s each", round(ratio * (read_s + sent_s), 1), "times")
 
 
 @bench("papers_screc_9")
 def figure_9() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over a core of this machine and a server of 64."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over one core of this machine and over 12."""
     profile = criteo(needed(CALIBRATION))
     for rm in range(4):
         for dim in CRITEO_DIMS:
@@ -120,7 +157,6 @@ def figure_9() -> Iterator[Row]:
                 continue
             core_s = core_seconds(of, profile)
             yield figure(f"{id}.emb", f"{what}: EMB cards", sum(card.kind == "emb" for card in plan.cards), "cards")
-            yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy",
-                         round(plan.samples_per_s * core_s, 1), "times")
-            yield figure(f"{id}.server", f"{what}: over {SERVER.cores} such cores",
-                         round(plan.samples_per_s * core_s / SERVER.cores, 2), "times")
+            times = round(plan.samples_per_s * core_s, 1)
+            yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy", times, "times")
+            yield figure(f"{id}.cpu", f"{what}: over {CORES} such cores", round(times / CORES, 2), "times")

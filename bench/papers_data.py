@@ -19,6 +19,7 @@ from gen.data.profiling.criteo import criteo
 from gen.data.profiling.mels import mels
 from gen.data.scars import Traffic
 from gen.data.shapes import column_modes, row_modes
+from gen.model.recommender import Recommender
 
 HOTTEST = (0.1, 1, 10)                      # per cent of all rows
 BATCHES = (1024, 2048, 4096, 8192)          # of EL-Rec Fig. 4(b)
@@ -26,10 +27,12 @@ BATCHES = (1024, 2048, 4096, 8192)          # of EL-Rec Fig. 4(b)
 TRAINS = {"r64": ((2, 2, 4), 64), "r128": ((2, 2, 4), 128), "r128.middle": ((2, 4, 2), 128)}
 DECOMPOSED = 1_000_000                      # rows above which EL-Rec decomposes a table
 AVAZU = (7, 7, 4737, 7745, 26, 8552, 559, 36, 2_686_408, 6_729_486, 8251, 5, 4, 2626, 8, 9, 435, 4, 68, 172, 60)
+TERABYTE = {"r128": ((4, 4, 4), 128)}
 TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-aware cache
 PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
 CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
 GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+MASS = 1e-9                                 # one access in a billion
 
 
 def train_values(rows: int, columns: tuple[int, ...], rank: int) -> int:
@@ -69,6 +72,18 @@ def meta() -> Iterator[Row]:
                      round(float(np.median(ratios))), "times")
 
 
+def footprints(kaggle_rows: Sequence[int]) -> Iterator[Row]:
+    """EL-Rec table 3. Terabyte's tables are those of MLPerf, ids modulo 40 million rows."""
+    terabyte = [spec.rows for spec in Recommender.load("criteo_terabyte").tables.values()]
+    for name, tables, forms in (("avazu", AVAZU, TRAINS), ("kaggle", kaggle_rows, TRAINS),
+                                ("terabyte", terabyte, TERABYTE)):
+        for form, (columns, rank) in forms.items():
+            size, ratio = footprint(tables, columns, rank)
+            said = f"{name}, tables of more than a million rows as tensor trains of {columns} columns, rank {rank}"
+            yield figure(f"papers.elrec.table3.{name}.{form}", f"{said}: all tables", round(size, 1), "MB")
+            yield figure(f"papers.elrec.table3.{name}.{form}.times", f"{said}: times smaller", round(ratio, 2), "times")
+
+
 def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
     """EL-Rec Fig. 4 and table 3; SCARS Fig. 4; frequency-aware cache Fig. 2, 7 and 9."""
     heat, all_rows, what = together(profile), sum(log.rows), "Criteo Kaggle's shape"
@@ -79,12 +94,7 @@ def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
     for batch in BATCHES:
         yield figure(f"papers.elrec.fig4.criteo.unique.{batch}", f"{what}: distinct rows of a table in {batch:,} "
                      "samples, the mean of the tables", round(traffic.unique(batch) / len(log.tables)), "rows")
-    for name, tables in (("avazu", AVAZU), ("kaggle", log.rows)):
-        for form, (columns, rank) in TRAINS.items():
-            size, ratio = footprint(tables, columns, rank)
-            said = f"{name}, tables of more than a million rows as tensor trains of {columns} columns, rank {rank}"
-            yield figure(f"papers.elrec.table3.{name}.{form}", f"{said}: all tables", round(size, 1), "MB")
-            yield figure(f"papers.elrec.table3.{name}.{form}.times", f"{said}: times smaller", round(ratio, 2), "times")
+    yield from footprints(log.rows)
     ranks, rows = next(log.ranks(256 * MINI_BATCH)), PORTION // (4 * TERABYTE_DIM)
     ends = [log.hottest(portion * rows) for portion in range(PORTIONS + 1)]
     for portion, (low, high) in enumerate(zip(ends, ends[1:]), 1):
@@ -111,13 +121,16 @@ def unique(chance: NDArray[np.float64], batch: int) -> float:
 
 
 def growth() -> Iterator[Row]:
-    """SCARS §II: what five times the rows and five times the batch move, by eq. 2."""
+    """SCARS §II: what five times the rows and five times the batch move, by eq. 2, and on how many rows a law puts
+    a chance of MASS and more."""
     for name, weight in (("zipf", lambda x: 1 / x), ("exponential", lambda x: np.exp(-x)),
                          ("normal", lambda x: np.exp(-x * x))):
         small, large = (weight(np.arange(1.0, times * RANKED + 1)) for times in (1, GROWTH))
         yield figure(f"papers.scars.growth.{name}", f"rows by rank, {name}, {RANKED:,} rows and batches of "
                      f"{SCALED_BATCH:,}, then five times both: rows moved per batch over those before",
                      round(unique(large, GROWTH * SCALED_BATCH) / unique(small, SCALED_BATCH), 2), "times")
+        yield figure(f"papers.scars.growth.{name}.rows", f"rows by rank, {name}, {RANKED:,} rows: those that a lookup "
+                     f"asks for with a chance of {MASS:g} and more", int((small / small.sum() >= MASS).sum()), "rows")
 
 
 @bench("papers_data")

@@ -7,8 +7,8 @@ cards overlap: inputs of the next batch and vectors of the one before cross the 
 (EmbeddingBags.batches).
 
 `anime`: samples of the log, drawn at random, with RM0's network of four features on 8 cards; its tables alone on one
-card and on 8. `mels2021`: bags drawn from the statistics, tables alone, SCRec's shares, as bench.mels_twin has them, in
-batches of at most 256: vectors take the link as long per sample in larger ones.
+card and on 8. `mels2021`: bags drawn from the statistics, tables alone, as bench.mels_twin has them: every access may
+leave the SSD. Batches have at most 256 samples: vectors take the link as long per sample in larger ones.
 
 MLPerf Inference's rules for recommendation (inference_rules.adoc): a sample is 100 to 700 user-item pairs, here samples
 of the log. server: the largest Poisson rate of queries of one such sample, 99 % within 30 ms, 270,336 queries; offline:

@@ -4,7 +4,7 @@ Pages of the SSD land in a ring in the order in which the program first needs th
 not brought again. An instruction reads rows of a stretch of the ring and releases what no later one needs, so requests
 are cut into as many instructions as the ring asks for; where they wait for different memories, into more, which take
 turns (gen.compiler.turns). FILL instructions at the beginning copy what enters the row cache.
-Source: SCRec §III.D (remapping); the fifth paper, §4.3 (row cache). Layouts are those of hw.isa.
+Source: SCRec §III.D (remapping); frequency-aware cache §4.3. Layouts are those of hw.isa.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

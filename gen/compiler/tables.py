@@ -2,7 +2,7 @@
 
 A row lies in one of three places, as a remapped word {device[31:30], emb_idx[29:0]}: DRAM (0), the
 tensor-train unit (1) or the SSD (2). Rows on the SSD are numbered by rank, the one looked up most first, so that
-hot rows share pages and the row cache can go by the number alone.       Source: SCRec §III.D; the fifth paper, §4.2
+hot rows share pages and the row cache can go by the number alone. Source: SCRec §III.D; frequency-aware cache §4.2
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -100,7 +100,8 @@ _HOTLINE = (
            names={"gpu": "24 cycles a sample", "core": "1 cycle a sample"}),
     _Lines("Fig. 7.7: popular samples, Criteo Kaggle's shape",
            r"hotline\.popular\.criteo\.(?P<at>\d+)k(?P<line>|\.oracle)", "thousand hot rows", "% of samples",
-           "The thesis: most with 2 MB; 75 % of the samples on the whole", names={"": "hotrail", ".oracle": "oracle"}),
+           "The thesis: most with 2 MB, a million entries; 75 % of the samples on the whole",
+           names={"": "hotrail", ".oracle": "oracle"}),
 )
 _POLICIES = {"hotrail": "row cache, by frequency", "lru": "LRU", "lfu": "LFU", "s3fifo": "S3-FIFO", "sieve": "SIEVE",
              "wtinylfu": "W-TinyLFU"}

@@ -19,7 +19,7 @@ class TierArbiter(Part):
     last row makes a pooled vector of as many beats, which needs room in its tier's queue of vectors; a row to copy
     needs room in the queue of copies: in either case it waits until two longest rows would fit. If rows of both
     tiers can go, they take turns.
-    Source: SCRec §III.D, Fig. 7a (rows of the SSD by P2P, tiers side by side)
+    Source: SCRec §III.A, Fig. 7a (rows of the SSD by P2P, tiers side by side)
 
     Parameters  row_beats_max: a power of two; partial_beats: of each tier's queue of vectors; copy_beats: of the
                 queue of copies (powers of two, at least twice row_beats_max)

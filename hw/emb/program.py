@@ -56,7 +56,7 @@ BUFFERS = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS
 class Program(Part):
     """Carries a program out: checks each instruction, asks for what it reads, and hands it to feeder or loader.
 
-    Source: SCRec §III.D (the EMB core's instructions); hw.isa, golden.emb.core for what is checked
+    Source: SCRec §III.A (the EMB core's instructions); hw.isa, golden.emb.core for what is checked
 
     BAGS follow one another without waiting; LOAD and FILL begin when all before has finished and end before the
     next begins. An instruction that is refused, or cannot be read, is told when all before has finished.

@@ -48,7 +48,7 @@ class BagReader(Part):
     """Makes the vectors of a pooled mini-batch: rows joined position by position.
 
     A vector begins with the row of each position whose `join` is 0; rows of the positions behind it are added to it or
-    multiplied with it, element by element, in order.      Source: Hotline thesis, §6.7 (reducer), fig. 6.10
+    multiplied with it, element by element, in order.      Source: Hotline thesis, §6.6 (reducer), fig. 6.10
 
     Parameters  config: HotlineConfig
     Members     registers   In  see `register_layout`

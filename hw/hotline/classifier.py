@@ -15,7 +15,7 @@ __all__ = ["Classifier"]
 class Classifier(Part):
     """Holds a sample back until all its beats are in, and marks each of them with the sample's class.
 
-    o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §5.3 (classifier)
+    o.cold = any of the sample's i.cold; all else of a beat stays as it is          Source: Hotline §6.1 (classifier)
 
     Parameters  config: HotlineConfig
     Members     i        In(stream sample)

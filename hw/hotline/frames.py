@@ -29,7 +29,7 @@ class InputBuffer(Part):
     """Fills frames with samples of one class, hands full ones out, and lets two clients read them.
 
     beat k of a class goes to frame f of the class, beat k % (beats of a mini-batch); popular mini-batches take the
-    lowest free frame, others the highest                     Source: Hotline §5.3 (double-ended queue of mini-batches)
+    lowest free frame, others the highest                     Source: Hotline §6.4 (double-ended queue of mini-batches)
 
     Parameters  config: HotlineConfig
     Members     i                  In(stream sample)  `cold` is the sample's class

@@ -82,7 +82,7 @@ class Logger(Part):
     """Looks waves of rows up in the log of accesses, and learns from them.
 
     {bank, set, id} = permutation(row), bank lowest; o.hit = the set of the bank holds the id, in way w;
-    o.number = {bank, set, w}                           Source: Hotline §5.3, §6.2, Fig. 6.3
+    o.number = {bank, set, w}                           Source: Hotline §6.2, Fig. 6.3
 
     Parameters  config: HotlineConfig
     Members     i               In(stream access)  a wave

@@ -40,7 +40,7 @@ class LookupArray(Part):
 
     row = first[p] + word[p] for each word p < indices that is neither NONE nor in a pinned position;
     o.word[p] = 1 << HOT | number where it was hit, else word[p]; o.cold = any was asked for and not hit, in the beat
-    Source: Hotline §5.3 (lookup engines)
+    Source: Hotline §6.3 (lookup engines)
 
     Parameters  config: HotlineConfig
     Members     registers       In  see `register_layout`, written only while idle

@@ -24,7 +24,7 @@ class Sequencer(Part):
 
     Instruction by instruction: prepared while the one before is cut into tiles, cut into tiles while those of the one
     before are issued. Two tiles wait for the one that is issued, so that it can follow at once.
-    Source: SCRec §III.E (the MLP core's instructions)
+    Source: SCRec §III.A (the MLP core's instructions)
 
     Parameters  config: MlpConfig
     Members     i                 In(stream of LayerJob)

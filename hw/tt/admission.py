@@ -23,7 +23,7 @@ class Admission(wiring.Component):
 
     A queue, a register with the descriptor, a register that asks the reuse table. Each register waits until the next
     is empty: a lookup every other cycle, and short paths.
-    Source: EL-Rec §III.B
+    Source: EL-Rec §III.A
 
     Parameters  config: TTConfig
     Members     i_valid            In  a lookup comes; there is room for config.in_flight of them

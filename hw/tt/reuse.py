@@ -61,7 +61,7 @@ class ReuseTable(wiring.Component):
     Entries and lines are both rings in order of allocation. Only the youngest entries are found again, which alone
     have a key to compare with: the older ones drain and are freed at once, so that nobody waits for an entry that is
     always in use.
-    Source: EL-Rec §III.B (reuse of intermediate results)
+    Source: EL-Rec §III.A (reuse of intermediate results)
 
     Parameters  entries, lines: powers of two; findable: entries that are found again at most, a power of two up to
                 half of them; key_bits: width of what identifies a product; need_bits: width of a number of lines,

@@ -21,7 +21,7 @@ class Sequencer(Part):
     A lookup passes first, middle and last product in order; each has a loop machine, and whenever a tile ends
     the earliest product that can start takes the grid. Between products a lookup waits until its lines are
     written. A first product that is still in the buffer is not computed again.
-    Source: SCRec §III.E Alg. 1; EL-Rec §III.B
+    Source: SCRec §III.E Alg. 1; EL-Rec §III.A
 
     Parameters  config: TTConfig; distance: least number of cycles from the slot that ends a product to the first
                 slot that reads its lines

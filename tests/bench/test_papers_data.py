@@ -27,5 +27,15 @@ def test_the_heat_of_all_tables():
 def test_rows_of_even_heat_grow_with_the_batch_and_skewed_ones_hardly():
     even = papers_data.unique(np.ones(5_000_000), 10_240) / papers_data.unique(np.ones(1_000_000), 2048)
     assert even == pytest.approx(5, rel=0.01)
-    growth = {row.id.split(".")[-1]: row.value for row in papers_data.growth()}
+    growth = {row.id.removeprefix("papers.scars.growth."): row.value for row in papers_data.growth()}
     assert growth["normal"] <= growth["exponential"] < 1.5 < growth["zipf"] < even
+    # exp(-k^2) and exp(-k), over their sums, fall below 1e-9 behind k = 4 and k = 21.
+    assert (growth["normal.rows"], growth["exponential.rows"]) == (4, 21) and growth["zipf.rows"] == 1_000_000
+
+
+def test_terabyte_as_tensor_trains():
+    """Five tables of 342^3 rows and one of 146^3; the others, of 1,116,632 rows in all, stay dense."""
+    rows = {row.id.removeprefix("papers.elrec.table3."): row.value for row in papers_data.footprints([2_000_000])}
+    values = 5 * 342 * (4 * 128 + 4 * 128 * 128 + 4 * 128) + 146 * (4 * 128 + 4 * 128 * 128 + 4 * 128) + 64 * 1_116_632
+    assert rows["terabyte.r128"] == pytest.approx(4e-6 * values, rel=0.001)
+    assert rows["terabyte.r128.times"] == pytest.approx(204_184_588 * 64 / values, rel=0.001)

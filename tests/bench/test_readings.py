@@ -1,10 +1,14 @@
 """docs/papers.md and hotrail/papers.json: the papers' claims and readings beside the recorded rows."""
 
+import math
+import re
+
 import pytest
 
 from bench import page, readings
 from bench.framework import at_least, figure
 from bench.readings import Figure, Headline, Paper
+from gen.base.tools import data_path
 
 TEXT = page.PAPER_LINES.read_text()
 LAYOUT = readings.papers(TEXT)
@@ -40,6 +44,35 @@ def test_every_figure_is_answered(paper):
         assert (each.why or each.needs).endswith("."), each
 
 
+NUMBER = re.compile(r"(\d[\d,]*\.?\d*)(K?)")
+
+
+def numbers(text):
+    return {float(digits.replace(",", "").rstrip(".")) * (1000 if thousands else 1)
+            for digits, thousands in NUMBER.findall(text)}
+
+
+def quoted(paper):
+    """What is the paper's own in its lines: claims, readings, the words beside ours, and lines without rows of ours."""
+    texts = [each.claim for each in paper.headlines]
+    texts += [f"{each.at} {each.source} {each.beside} {'' if each.ids else each.what}" for each in paper.figures]
+    return numbers(" ".join(texts)) | {each for line in paper.figures for each in line.reading if not math.isnan(each)}
+
+
+@pytest.mark.parametrize("paper", LAYOUT, ids=lambda paper: paper.key)
+def test_numbers_of_a_paper_stand_in_its_text(paper):
+    index = data_path("../papers/README.md")
+    if index is None:
+        pytest.skip("needs the papers' texts, in the folder papers beside the one that HOTRAIL_DATA names")
+    name = re.search(rf"^\| {paper.title} \| (\S+) \|", index.read_text(), re.MULTILINE)[1]
+    assert not quoted(paper) - numbers((index.parent / name).read_text())
+
+
+def test_numbers_are_read_as_papers_write_them():
+    assert numbers("229.0K LUT, 2,048 samples, 1.5% of §7.2.1, up to 13.35×. In 2022.") == {
+        229000, 2048, 1.5, 7.2, 1, 13.35, 2022}
+
+
 ROWS = [at_least("a.x", "", 30.0, "times", 20), figure("a.y", "", "none", ""), figure("b", "", 5.0, "times")]
 
 
@@ -59,6 +92,13 @@ def test_a_line_has_reading_value_ratio_and_why():
     first, _, last = readings.packed(ROWS, [of(*lines)])["papers"][0]["figures"]
     assert first["ratio"] == [0.5, None, None] and first["reading"] == [60.0, 4.0, None]
     assert not last["rows"] and last["needs"] == "GPUs."
+
+
+def test_only_what_is_the_papers_own_counts_as_quoted():
+    lines = (Figure("Fig. 1", "§2", "7 of ours", ("b", "a.x"), reading=(60.5, math.nan), why="8."),
+             Figure("Fig. 3", "§4", "9 of ours", ("b",), beside="0.5 to 11", why="12."),
+             Figure("Fig. 5", "§6", "13 %", needs="14 GPUs."))
+    assert quoted(of(*lines, answer="15, {a.x}.")) == {1, 2, 60.5, 3, 4, 0.5, 11, 5, 6, 13}
 
 
 def test_what_is_not_recorded_is_named():

@@ -2,7 +2,7 @@
 
 A sample is popular with so many bytes of memory if the hottest rows of all tables that fit there have all that it
 looks up (Hotline). How rare a row is: the share of its table's accesses that go to hotter ones; of a bag the rarest.
-Its correlation between tables is Spearman's, with ties.        Source: Hotline (thesis ch. 3), SCRec §III.B
+Its correlation between tables is Spearman's, with ties.        Source: Hotline §2.3, SCRec §III.B
 """
 
 from collections.abc import Mapping
