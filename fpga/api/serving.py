@@ -105,6 +105,9 @@ class Cards:
             self.close()
             raise
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self         # the cards are what they are
+
     @exclusive
     def refresh(self, delta: Delta) -> None:
         """Takes a delta between two batches: rows change places on running cards. All batches before are those of the

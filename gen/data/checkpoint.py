@@ -23,7 +23,11 @@ __all__ = ["array_of", "fused_rows", "of_fbgemm", "of_state", "read"]
 #: A table of TorchRec's in a state dict.
 TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
 WEIGHT = ".weight"
+REMAPPED = ("index_remappings_array", "index_remapping_hash_table")
 MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
+#: FBGEMM's classes whose weights are all that they look up, but for ids that are remapped.
+FBGEMM = ("SplitTableBatchedEmbeddingBagsCodegen", "IntNBitTableBatchedEmbeddingBagsCodegen",
+          "DenseTableBatchedEmbeddingBagsCodegen")
 
 
 def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = "int8") -> list[TrainedTable]:
@@ -67,7 +71,11 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
              quantised: str = "int8") -> list[TrainedTable]:
     """Of a state dict, whose values may be dictionaries again. Raises ValueError: as `read`"""
     arrays = dict(_flat(state))
-    wide = {name.removesuffix(WEIGHT): array for name, array in arrays.items() if array.ndim == 2}
+    wide = {name.removesuffix(WEIGHT): array for name, array in arrays.items() if len(array.shape) == 2}
+    for name, array in arrays.items():
+        if name.rpartition(".")[2] in REMAPPED and len(array):
+            raise ValueError(f"{where}: {name} says that FBGEMM has pruned its tables, and not which table each part "
+                             "of it is of; give FBGEMM's module or the quantised collection itself")
     if tables is None:
         tables = {match[1]: name for name in arrays if (match := TORCHREC.fullmatch(name))}
         if not tables:
@@ -75,7 +83,7 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
                              f"dimensions are {_few(wide)}")
     found = []
     for name, key in _located({name: key.removesuffix(WEIGHT) for name, key in tables.items()}, wide, where):
-        array = wide[key]
+        array = _array(wide[key], f"{where}: {key}")
         scale, bias = (arrays.get(f"{key}.weight_{each}") for each in ("qscale", "qbias"))
         if array.dtype != np.uint8:
             found.append(TrainedTable(name, array, array.shape[1]))
@@ -83,35 +91,75 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
         if scale is None or bias is None:
             raise ValueError(f"{where}: {key} is quantised, and {key}.weight_qscale or .weight_qbias is missing; save "
                              "it with quant_state_dict_split_scale_bias, or give the module itself")
-        ends = np.stack([each.reshape(-1) for each in (scale, bias)], axis=1)
+        ends = np.stack([_array(each, f"{where}: {key}.weight_qscale or .weight_qbias").reshape(-1)
+                         for each in (scale, bias)], axis=1)
         found.append(_quantised(name, array, ends, quantised))
     return found
 
 
 def of_fbgemm(tables: Any) -> list[TrainedTable]:
     """Of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen or IntNBitTableBatchedEmbeddingBagsCodegen."""
+    kind = type(tables)
+    if kind.__module__.startswith("fbgemm_gpu.") and kind.__name__ not in FBGEMM:
+        raise ValueError(f"FBGEMM's {kind.__name__} is not read; {' and '.join(FBGEMM)} are")
+    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+        if getattr(tables, hooks, None):
+            raise ValueError(f"FBGEMM's {kind.__name__} has {hooks}, which a bundle would not call: remove them, or "
+                             "take the rows as they leave them")
+    if hasattr(tables, "flush"):
+        tables.flush()      # rows that its cache has changed
     specs = list(tables.embedding_specs)
     named = [spec[0] if isinstance(spec[0], str) else "" for spec in specs]
     names = [name or f"table{number}" for number, name in enumerate(getattr(tables, "table_names", None) or named)]
     pooling = getattr(tables, "pooling_mode", 0)
     mode = MODES.get(getattr(pooling, "value", pooling), "sum")
     found = []
-    for name, spec, part in zip(names, specs, tables.split_embedding_weights(), strict=True):
+    for number, (name, spec, part) in enumerate(zip(names, specs, tables.split_embedding_weights(), strict=True)):
+        rows = _remapped(tables, number, name, spec[1] if isinstance(part, tuple) else spec[0])
         if not isinstance(part, tuple):
-            array = array_of(part)
-            found.append(TrainedTable(name, array, array.shape[1], mode))
+            array = _array(part, f"table {name}")
+            found.append(TrainedTable(name, _at(array, rows), array.shape[1], mode))
             continue
         form = str(getattr(spec[3], "value", spec[3])).lower()
-        codes = array_of(part[0])
+        codes = _at(_array(part[0], f"table {name}"), rows)
         if form in ("fp32", "fp16"):
             array = np.ascontiguousarray(codes).view(np.float32 if form == "fp32" else np.float16)
             found.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
         elif form in ("int8", "int4"):
-            ends = np.ascontiguousarray(array_of(part[1])).view(np.float16)
+            ends = _at(np.ascontiguousarray(array_of(part[1])).view(np.float16), rows)
             found.append(_quantised(name, codes, ends, form, mode))
         else:
             raise ValueError(f"table {name}: FBGEMM's {form} is not read; fp32, fp16, int8 and int4 are")
     return found
+
+
+def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int64] | None:
+    """Which row each id of a pruned table of FBGEMM's has, `rows` where it has none; None: a table that is not pruned.
+
+    Raises      ValueError: pruned by a hash table, or to rows that there are not
+    """
+    if getattr(tables, "index_remapping_hash_table_cpu", None) is not None or \
+            len(getattr(tables, "index_remapping_hash_table", ())):
+        raise ValueError(f"table {name}: FBGEMM has pruned it by a hash table, which is not read; "
+                         "set_index_remappings(..., use_array_for_index_remapping=True) has it as an array")
+    all_rows = getattr(tables, "index_remappings_array", None)
+    if all_rows is None or not len(all_rows):
+        return None
+    edges = array_of(tables.index_remappings_array_offsets)
+    found = array_of(all_rows)[edges[number]:edges[number + 1]].astype(np.int64)
+    if not len(found):
+        return None
+    if found.max() >= rows:
+        raise ValueError(f"table {name}: index_remappings_array has row {found.max()}; the table has {rows} rows")
+    return np.where(found < 0, rows, found)
+
+
+def _at(array: NDArray, rows: NDArray[np.int64] | None) -> NDArray:
+    """A row for each id, where rows are given: zeros behind the last row, which is what FBGEMM adds up for an id that
+    was pruned. A quantised row of zeros, with scale and bias 0, has the value 0."""
+    if rows is None:
+        return array
+    return np.concatenate([array, np.zeros((1, array.shape[1]), array.dtype)])[rows]
 
 
 def fused_rows(codes: NDArray[np.uint8], ends: NDArray, form: str) -> NDArray[np.uint8]:
@@ -137,13 +185,21 @@ def _quantised(name: str, codes: NDArray, ends: NDArray, form: str, mode: str = 
                         row_format=form)
 
 
-def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, NDArray]]:
-    """Arrays by their keys, those of dictionaries within joined by dots."""
+def _array(value: Any, what: str) -> NDArray:
+    """Raises ValueError: a tensor of no values, as on the device meta, or of no numbers that NumPy has"""
+    try:
+        return array_of(value)
+    except Exception as error:      # torch's are of no common class
+        raise ValueError(f"{what} cannot be read as an array of numbers: {str(error).partition(chr(10))[0]}") from None
+
+
+def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Tensors and arrays by their keys, those of dictionaries within joined by dots."""
     for key, value in state.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         elif hasattr(value, "shape") and hasattr(value, "dtype"):
-            yield f"{before}{key}", array_of(value)
+            yield f"{before}{key}", value
 
 
 def _of_npz(path: Path, tables: Mapping[str, str] | None, quantised: str) -> list[TrainedTable]:
