@@ -4,7 +4,7 @@
     predictions = on_cards(batch)               # as model(batch)
 
 Tables are torch.nn.EmbeddingBag, torch.nn.Embedding and TorchRec's EmbeddingBagCollection and EmbeddingCollection,
-quantised or not, found by what they have; TorchRec is not imported. The networks stay torch's.
+quantised or not, known by their classes (fpga.api.torch_gate); TorchRec is not imported. The networks stay torch's.
 """
 
 import copy
@@ -36,7 +36,8 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
     Tables are named by their place in the model ("bottom.user"), those of TorchRec by their own names. The model itself
     does not change; the copy shares no table with it. For inference: nothing flows back to the rows. Pooled vectors are
-    float32 on the CPU, bit for bit those of the golden model; torch's own differ by the order of FP32 additions.
+    bit for bit those of the golden model, in the dtype and on the device of the module; torch's own differ by the order
+    of FP32 additions. Several threads may call it.
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
@@ -45,7 +46,8 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
                 row_format, tt_format, results, format, sample, say
     Returns     the copy; `cards` of it are the open cards (close them), `cards.bundle` what is on them
     Rate        a run of each card per call of a table's module; a collection of TorchRec is one module
-    Raises      ValueError: a model without tables, a table, column or id that does not fit; CardError: the card's
+    Raises      ValueError: a model without tables, a module that does more with them than a card does
+                (fpga.api.torch_gate), a table, column or id that does not fit; CardError: the card's
     """
     found = list(_found(model))
     if not found:
