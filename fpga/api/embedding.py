@@ -11,7 +11,7 @@ request, where an instruction of bags is meant.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
-from fpga.card.interface import exclusive
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, SIDES, OnCard, RunError
+from fpga.card.threads import Turns, exclusive
 from gen.compiler.emb import Bags, Compiler, Program
 from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.device import Device
@@ -164,7 +164,7 @@ class EmbeddingBags(OnCard):
             self.compiler.commit(program)
         return vectors
 
-    def batches(self, batches: Iterable[Sequence[Bags]]) -> Iterator[list[NDArray[np.float32]]]:
+    def batches(self, batches: Iterable[Sequence[Bags]]) -> Turns[list[NDArray[np.float32]]]:
         """As `batch`, one batch after the other: while one is run, the inputs of the next and the vectors of the one
         before cross the link; so two more batches are taken before the vectors of one are given. An error ends all,
         also the batch before, whose vectors are still on their way; a request that is wrong is one when its turn comes.
@@ -172,6 +172,9 @@ class EmbeddingBags(OnCard):
 
         Raises      as `batch`
         """
+        return Turns(self._given(batches))
+
+    def _given(self, batches: Iterable[Sequence[Bags]]) -> Generator[list[NDArray[np.float32]], None, None]:
         before = None
         asked = (_Asked(requests, side) for requests, side in zip(batches, cycle(SIDES), strict=False))
         for now, following in pairwise(chain(asked, (None,))):

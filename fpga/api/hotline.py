@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.api.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
 from fpga.card import Card, CardError
-from fpga.card.interface import exclusive
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError
+from fpga.card.threads import exclusive
 from gen.compiler.hotline import HotRows, Layout, Position, Table, Train, indices_of
 
 __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotline", "Layout", "Model", "Position",

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card
-from fpga.card.interface import exclusive
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from fpga.card.threads import exclusive
 from gen.compiler.mlp import Compiler, Program
 from gen.model.network import Layer, Model, Network
 from gen.model.onnx import read_onnx

@@ -10,7 +10,7 @@ fpga.api.verifying holds what comes out against the oracle, the dense tables and
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fpga.api.embedding import EmbeddingBags, Staged
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
-from fpga.card.interface import exclusive
+from fpga.card.threads import Turns, exclusive
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
@@ -317,12 +317,16 @@ class Batch:
     done: Done
 
 
-def serve(cards: Cards, log: Log, samples: int, *, batch: int | None = None) -> Iterator[Batch]:
+def serve(cards: Cards, log: Log, samples: int, *, batch: int | None = None) -> Turns[Batch]:
     """The first samples of a log through the cards, one batch after the other. batch: samples at once, default the
-    plan's.
+    plan's. A batch is read and served when it is asked for. Several threads may ask; each batch goes to one of them.
 
     Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
     """
+    return Turns(_served(cards, log, samples, batch))
+
+
+def _served(cards: Cards, log: Log, samples: int, batch: int | None) -> Generator[Batch, None, None]:
     network = cards.plan.model.network
     for chunk in batches(log, samples, batch or cards.plan.batch):
         dense, note = (None, "") if network is None or not cards.mlp else dense_of(chunk, network.bottom[0])

@@ -49,6 +49,9 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     Raises      ValueError: a model without tables, a module that does more with them than a card does
                 (fpga.api.torch_gate), a table, column or id that does not fit; CardError: the card's
     """
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"hotrail.compile takes a torch.nn.Module, not a {type(model).__name__}; hotrail.bundle takes "
+                         "files and state dicts")
     found = list(_found(model))
     if not found:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
@@ -160,6 +163,12 @@ class _Collection(OnCards):
             table for _, table, _ in self.features))
 
 
+def _keyed(features: Any) -> Any:
+    """A KeyedJaggedTensor, of a TensorDict too, as TorchRec's own collections take it."""
+    form = sys.modules.get("torchrec.sparse.tensor_dict")
+    return features if form is None else form.maybe_td_to_kjt(features, None)
+
+
 class SequencesOnCards(_Collection):
     """Tables with the forward of TorchRec's EmbeddingCollection: a KeyedJaggedTensor in, a JaggedTensor of rows for
     each feature out. One run of each card."""
@@ -185,6 +194,7 @@ class SequencesOnCards(_Collection):
 
     @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
+        features = _keyed(features)
         jagged = features.to_dict()
         requests = {key: self.rows.request(table, array(jagged[name].values()).reshape(-1, 1))
                     for key, table, name in self.features}
@@ -218,6 +228,7 @@ class CollectionOnCards(_Collection):
 
     @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
+        features = _keyed(features)
         jagged = features.to_dict()
         requests = {}
         for key, table, name in self.features:

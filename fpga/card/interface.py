@@ -3,15 +3,16 @@
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
 from types import FunctionType, TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+
+from fpga.card.threads import exclusive
 
 __all__ = [
     "COMMANDS",
@@ -29,26 +30,12 @@ __all__ = [
     "SsdStream",
     "Transfer",
     "Violation",
-    "exclusive",
 ]
 
 PAGE = 4096
 #: What is counted of a card: commands of its DRAM and pages that its drive reads.
 COMMANDS = ("activates", "refreshes", "reads", "writes", "pages")
 POSITIONS = 1 << 30  # ring positions are counted modulo this
-
-
-Call = TypeVar("Call", bound=Callable[..., Any])
-
-
-def exclusive(call: Call) -> Call:
-    """A method of an object with a re-entrant `lock`, which it holds: of several threads one after the other."""
-    @wraps(call)
-    def held(self: Any, *arguments: Any, **named: Any) -> Any:
-        with self.lock:
-            return call(self, *arguments, **named)
-
-    return cast(Call, held)
 
 
 class CardError(RuntimeError):

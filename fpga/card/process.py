@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from fpga.card.interface import Buffer, Card, CardError, Faults, LinkUse, SsdStream, Violation, exclusive
+from fpga.card.interface import Buffer, Card, CardError, Faults, LinkUse, SsdStream, Violation
 from fpga.card.sim import SimCard
+from fpga.card.threads import exclusive
 
 __all__ = ["ProcessCard"]
 

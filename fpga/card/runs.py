@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fpga.card import Buffer, Card, CardError, LinkUse
 from fpga.card import open as open_card
-from fpga.card.interface import exclusive
+from fpga.card.threads import exclusive
 from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 

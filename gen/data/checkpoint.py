@@ -25,6 +25,7 @@ TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
 WEIGHT = ".weight"
 REMAPPED = ("index_remappings_array", "index_remapping_hash_table")
 MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
+TORCH = ".pt", ".pth", ".bin", ".ckpt"
 #: FBGEMM's classes whose weights are all that they look up, but for ids that are remapped.
 FBGEMM = ("SplitTableBatchedEmbeddingBagsCodegen", "IntNBitTableBatchedEmbeddingBagsCodegen",
           "DenseTableBatchedEmbeddingBagsCodegen")
@@ -33,7 +34,7 @@ FBGEMM = ("SplitTableBatchedEmbeddingBagsCodegen", "IntNBitTableBatchedEmbedding
 def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = "int8") -> list[TrainedTable]:
     """The tables of a trained model.
 
-    source: a path of torch.save (.pt, .pth, .bin; read without torch), .npz or .onnx, a state dict, or FBGEMM's
+    source: a path of torch.save (.pt, .pth, .bin, .ckpt; read without torch), .npz or .onnx, a state dict, or FBGEMM's
     table-batched embeddings. tables: by name, where each lies: the key in a state dict, with or without ".weight", the
     array in an npz file, the initializer in an ONNX file. Left out: TorchRec's names, table_NAME of an npz file (see
     gen.model.weights), initializers that a Gather looks up, FBGEMM's own names. quantised: int8 or int4, of tables of
@@ -58,13 +59,13 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
         named = tables or {name.removesuffix(WEIGHT): name for name in arrays}
         return [TrainedTable(name, arrays[key], arrays[key].shape[1], columns=found[key][1] if tables is None else ())
                 for name, key in _located(named, arrays, path.name)]
-    if path.suffix in (".pt", ".pth", ".bin"):
+    if path.suffix in TORCH or path.name.endswith(".pth.tar"):
         content = torch_file.read(path)
         if not isinstance(content, Mapping):
             raise ValueError(f"{path} holds a {type(content).__name__}, no state dict; torch.save(model.state_dict(), "
                              "path) writes one")
         return of_state(content, tables, str(path), quantised)
-    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from .pt, .pth, .bin, .npz and .onnx")
+    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from {', '.join(TORCH)}, .npz and .onnx")
 
 
 def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: str,

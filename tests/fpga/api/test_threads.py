@@ -140,6 +140,23 @@ def test_cards_of_a_bundle_and_a_delta(tmp_path, monkeypatch):
         assert cards.state == delta.state
 
 
+def test_workers_of_one_queue(tmp_path, monkeypatch):
+    """Every batch goes to one thread, and the next is not read before somebody asks."""
+    base = write(tmp_path / "base", bundles.plan(None), bundles.profile(bundles.log()), SeededWeights(3))
+    bundles.Opened(base, monkeypatch)
+    with Cards(base) as cards:
+        served = serve(cards, bundles.log(), 48, batch=4)
+        found = [first for part in at_once(lambda _: [batch.chunk.first for batch in served]) for first in part]
+    assert sorted(found) == list(range(0, 48, 4))
+    bags, asked = bags_on(slow_emb())
+    (wanted,), taken = bags.batch([asked[0]]), []
+    given = bags.batches(taken.append(number) or [asked[0]] for number in range(9))
+    next(given)
+    assert len(taken) == 3
+    rest = [vectors for part in at_once(lambda _: list(given)) for vectors, in part]
+    assert len(rest) == 8 and all(np.array_equal(each, wanted) for each in rest)
+
+
 def test_a_card_itself():
     """Calls of the simulated card's library, which knows no threads; a twin has the same."""
     with card.open("twin", core="emb", preset="tiny", memory="ideal") as twin:
