@@ -23,7 +23,7 @@ from fpga.api.torch import EmbeddingBag, OnCards, OneTable, array
 from fpga.api.torch_gate import check, kind_of, place_of, pooling
 from fpga.api.trained import laid_out
 from gen.compiler.emb import Bags
-from gen.data.checkpoint import array_of, of_fbgemm
+from gen.data.checkpoint import array_of, managed_ids, of_fbgemm
 from gen.data.logs.opening import LogLike
 from gen.data.trained import Placed, TrainedTable
 
@@ -57,7 +57,6 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
     held = [table for each in found for table in each.tables]
-    _check_managed(model, ids if isinstance(ids := options.get("ids"), Mapping) else {})
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
     try:
@@ -276,7 +275,11 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
     Raises      ValueError: a module that is not understood
     """
     inside: set[int] = set()
-    ids = {table: trained for table, each in _managed_modules(model) if (trained := _managed(each)) is not None}
+    ids: dict[str, Any] = {}
+    for module in model.modules():
+        for table, each in getattr(module, "_managed_collision_modules", {}).items():
+            ids[table] = managed_ids(table, dict(each.named_buffers()), f"a {type(each).__name__}",
+                                     getattr(each, "_output_global_offset", 0))
     for name, module in model.named_modules():
         if id(module) in inside:
             continue
@@ -306,30 +309,6 @@ def _of_table(module: Any, place: str) -> _Found:
         return made
 
     return _Found(module, (table,), on_cards)
-
-
-def _managed_modules(model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """By table, TorchRec's modules that make rows of its ids."""
-    for module in model.modules():
-        yield from getattr(module, "_managed_collision_modules", {}).items()
-
-
-def _check_managed(model: torch.nn.Module, ids: Mapping[str, Any]) -> None:
-    """Raises ValueError: ids that go through a module whose table is not read, and that are not given either"""
-    for table, module in _managed_modules(model):
-        if _managed(module) is None and table not in ids:
-            raise ValueError(f"table {table}: a {type(module).__name__} makes rows of its ids, which is not read; "
-                             f"ids={{{table!r}: ...}} says which row each id of the log has")
-
-
-def _managed(module: Any) -> dict[int, int] | None:
-    """{id: row} of TorchRec's MCHManagedCollisionModule; None: another one."""
-    if not hasattr(module, "_mch_sorted_raw_ids"):
-        return None
-    raw, rows = array_of(module._mch_sorted_raw_ids), array_of(module._mch_remapped_ids_mapping)
-    there = raw != np.iinfo(raw.dtype).max        # of a slot without an id; the last one is for all others
-    there[-1] = False
-    return dict(zip(raw[there].tolist(), (rows[there] - module._output_global_offset).tolist()))
 
 
 def _of_collection(module: Any, ids: Mapping[str, Any]) -> _Found:

@@ -7,6 +7,7 @@ Rows are taken as they are, of quantised tables too; which ids they were trained
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from numpy.typing import NDArray
 
 from gen.base.npy import member, opened
 from gen.data.logs import torch_file
-from gen.data.trained import TrainedTable
+from gen.data.trained import Ids, TrainedTable
 from gen.model.weights import ALWAYS_BYTES
 
-__all__ = ["array_of", "fused_rows", "of_fbgemm", "of_state", "read"]
+__all__ = ["array_of", "fused_rows", "managed_ids", "of_fbgemm", "of_state", "read"]
 
 #: A table of TorchRec's in a state dict.
 TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
+#: What TorchRec makes rows of ids by, in a state dict: of which table, and what of it.
+MANAGED = re.compile(r"(?:.*\.)?_managed_collision_modules\.([^.]+)\.(.+)")
 WEIGHT = ".weight"
 REMAPPED = ("index_remappings_array", "index_remapping_hash_table")
 MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
@@ -82,20 +85,43 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
         if not tables:
             raise ValueError(f"{where} has no tables of TorchRec's; name its tables by tables={{NAME: KEY}}: of two "
                              f"dimensions are {_few(wide)}")
+    managed: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        if match := MANAGED.fullmatch(name):
+            managed.setdefault(match[1], {})[match[2]] = array
     found = []
     for name, key in _located({name: key.removesuffix(WEIGHT) for name, key in tables.items()}, wide, where):
+        ids = None
+        if (match := TORCHREC.fullmatch(f"{key}{WEIGHT}")) and match[1] in managed:
+            ids = managed_ids(name, managed[match[1]], "a managed collision module")
         array = _array(wide[key], f"{where}: {key}")
         scale, bias = (arrays.get(f"{key}.weight_{each}") for each in ("qscale", "qbias"))
         if array.dtype != np.uint8:
-            found.append(TrainedTable(name, array, array.shape[1]))
+            found.append(TrainedTable(name, array, array.shape[1], ids=ids))
             continue
         if scale is None or bias is None:
             raise ValueError(f"{where}: {key} is quantised, and {key}.weight_qscale or .weight_qbias is missing; save "
                              "it with quant_state_dict_split_scale_bias, or give the module itself")
         ends = np.stack([_array(each, f"{where}: {key}.weight_qscale or .weight_qbias").reshape(-1)
                          for each in (scale, bias)], axis=1)
-        found.append(_quantised(name, array, ends, quantised))
+        found.append(replace(_quantised(name, array, ends, quantised), ids=ids))
     return found
+
+
+def managed_ids(table: str, arrays: Mapping[str, Any], kind: str, offset: int = 0) -> Ids:
+    """The row of each id of a module of TorchRec's that manages collisions. arrays: of it, by name; offset: of its rows
+    in the module's; kind: of the module. Of one whose ids are not read here, a function that refuses to make rows."""
+    raw, rows = (arrays.get(name) for name in ("_mch_sorted_raw_ids", "_mch_remapped_ids_mapping"))
+    if raw is None or rows is None:
+        def refuse(_: NDArray[np.uint64]) -> NDArray[np.int64]:
+            raise ValueError(f"table {table}: {kind} makes rows of its ids, which is not read; ids={{{table!r}: ...}} "
+                             "says which row each id of the log has")
+
+        return refuse
+    raw, rows = array_of(raw), array_of(rows)
+    there = raw != np.iinfo(raw.dtype).max      # of a slot without an id; the last one is for all others
+    there[-1] = False
+    return dict(zip(raw[there].tolist(), (rows[there] - offset).tolist()))
 
 
 def of_fbgemm(tables: Any) -> list[TrainedTable]:

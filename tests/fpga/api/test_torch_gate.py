@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 import hotrail  # noqa: E402
 from fpga.api.torch import OnCards  # noqa: E402
 from gen.data.logs import of_arrays  # noqa: E402
+from gen.delta import write as change  # noqa: E402
 from tests.support.oracle_cards import opened_by  # noqa: E402
 
 nn = torch.nn
@@ -190,6 +191,18 @@ def test_weights_of_bags_in_bfloat16(compiled):
         assert torch.equal(compiled(model)(U, I), model(U, I))
 
 
+def test_rows_that_a_delta_moves(compiled, tmp_path):
+    model = Model()
+    on_cards = compiled(model)
+    base = on_cards.cards.bundle
+    words = np.array(base.words("user"))
+    words[[3, 7]] = words[[7, 3]]
+    on_cards(U, I)
+    on_cards.cards.refresh(change(tmp_path / "delta", base, base.plan, {"user": words}))
+    with torch.no_grad():
+        assert torch.equal(on_cards(U, I), model(U, I))
+
+
 # TorchRec.
 
 @pytest.fixture
@@ -267,6 +280,19 @@ def test_feature_processors_around_a_collection(compiled, torchrec):
     with torch.no_grad():
         model._feature_processors["item"].position_weight.copy_(torch.tensor([0.5, 2, 3]))
         torch.testing.assert_close(compiled(model)(features(torchrec)).values(), model(features(torchrec)).values())
+
+
+def test_ids_of_a_module_that_is_not_read(compiled, torchrec):
+    from torchrec.modules.hash_mc_modules import HashZchManagedCollisionModule
+    from torchrec.modules.mc_embedding_modules import ManagedCollisionEmbeddingBagCollection
+    from torchrec.modules.mc_modules import ManagedCollisionCollection
+
+    config = torchrec.EmbeddingBagConfig(name="a", embedding_dim=8, num_embeddings=50, feature_names=["user"])
+    hashed = HashZchManagedCollisionModule(zch_size=50, device=torch.device("cpu"), total_num_buckets=1)
+    model = ManagedCollisionEmbeddingBagCollection(torchrec.EmbeddingBagCollection(tables=[config]),
+                                                   ManagedCollisionCollection({"a": hashed}, [config]))
+    with pytest.raises(ValueError, match="table a: a HashZchManagedCollisionModule makes rows of its ids"):
+        compiled(model)
 
 
 def test_collections_that_are_not_understood_are_refused(torchrec):

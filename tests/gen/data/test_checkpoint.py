@@ -153,6 +153,20 @@ def test_what_is_no_model(source, sentence):
     assert sentence in str(error.value)
 
 
+def test_managed_ids_of_a_state_dict():
+    """As TorchRec's module has them: sorted ids, the last slot and those without an id for all others."""
+    none = np.iinfo(np.int64).max
+    state = {"m._embedding_module.embedding_bags.user.weight": USER,
+             "m._c._managed_collision_modules.user._mch_sorted_raw_ids": np.array([7, 90, none, none, none]),
+             "m._c._managed_collision_modules.user._mch_remapped_ids_mapping": np.array([3, 0, 1, 2, 4])}
+    (found,) = read(state)
+    assert found.ids == {7: 3, 90: 0} and found.unknown is None
+    state = {name.replace("_mch_sorted_raw_ids", "_hash_zch_identities"): each for name, each in state.items()}
+    (found,) = read(state)
+    with pytest.raises(ValueError, match="table user: a managed collision module makes rows of its ids"):
+        placed(found, np.zeros(1, np.uint64))
+
+
 # What a pickle of torch.save has beside plain tensors, by hand.
 
 def text(value):
