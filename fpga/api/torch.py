@@ -6,6 +6,7 @@
 For inference: the rows are the card's, nothing flows back to them.
 """
 
+import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,10 +45,17 @@ class OnCards(torch.nn.Module):
     def __init__(self, like: torch.Tensor | None = None, dtype: torch.dtype | None = None):
         super().__init__()
         self._dtype = dtype
-        self.register_buffer("_like", torch.empty(0) if like is None else torch.empty(0).to(like), persistent=False)
+        empty = torch.empty(0, dtype=torch.float32, device="cpu")
+        self.register_buffer("_like", empty if like is None else empty.to(like), persistent=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnCards":
-        return self         # the cards are what they are
+        """Another module of the same cards, whose dtype, device and hooks are its own."""
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for name, each in vars(self).items():
+            made.__dict__[name] = copy.copy(each) if isinstance(each, dict) else each
+        for name in ("_buffers", "_modules"):
+            made.__dict__[name] = copy.deepcopy(vars(self)[name], memo)
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a model on cards cannot be saved: save the model that it was made from, or its state_dict()")

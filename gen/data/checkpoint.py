@@ -27,7 +27,7 @@ TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
 MANAGED = re.compile(r"(?:.*\.)?_managed_collision_modules\.([^.]+)\.(.+)")
 WEIGHT = ".weight"
 REMAPPED = ("index_remappings_array", "index_remapping_hash_table")
-MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
+MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode; another one stays a name that no table may have
 TORCH = ".pt", ".pth", ".bin", ".ckpt"
 #: FBGEMM's classes whose weights are all that they look up, but for ids that are remapped.
 FBGEMM = ("SplitTableBatchedEmbeddingBagsCodegen", "IntNBitTableBatchedEmbeddingBagsCodegen",
@@ -139,7 +139,7 @@ def of_fbgemm(tables: Any) -> list[TrainedTable]:
     named = [spec[0] if isinstance(spec[0], str) else "" for spec in specs]
     names = [name or f"table{number}" for number, name in enumerate(getattr(tables, "table_names", None) or named)]
     pooling = getattr(tables, "pooling_mode", 0)
-    mode = MODES.get(getattr(pooling, "value", pooling), "sum")
+    mode = MODES.get(getattr(pooling, "value", pooling)) or str(getattr(pooling, "name", pooling)).lower()
     found = []
     for number, (name, spec, part) in enumerate(zip(names, specs, tables.split_embedding_weights(), strict=True)):
         rows = _remapped(tables, number, name, spec[1] if isinstance(part, tuple) else spec[0])

@@ -150,6 +150,7 @@ def test_weights_that_the_model_reads_and_its_dtype(compiled, to):
         assert found.dtype is to and torch.equal(found, wanted)
         assert on_cards.item.weight.dtype is to and torch.equal(on_cards.item.weight, model.item.weight)
         assert copy.deepcopy(on_cards).half()(U, I).dtype is torch.float16
+        assert torch.equal(on_cards(U, I), wanted)
 
 
 def test_torch_compile_before_and_after_and_what_is_no_call(compiled):

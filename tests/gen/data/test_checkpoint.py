@@ -264,6 +264,9 @@ def test_pruned_tables_of_fbgemm(form):
 
 def test_other_kinds_of_fbgemm_s_tables_are_refused():
     tables = SimpleNamespace(embedding_specs=[(5, 4, 0, 0)], split_embedding_weights=lambda: [USER])
+    tables.pooling_mode = SimpleNamespace(value=2, name="NONE")
+    with pytest.raises(ValueError, match="table table0: mode = 'none': must be one of sum, mean, max"):
+        placed(of_fbgemm(tables)[0], np.zeros(0, np.uint64))
     tables._forward_hooks = {0: print}
     with pytest.raises(ValueError, match="has _forward_hooks, which a bundle would not call"):
         of_fbgemm(tables)
