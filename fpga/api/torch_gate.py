@@ -25,9 +25,10 @@ COLLECTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
                                   (ROWS, "embedding_configs", "embeddings"))}
 QUANTISED = "fbgemm_gpu.split_table_batched_embeddings_ops_inference.IntNBitTableBatchedEmbeddingBagsCodegen"
 #: What a subclass may define without changing what it computes from its weight.
-HARMLESS = {"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__init__", "__module__",
-            "__orig_bases__", "__parameters__", "__qualname__", "__repr__", "__weakref__", "_abc_impl", "extra_repr",
-            "reset_parameters"}
+HARMLESS = {"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__init__",
+            "__module__", "__orig_bases__", "__parameters__", "__qualname__", "__repr__", "__static_attributes__",
+            "__weakref__", "_abc_impl", "_load_from_state_dict", "_save_to_state_dict", "extra_repr",
+            "from_pretrained", "reset_parameters"}
 FORMATS = torch.float32, torch.float16, torch.bfloat16, torch.float64
 ADVICE = "a card holds rows and pools them: take the rows as the model means them into a plain"
 
@@ -55,7 +56,7 @@ def check(module: torch.nn.Module, place: str) -> None:
         if module.max_norm is not None:
             raise ValueError(f"module {place}: max_norm = {module.max_norm} changes rows as they are read, which a "
                              "card does not; take the rows as trained and build the module without it")
-        check_weight(module.weight, place)
+        check_weight(getattr(module, "weight", None), place)
     else:
         _check_collection(module, kind, place)
 

@@ -304,8 +304,9 @@ def _of_table(module: Any, place: str) -> _Found:
         made = EmbeddingBag(rows, place, mode=module.mode, include_last_offset=module.include_last_offset,
                             padding_idx=module.padding_idx, like=module.weight) if pools else \
             EmbeddingOnCards(rows, place, module.weight)
-        # What the model may look up of it, as padding_idx.
-        made.__dict__.update({name: value for name, value in vars(module).items() if name not in vars(made)})
+        # What the model may look up of it, as padding_idx; not what torch has there in the place of a call.
+        made.__dict__.update({name: value for name, value in vars(module).items()
+                              if name not in vars(made) and not hasattr(type(made), name)})
         return made
 
     return _Found(module, (table,), on_cards)

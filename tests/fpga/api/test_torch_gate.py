@@ -160,7 +160,9 @@ def test_torch_compile_before_and_after_and_what_is_no_call(compiled):
         before = compiled(torch.compile(model, backend="eager"))
         assert sum(isinstance(each, OnCards) for each in before.modules()) == 2
         assert torch.equal(before(U, I), wanted)
+        model.user.compile(backend="eager")
         on_cards = compiled(model, columns={"user": "user"})
+        assert on_cards.user._compiled_call_impl is None
         assert torch.equal(torch.compile(on_cards, backend="eager")(U, I), wanted)
     with pytest.raises(ValueError, match="a trace holds the values of one call, and no card"):
         torch.jit.trace(on_cards, (U, I))
