@@ -200,8 +200,10 @@ class _Made:
     def _set(self, pairs: list[Any]) -> None:
         held = self.stack[-1]
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if not isinstance(held, dict) or type(key) not in (str, int):
-                raise ValueError("its pickle has a key that is no text and no whole number, or no dictionary for it")
+            # A tuple within a tuple may be endless to hash.
+            if not isinstance(held, dict) or not all(
+                    type(part) in _KEYS for part in (key if type(key) is tuple else (key,))):
+                raise ValueError("its pickle has a key that is no text and no number, or no dictionary for it")
             held[key] = value
 
     def _build(self) -> None:
@@ -311,6 +313,7 @@ class _Made:
 _IS_FORMAT = re.compile(r"(?:b?float|complex|u?int|quint|qint|bits)[0-9a-z_]+|per_[a-z_]+")
 _VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "INT", "UNICODE",
            "FLOAT")
+_KEYS = (str, int, float, bool, type(None))
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "EMPTY_TUPLE": tuple,
     "EMPTY_LIST": list, "EMPTY_DICT": dict, "MARK": lambda: _MARK}

@@ -213,7 +213,7 @@ def test_what_lies_beside_the_tables_is_passed_over(tmp_path):
     path = file_of(
         tmp_path / "m.pt", [USER, numbers.view(np.uint8)], state=dictionary(user=user, marked=marked, narrow=narrow),
         device=call("torch.device", text("cpu")), size=call("torch.Size", b"(K\x01t"), half=b"ctorch\nfloat16\n",
-        seen=call("__builtin__.set", b"]"), eighth=eighth,
+        seen=call("__builtin__.set", b"]"), eighth=eighth, pairs=b"}(K\x01K\x02tK\x03s", none=b"}N\x88s",
         codes=call("torch._utils._rebuild_qtensor", tensor("0", "QInt8Storage", 20, 0, (5, 4), (4, 1))))
     found = read(path, {"user": "state.user", "marked": "state.marked"})
     assert all(np.array_equal(each.array, USER) for each in found)
