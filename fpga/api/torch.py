@@ -39,23 +39,30 @@ def table_of(module: "torch.nn.EmbeddingBag | torch.nn.Embedding", name: str, de
 
 class OnCards(torch.nn.Module):
     """What stands in for a module whose tables are on cards. Results carry no gradient; they have the dtype and the
-    device of `like`, which follow the model's `to`, `half` and so on, but for a dtype that is given.
+    device of `like`, which follow the model's `to`, `half` and so on, but for a dtype that is given. An empty parameter
+    keeps them, so that a model finds them by its parameters() too; no state dict has it.
     torch.compile leaves `forward` to Python."""
 
     def __init__(self, like: torch.Tensor | None = None, dtype: torch.dtype | None = None):
         super().__init__()
         self._dtype = dtype
         empty = torch.empty(0, dtype=torch.float32, device="cpu")
-        self.register_buffer("_like", empty if like is None else empty.to(like), persistent=False)
+        self._like = torch.nn.Parameter(empty if like is None else empty.to(like), requires_grad=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnCards":
         """Another module of the same cards, whose dtype, device and hooks are its own."""
         made = memo[id(self)] = type(self).__new__(type(self))
         for name, each in vars(self).items():
             made.__dict__[name] = copy.copy(each) if isinstance(each, dict) else each
-        for name in ("_buffers", "_modules"):
+        for name in ("_parameters", "_modules"):
             made.__dict__[name] = copy.deepcopy(vars(self)[name], memo)
         return made
+
+    def _save_to_state_dict(self, *_: Any) -> None:
+        """The rows are the cards'."""
+
+    def _load_from_state_dict(self, *_: Any) -> None:
+        """As `_save_to_state_dict`."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a model on cards cannot be saved: save the model that it was made from, or its state_dict()")

@@ -134,7 +134,7 @@ class Reader(Model):
         self.out.weight = self.item.weight      # tied
 
     def forward(self, user, item):
-        vectors = self.user(user) * self.user.scale
+        vectors = self.user(user.to(next(self.parameters()).device)) * self.user.scale
         scores = vectors @ self.item.weight.T + self.out(vectors)
         return scores * (item != self.item.padding_idx)[:, None] + nn.functional.embedding(
             item, self.item.weight).sum(1, keepdim=True)
