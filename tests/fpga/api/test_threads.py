@@ -174,6 +174,24 @@ def test_a_card_itself():
         assert len(twin.buffers()) == THREADS * CALLS and not twin.violations()
 
 
+def test_a_call_of_a_card_is_not_entered_by_another_one():
+    """While a transfer takes several slices of a simulation, another thread's call waits."""
+    came, order = threading.Event(), []
+
+    def between():
+        order.append("transfer")
+        came.set()
+        time.sleep(2e-3)
+
+    with card.open("twin", core="emb", preset="tiny", memory="ideal") as twin, ThreadPoolExecutor(1) as threads:
+        twin.send(twin.allocate(1 << 20, "long"), np.zeros(1 << 20, np.uint8))
+        twin.between = between
+        other = threads.submit(lambda: (came.wait(), twin.counters(), order.append("counters")))
+        twin.settle()
+        other.result()
+    assert order.count("transfer") > 2 and order[-1] == "counters"
+
+
 def test_closing_waits_for_the_run():
     bags, asked = bags_on(slow_emb())
     (wanted,) = bags.batch([asked[0]])
