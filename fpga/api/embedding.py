@@ -11,7 +11,7 @@ request, where an instruction of bags is meant.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, SIDES, OnCard, RunError
+from fpga.card.threads import Turns, exclusive
 from gen.compiler.emb import Bags, Compiler, Program
 from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.device import Device
@@ -148,6 +149,7 @@ class EmbeddingBags(OnCard):
             flat = flat.astype(np.int64)    # an empty list is float64 to NumPy
         return Bags(table, flat, ends, weights, mode)
 
+    @exclusive
     def batch(self, requests: Sequence[Bags]) -> list[NDArray[np.float32]]:
         """The vectors of every request, in order, from one run of the core.
 
@@ -162,7 +164,7 @@ class EmbeddingBags(OnCard):
             self.compiler.commit(program)
         return vectors
 
-    def batches(self, batches: Iterable[Sequence[Bags]]) -> Iterator[list[NDArray[np.float32]]]:
+    def batches(self, batches: Iterable[Sequence[Bags]]) -> Turns[list[NDArray[np.float32]]]:
         """As `batch`, one batch after the other: while one is run, the inputs of the next and the vectors of the one
         before cross the link; so two more batches are taken before the vectors of one are given. An error ends all,
         also the batch before, whose vectors are still on their way; a request that is wrong is one when its turn comes.
@@ -170,29 +172,37 @@ class EmbeddingBags(OnCard):
 
         Raises      as `batch`
         """
+        return Turns(self._given(batches))
+
+    def _given(self, batches: Iterable[Sequence[Bags]]) -> Generator[list[NDArray[np.float32]], None, None]:
         before = None
         asked = (_Asked(requests, side) for requests, side in zip(batches, cycle(SIDES), strict=False))
         for now, following in pairwise(chain(asked, (None,))):
             assert now is not None
-            self._know()
-            is_there = now.compiler is self.compiler and now.turn == self._runs.turn
-            if not is_there:
-                now.program = self.compiler.compile(now.requests)
-            with self._runs.transaction():
-                if not is_there:
-                    self._settle()
-                self.compiler.commit(now.program)   # a run that fails leaves no cache as it was
-                self._run(now.program, now.requests, now.side, is_there, partial(self._send_ahead, following))
-                now.begun = self._runs.fetched
-                self._take()
-                self._waiting = [now]
+            self._begin(now, following)
             if before is not None:
                 yield before.given()
             before = now
         if before is not None:
-            with self._runs.transaction():
+            with self.lock, self._runs.transaction():
                 self._take()
             yield before.given()
+
+    @exclusive
+    def _begin(self, now: "_Asked", following: "_Asked | None") -> None:
+        """Runs a batch of `batches`, whose vectors are then on their way."""
+        self._know()
+        is_there = now.compiler is self.compiler and now.turn == self._runs.turn
+        if not is_there:
+            now.program = self.compiler.compile(now.requests)
+        with self._runs.transaction():
+            if not is_there:
+                self._settle()
+            self.compiler.commit(now.program)   # a run that fails leaves no cache as it was
+            self._run(now.program, now.requests, now.side, is_there, partial(self._send_ahead, following))
+            now.begun = self._runs.fetched
+            self._take()
+            self._waiting = [now]
 
     def _send_ahead(self, asked: "_Asked | None") -> None:
         """Sends the inputs of the batch, if there is one, that comes behind the run that is under way."""
@@ -215,6 +225,7 @@ class EmbeddingBags(OnCard):
             each.vectors = self._vectors(each.program, each.begun)
         self._waiting = []
 
+    @exclusive
     def stage(self, images: CardImages, beats: NDArray[np.int64], numbers: NDArray[np.int64]) -> "Staged":
         """Brings other images of the same tables, which differ in these beats of `rows` and these `pages`, to the card
         between two runs. `adopt` takes them; until then all answers are those of the images before, and a run brings
@@ -241,6 +252,7 @@ class EmbeddingBags(OnCard):
         self._staged = Staged(compiler, numbers, doubted)
         return self._staged
 
+    @exclusive
     def adopt(self, staged: "Staged") -> None:
         """Answers from now on are those of the images that were staged; where a run or other images came in between,
         the next one brings them anew. May be called again where it was cut short.

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from fpga.api.gpu import GATHERED, POPULAR, Batch, Embeddings, Gpu, Model, Times
 from fpga.card import Card, CardError
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError
+from fpga.card.threads import exclusive
 from gen.compiler.hotline import HotRows, Layout, Position, Table, Train, indices_of
 
 __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "HotRows", "Hotline", "Layout", "Model", "Position",
@@ -82,6 +83,7 @@ class Hotline(OnCard):
         for name in ("mailbox", "gradients", "hot"):
             self._runs.room(name, 0)
 
+    @exclusive
     def learn(self, indices: ArrayLike) -> HotRows:
         """Forgets what is hot, lets the core learn it anew from samples (n, positions), less than 0: none.
 
@@ -101,6 +103,7 @@ class Hotline(OnCard):
         self._image, self.hot = image, hot      # both or none, also where Ctrl-C comes between
         return hot
 
+    @exclusive
     def train(self, model: Model, indices: ArrayLike, payload: ArrayLike | None = None, *, rate: float, batch: int,
               slots: int = 4, pooled: bool = False, rows: str = "float32") -> Trained:
         """Trains on samples: indices (n, positions), payload (n, payload) 32-bit words.
@@ -119,6 +122,7 @@ class Hotline(OnCard):
         return self._deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
                           if pooled else None, embeddings)
 
+    @exclusive
     def deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
              how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
         """The layer below `train`: any function of mini-batches that returns the gradients of their cold rows, and
@@ -152,6 +156,7 @@ class Hotline(OnCard):
                 runs.write("rows", layout.rows(self._values))
         return Trained(tuple(gpu.kinds), len(samples), self.last["popular"], self.last["cycles"], gpu.busy)
 
+    @exclusive
     def values(self, table: str) -> NDArray[np.float32]:
         """The rows (rows, dim) of a table as trained so far."""
         names = [item.name for item in self.layout.tables]

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card
 from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from fpga.card.threads import exclusive
 from gen.compiler.mlp import Compiler, Program
 from gen.model.network import Layer, Model, Network
 from gen.model.onnx import read_onnx
@@ -41,6 +42,7 @@ class Runner(OnCard):
         self._image = np.zeros((0, words), np.uint32)
         self.weights(self._image)
 
+    @exclusive
     def weights(self, image: NDArray[np.uint32]) -> None:
         """Puts an image of weights and addends (beats, words) on the card, for all runs that follow."""
         self._image = image
@@ -50,6 +52,7 @@ class Runner(OnCard):
     def _build(self) -> None:
         _bring(self._runs, self._image)
 
+    @exclusive
     def run(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], outputs_beats: int,
             about: Sequence[str] = ()) -> NDArray[np.uint32]:
         """Carries a program (instructions, 16) out and returns the outputs' buffer (beats, words).
@@ -107,6 +110,7 @@ class MlpNetwork(OnCard):
         self._programs: dict[int, Program] = {}
         self._open("mlp", card, preset, config.words, limit_cycles, limit_s, **options)
 
+    @exclusive
     def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float32]:
         """The results (samples, outputs) of dense words (samples, inputs) and features (samples, features, dim).
 

@@ -8,8 +8,9 @@
 fpga.api.verifying holds what comes out against the oracle, the dense tables and the plan.
 """
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from fpga.api.embedding import EmbeddingBags, Staged
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
+from fpga.card.threads import Turns, exclusive
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
@@ -71,10 +73,14 @@ class Cards:
 
     card, options: as fpga.card.open takes them. With `process` the EMB cards work at the same time. A card that the
     plan gives no table stays empty.
+
+    Several threads may ask: their batches follow each other, and a thread waits for its own. A thread that holds `lock`
+    has the cards for itself.
     Raises      CardError: a card that cannot hold its images
     """
 
     def __init__(self, bundle: Bundle, *, card: str = "sim", **options: Any):
+        self.lock = threading.RLock()
         self._at_once = bool(options.get("process"))
         self.bundle, self.plan = bundle, bundle.plan
         self.remaps = {name: bundle.remap(name) for name in self.plan.tables}
@@ -99,6 +105,10 @@ class Cards:
             self.close()
             raise
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self         # the cards are what they are
+
+    @exclusive
     def refresh(self, delta: Delta) -> None:
         """Takes a delta between two batches: rows change places on running cards. All batches before are those of the
         old plan, all behind it those of the new one. An error, or Ctrl-C, leaves the one or the other: the old one
@@ -139,6 +149,13 @@ class Cards:
         self.plan, self.words, self.remaps, self._state = after.plan, after.words, after.remaps, after.state
         self._next = None
 
+    @exclusive
+    def places(self, table: str) -> NDArray[np.uint32]:
+        """Where the rows of a table are, as the next batch finds them."""
+        self._take()
+        return self.words[table]
+
+    @exclusive
     def requests(self, chunk: Chunk) -> dict[str, Bags]:
         """The bags of every feature of the model, remapped.
 
@@ -153,6 +170,7 @@ class Cards:
                               mode=self.plan.model.tables[table].mode, remapped=True)
         return found
 
+    @exclusive
     def lookup(self, requests: Mapping[str, Bags]) -> Done:
         """Bags by key, remapped, of one number of samples: one run of each card that has a table of them. Without
         predictions.
@@ -187,6 +205,7 @@ class Cards:
         return {number: mine for number in self.emb if (mine := {
             key: own for key, each in asked.items() if (own := _part(each, stored[each.table].table, number))})}
 
+    @exclusive
     def infer(self, chunk: Chunk, dense: NDArray[np.float32] | None = None) -> Done:
         """One batch. dense: (samples, inputs) of the network.
 
@@ -220,6 +239,7 @@ class Cards:
             if part.start < part.stop:
                 yield number, part
 
+    @exclusive
     def close(self) -> None:
         """Closes all cards, also where one of them cannot be closed; a second call does nothing."""
         with ExitStack() as every:
@@ -297,12 +317,16 @@ class Batch:
     done: Done
 
 
-def serve(cards: Cards, log: Log, samples: int, *, batch: int | None = None) -> Iterator[Batch]:
+def serve(cards: Cards, log: Log, samples: int, *, batch: int | None = None) -> Turns[Batch]:
     """The first samples of a log through the cards, one batch after the other. batch: samples at once, default the
-    plan's.
+    plan's. A batch is read and served when it is asked for. Several threads may ask; each batch goes to one of them.
 
     Raises      ValueError: a log that does not fit the model; RunError, CardError: the cards'
     """
+    return Turns(_served(cards, log, samples, batch))
+
+
+def _served(cards: Cards, log: Log, samples: int, batch: int | None) -> Generator[Batch, None, None]:
     network = cards.plan.model.network
     for chunk in batches(log, samples, batch or cards.plan.batch):
         dense, note = (None, "") if network is None or not cards.mlp else dense_of(chunk, network.bottom[0])

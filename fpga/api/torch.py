@@ -6,15 +6,18 @@
 For inference: the rows are the card's, nothing flows back to them.
 """
 
+import copy
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fpga.api.embedding import Table
 
-__all__ = ["EmbeddingBag", "Tables", "array", "table_of"]
+__all__ = ["EmbeddingBag", "OnCards", "OneTable", "Tables", "array", "table_of"]
+
+BAGS = 1 << 16      # of one row each, which are read back at once
 
 
 class Tables(Protocol):
@@ -34,36 +37,100 @@ def table_of(module: "torch.nn.EmbeddingBag | torch.nn.Embedding", name: str, de
     return Table.place(name, module.weight.detach().cpu().numpy(), device, **options)
 
 
-class EmbeddingBag(torch.nn.Module):
+class OnCards(torch.nn.Module):
+    """What stands in for a module whose tables are on cards. Results carry no gradient; they have the dtype and the
+    device of `like`, which follow the model's `to`, `half` and so on, but for a dtype that is given. An empty parameter
+    keeps them, so that a model finds them by its parameters() too; no state dict has it.
+    torch.compile leaves `forward` to Python."""
+
+    def __init__(self, like: torch.Tensor | None = None, dtype: torch.dtype | None = None):
+        super().__init__()
+        self._dtype = dtype
+        empty = torch.empty(0, dtype=torch.float32, device="cpu")
+        self._like = torch.nn.Parameter(empty if like is None else empty.to(like), requires_grad=False)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnCards":
+        """Another module of the same cards, whose dtype, device and hooks are its own."""
+        made = memo[id(self)] = type(self).__new__(type(self))
+        for name, each in vars(self).items():
+            made.__dict__[name] = copy.copy(each) if isinstance(each, dict) else each
+        for name in ("_parameters", "_modules"):
+            made.__dict__[name] = copy.deepcopy(vars(self)[name], memo)
+        return made
+
+    def _save_to_state_dict(self, *_: Any) -> None:
+        """The rows are the cards'."""
+
+    def _load_from_state_dict(self, *_: Any) -> None:
+        """As `_save_to_state_dict`."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a model on cards cannot be saved: save the model that it was made from, or its state_dict()")
+
+    def _result(self, vectors: NDArray[np.float32]) -> torch.Tensor:
+        return torch.from_numpy(vectors).to(self._like.device, self._dtype or self._like.dtype)
+
+
+class OneTable(OnCards):
+    """A table of `bags`."""
+
+    def __init__(self, bags: Tables, table: str, like: torch.Tensor | None = None):
+        super().__init__(like)
+        self.num_embeddings, self.embedding_dim = bags.shape(table)
+        self.bags, self.table = bags, table
+        self._rows: torch.Tensor | None = None
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The rows, for a model that looks at all of them: read back from the cards when they are first asked for. What
+        is done to them changes nothing on a card."""
+        return self._weight()
+
+    @torch.compiler.disable(reason="rows are on a card")
+    def _weight(self) -> torch.Tensor:
+        if self._rows is None:
+            numbers = np.arange(self.num_embeddings).reshape(-1, 1)
+            self._rows = torch.from_numpy(np.concatenate([
+                self.bags(self.table, numbers[start:start + BAGS], mode="sum")
+                for start in range(0, len(numbers), BAGS)]))
+        return self._rows.to(self._like)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}"
+
+
+class EmbeddingBag(OneTable):
     """One table of `bags`, with the forward of torch.nn.EmbeddingBag; mode, include_last_offset and padding_idx as
-    there. Vectors are float32 on the CPU and carry no gradient.
+    there. Vectors carry no gradient. like: a tensor whose dtype and device they have [float32, on the CPU].
     """
 
     def __init__(self, bags: Tables, table: str, *, mode: str = "mean", include_last_offset: bool = False,
-                 padding_idx: int | None = None):
-        super().__init__()
-        self.num_embeddings, self.embedding_dim = bags.shape(table)
-        self.bags, self.table, self.mode = bags, table, mode
-        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
+                 padding_idx: int | None = None, like: torch.Tensor | None = None):
+        super().__init__(bags, table, like)
+        self.mode, self.include_last_offset, self.padding_idx = mode, include_last_offset, padding_idx
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "EmbeddingBag":
-        return self         # the card is what it is
-
+    @torch.compiler.disable(reason="tables are on a card")
     def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
         padding = self.padding_idx
         if padding is not None and padding < 0:
             padding += self.num_embeddings
-        return torch.from_numpy(self.bags(self.table, array(input), None if offsets is None else array(offsets),
-                                          None if per_sample_weights is None else array(per_sample_weights),
-                                          self.mode, self.include_last_offset, padding))
+        return self._result(self.bags(self.table, array(input), None if offsets is None else array(offsets),
+                                      None if per_sample_weights is None else array(per_sample_weights),
+                                      self.mode, self.include_last_offset, padding))
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}, mode={self.mode!r}"
+        return f"{super().extra_repr()}, mode={self.mode!r}"
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
-    """Of a tensor that no gradient is wanted of."""
+    """Of a tensor that no gradient is wanted of. bfloat16, which NumPy does not have, as float32."""
+    if torch.jit.is_tracing():
+        raise ValueError("a trace holds the values of one call, and no card: call the model itself")
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ValueError("per_sample_weights wants a gradient, which a card does not give; use torch.no_grad()")
-    return tensor.detach().cpu().numpy()
+    held = tensor.detach().cpu()
+    try:
+        return (held.float() if held.dtype is torch.bfloat16 else held).numpy()
+    except RuntimeError as error:       # of vmap, of an export
+        raise ValueError(f"a card takes tensors whose numbers are there: {error}") from None

@@ -4,12 +4,12 @@
     predictions = on_cards(batch)               # as model(batch)
 
 Tables are torch.nn.EmbeddingBag, torch.nn.Embedding and TorchRec's EmbeddingBagCollection and EmbeddingCollection,
-quantised or not, found by what they have; TorchRec is not imported. The networks stay torch's.
+quantised or not, known by their classes (fpga.api.torch_gate); TorchRec is not imported. The networks stay torch's.
 """
 
 import copy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from fpga.api.embedding import EmbeddingBags
 from fpga.api.serving import Cards
-from fpga.api.torch import EmbeddingBag, array
+from fpga.api.torch import EmbeddingBag, OnCards, OneTable, array
+from fpga.api.torch_gate import check, kind_of, place_of, pooling
 from fpga.api.trained import laid_out
 from gen.compiler.emb import Bags
-from gen.data.checkpoint import array_of, of_fbgemm
+from gen.data.checkpoint import array_of, managed_ids, of_fbgemm
 from gen.data.logs.opening import LogLike
 from gen.data.trained import Placed, TrainedTable
 
@@ -35,7 +36,8 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
     Tables are named by their place in the model ("bottom.user"), those of TorchRec by their own names. The model itself
     does not change; the copy shares no table with it. For inference: nothing flows back to the rows. Pooled vectors are
-    float32 on the CPU, bit for bit those of the golden model; torch's own differ by the order of FP32 additions.
+    bit for bit those of the golden model, in the dtype and on the device of the module; torch's own differ by the order
+    of FP32 additions. Several threads may call it.
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
@@ -44,8 +46,12 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
                 row_format, tt_format, results, format, sample, say
     Returns     the copy; `cards` of it are the open cards (close them), `cards.bundle` what is on them
     Rate        a run of each card per call of a table's module; a collection of TorchRec is one module
-    Raises      ValueError: a model without tables, a table, column or id that does not fit; CardError: the card's
+    Raises      ValueError: a model without tables, a module that does more with them than a card does
+                (fpga.api.torch_gate), a table, column or id that does not fit; CardError: the card's
     """
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"hotrail.compile takes a torch.nn.Module, not a {type(model).__name__}; hotrail.bundle takes "
+                         "files and state dicts")
     found = list(_found(model))
     if not found:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
@@ -54,8 +60,7 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
     try:
-        rows = RowsOnCards(cards, laid)
-        made = copy.deepcopy(model, {id(each.module): each.on_cards(rows) for each in found})
+        made = _copied(model, found, RowsOnCards(cards, laid))
     except BaseException:
         cards.close()
         raise
@@ -63,21 +68,42 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     return made
 
 
+def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCards") -> torch.nn.Module:
+    """The model with what takes the place of its tables.
+
+    Raises      ValueError: a model that cannot be copied, or whose copy keeps its tables
+    """
+    places = {id(each.module): each.on_cards(rows) for each in found}
+    try:
+        made = copy.deepcopy(model, dict(places))
+    except Exception as error:      # whatever the model's parts raise
+        raise ValueError(f"{type(model).__name__} cannot be copied by copy.deepcopy: "
+                         f"{str(error).partition(chr(10))[0] or type(error).__name__}") from error
+    there = {id(each) for each in made.modules()}
+    for each in found:
+        if id(places[id(each.module)]) not in there:
+            raise ValueError(f"the copy of {type(model).__name__} keeps its table {each.tables[0].name}: a module "
+                             "around it has a way of its own to be copied")
+    return made
+
+
 class RowsOnCards:
-    """Tables of a bundle's cards, looked up by the rows of the trained model: called as EmbeddingBags is."""
+    """Tables of a bundle's cards, looked up by the rows of the trained model: called as EmbeddingBags is, by several
+    threads one after the other."""
 
     request = staticmethod(EmbeddingBags.request)
 
     def __init__(self, cards: Cards, tables: Mapping[str, Placed]):
         self.cards = cards
-        self._words = {name: cards.bundle.words(name)[each.numbers()] for name, each in tables.items()}
+        self._numbers = {name: each.numbers() for name, each in tables.items()}
         self._dims = {name: each.spec.dim for name, each in tables.items()}
+        self._words: dict[str, tuple[NDArray[np.uint32], NDArray[np.uint32]]] = {}
 
     def shape(self, table: str) -> tuple[int, int]:
         """Rows and values of each. Raises ValueError: no such table"""
-        if table not in self._words:
-            raise ValueError(f"there is no table {table!r}; there are {', '.join(self._words)}")
-        return len(self._words[table]), self._dims[table]
+        if table not in self._numbers:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(self._numbers)}")
+        return len(self._numbers[table]), self._dims[table]
 
     def __call__(self, table: str, *arguments: Any, **options: Any) -> NDArray[np.float32]:
         """Vectors (bags, dim) of one table; the arguments are those of torch.nn.functional.embedding_bag."""
@@ -89,68 +115,92 @@ class RowsOnCards:
         Raises      ValueError: a row that the table does not have; RunError, CardError: the card's
         """
         found = {key: np.zeros((0, self._dims[each.table]), np.float32) for key, each in requests.items()}
-        asked = {key: self._remapped(each) for key, each in requests.items() if len(np.asarray(each.offsets)) > 1}
-        return found | self.cards.lookup(asked).vectors if asked else found
+        with self.cards.lock:       # no delta comes between the rows' places and their vectors
+            asked = {key: self._remapped(each) for key, each in requests.items() if len(np.asarray(each.offsets)) > 1}
+            return found | self.cards.lookup(asked).vectors if asked else found
 
     def _remapped(self, bags: Bags) -> Bags:
-        words, rows = self._words[bags.table], np.asarray(bags.indices)
-        past = (rows < 0) | (rows >= len(words))
+        rows, count = np.asarray(bags.indices), len(self._numbers[bags.table])
+        if rows.dtype.kind not in "iu":
+            raise ValueError(f"table {bags.table}: indices must be whole numbers, not {rows.dtype}")
+        past = (rows < 0) | (rows >= count)
         if past.any():
-            raise ValueError(f"table {bags.table}: the index {rows[np.argmax(past)]} is no row from 0 to "
-                             f"{len(words) - 1}")
-        return replace(bags, indices=words[rows], remapped=True)
+            raise ValueError(f"table {bags.table}: the index {rows[np.argmax(past)]} is no row from 0 to {count - 1}")
+        return replace(bags, indices=self._places(bags.table)[rows], remapped=True)
+
+    def _places(self, table: str) -> NDArray[np.uint32]:
+        """Where each row of the trained model is, now."""
+        words = self.cards.places(table)
+        held = self._words.get(table)
+        if held is None or held[0] is not words:
+            held = self._words[table] = words, words[self._numbers[table]]
+        return held[1]
 
 
-class EmbeddingOnCards(torch.nn.Module):
+class EmbeddingOnCards(OneTable):
     """A table with the forward of torch.nn.Embedding: rows of indices of any shape."""
 
-    def __init__(self, rows: RowsOnCards, table: str):
-        super().__init__()
-        self.rows, self.table = rows, table
-        self.num_embeddings, self.embedding_dim = rows.shape(table)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "EmbeddingOnCards":
-        return self         # the cards are what they are
-
+    @torch.compiler.disable(reason="tables are on cards")
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        found = self.rows(self.table, array(input).reshape(-1, 1))
-        return torch.from_numpy(found).reshape(*input.shape, self.embedding_dim)
-
-    def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}"
+        found = self.bags(self.table, array(input).reshape(-1, 1), mode="sum")
+        return self._result(found).reshape(*input.shape, self.embedding_dim)
 
 
-class _Collection(torch.nn.Module):
-    """Tables of TorchRec's. features: (key, table, name) of each vector that is made."""
+class _Collection(OnCards):
+    """Tables of TorchRec's. features: (key, table, name) of each vector that is made, in the order of `configs`, which
+    is that of the collection's own results."""
 
-    def __init__(self, rows: RowsOnCards, configs: Sequence[Any]):
-        super().__init__()
-        self.rows, self.configs = rows, list(configs)
+    def __init__(self, rows: RowsOnCards, configs: Sequence[Any], like: torch.Tensor):
+        super().__init__(like, like.dtype)
+        self.rows, self.device = rows, like.device
         shared = [name for config in configs for name in config.feature_names]
         self.features = [(name if shared.count(name) == 1 else f"{name}@{config.name}", config.name, name)
                          for config in configs for name in config.feature_names]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Collection":
-        return self         # the cards are what they are
-
     def extra_repr(self) -> str:
-        return ", ".join(f"{config.name}: {self.rows.shape(config.name)}" for config in self.configs)
+        return ", ".join(f"{table}: {self.rows.shape(table)}" for table in dict.fromkeys(
+            table for _, table, _ in self.features))
+
+
+def _keyed(features: Any) -> Any:
+    """A KeyedJaggedTensor, of a TensorDict too, as TorchRec's own collections take it."""
+    form = sys.modules.get("torchrec.sparse.tensor_dict")
+    return features if form is None else form.maybe_td_to_kjt(features, None)
 
 
 class SequencesOnCards(_Collection):
     """Tables with the forward of TorchRec's EmbeddingCollection: a KeyedJaggedTensor in, a JaggedTensor of rows for
     each feature out. One run of each card."""
 
-    def embedding_configs(self) -> list[Any]:
-        return self.configs
+    def __init__(self, rows: RowsOnCards, module: Any, like: torch.Tensor):
+        super().__init__(rows, module.embedding_configs(), like)
+        self._configs, self._needs_indices = module.embedding_configs(), bool(module.need_indices())
+        self._dim, self._names = module.embedding_dim(), module.embedding_names_by_table()
+        self.embeddings = torch.nn.ModuleDict({config.name: EmbeddingOnCards(rows, config.name, like)
+                                               for config in self._configs})
 
+    def embedding_configs(self) -> list[Any]:
+        return self._configs
+
+    def embedding_dim(self) -> int:
+        return self._dim
+
+    def embedding_names_by_table(self) -> list[list[str]]:
+        return self._names
+
+    def need_indices(self) -> bool:
+        return self._needs_indices
+
+    @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
+        features = _keyed(features)
         jagged = features.to_dict()
         requests = {key: self.rows.request(table, array(jagged[name].values()).reshape(-1, 1))
                     for key, table, name in self.features}
         vectors = self.rows.batch(requests)
         kind = sys.modules[type(features).__module__].JaggedTensor
-        return {key: kind(values=torch.from_numpy(vectors[key]), lengths=jagged[name].lengths())
+        return {key: kind(values=self._result(vectors[key]), lengths=jagged[name].lengths(),
+                          weights=jagged[name].values() if self._needs_indices else None)
                 for key, _, name in self.features}
 
 
@@ -158,95 +208,126 @@ class CollectionOnCards(_Collection):
     """Tables with the forward of TorchRec's EmbeddingBagCollection: a KeyedJaggedTensor in, a KeyedTensor out. One run
     of each card."""
 
-    def __init__(self, rows: RowsOnCards, configs: Sequence[Any], modes: Mapping[str, str], is_weighted: bool):
-        super().__init__(rows, configs)
-        self.modes, self.is_weighted = dict(modes), is_weighted
+    def __init__(self, rows: RowsOnCards, module: Any, like: torch.Tensor):
+        groups = getattr(module, "_key_to_tables", None)        # a quantised one's results are in their order
+        configs = module.embedding_bag_configs()
+        super().__init__(rows, configs if groups is None else [each for group in groups.values() for each in group],
+                         like)
+        self._configs, self._is_weighted, self._takes_inverse = configs, bool(module.is_weighted()), groups is None
+        self.modes = {config.name: pooling(config) for config in configs}
+        self.embedding_bags = torch.nn.ModuleDict({
+            config.name: EmbeddingBag(rows, config.name, mode=self.modes[config.name], include_last_offset=True,
+                                      like=like) for config in configs})
 
     def embedding_bag_configs(self) -> list[Any]:
-        return self.configs
+        return self._configs
 
+    def is_weighted(self) -> bool:
+        return self._is_weighted
+
+    @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
+        features = _keyed(features)
         jagged = features.to_dict()
         requests = {}
         for key, table, name in self.features:
             bags = jagged[name]
-            weights = array(bags.weights()) if self.is_weighted else None
+            weights = array(bags.weights()) if self._is_weighted else None
             requests[key] = self.rows.request(table, array(bags.values()), array(bags.offsets()), weights,
                                               self.modes[table], include_last_offset=True)
-        vectors = self.rows.batch(requests)
+        vectors = self._expanded(self.rows.batch(requests), features.inverse_indices_or_none())
         keyed = sys.modules[type(features).__module__].KeyedTensor
         return keyed(keys=list(requests), length_per_key=[vectors[key].shape[1] for key in requests],
-                     values=torch.from_numpy(np.concatenate([vectors[key] for key in requests], axis=1)))
+                     values=self._result(np.concatenate([vectors[key] for key in requests], axis=1)))
+
+    def _expanded(self, vectors: dict[str, NDArray[np.float32]], inverse: Any) -> dict[str, NDArray[np.float32]]:
+        """The vectors of all samples, where features have their distinct bags alone. inverse: names and (features,
+        samples) the bag of each sample.
+
+        Raises      ValueError: features of different numbers of bags without it, or a quantised collection, which does
+                    not take it
+        """
+        if inverse is not None and not self._takes_inverse:
+            raise ValueError("the KeyedJaggedTensor has inverse_indices, which a quantised collection of TorchRec does "
+                             "not apply; give it the features of all samples")
+        if inverse is not None:
+            names, index = list(inverse[0]), array(inverse[1])
+            return {key: vectors[key][index[names.index(name)]] for key, _, name in self.features}
+        if len({len(each) for each in vectors.values()}) > 1:
+            counts = ", ".join(f"{key} {len(each)}" for key, each in vectors.items())
+            raise ValueError(f"features have different numbers of bags ({counts}): a KeyedJaggedTensor of variable "
+                             "strides needs inverse_indices")
+        return vectors
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A module that holds tables."""
+    """A module that holds tables. on_cards: what takes its place."""
 
     module: torch.nn.Module
     tables: tuple[TrainedTable, ...]
-
-    def on_cards(self, rows: RowsOnCards) -> torch.nn.Module:
-        """What takes its place."""
-        module, (first, *_) = self.module, self.tables
-        if isinstance(module, torch.nn.EmbeddingBag):
-            return EmbeddingBag(rows, first.name, mode=module.mode, include_last_offset=module.include_last_offset,
-                                padding_idx=module.padding_idx)
-        if isinstance(module, torch.nn.Embedding):
-            return EmbeddingOnCards(rows, first.name)
-        if hasattr(module, "embedding_configs"):
-            return SequencesOnCards(rows, module.embedding_configs())
-        weighted = getattr(module, "is_weighted", False)
-        return CollectionOnCards(rows, module.embedding_bag_configs(), {each.name: each.mode for each in self.tables},
-                                 bool(weighted() if callable(weighted) else weighted))
-
-
-#: What TorchRec's two collections have.
-_COLLECTIONS = (("embedding_bag_configs", "embedding_bags"), ("embedding_configs", "embeddings"))
+    on_cards: Callable[[RowsOnCards], torch.nn.Module]
 
 
 def _found(model: torch.nn.Module) -> Iterator[_Found]:
-    """The modules that hold tables, each once. What lies inside one is its own."""
+    """The modules that hold tables, each once. What lies inside one is its own.
+
+    Raises      ValueError: a module that is not understood
+    """
     inside: set[int] = set()
     ids: dict[str, Any] = {}
     for module in model.modules():
-        managed = getattr(module, "_managed_collision_modules", {})
-        ids |= {table: trained for table, each in managed.items() if (trained := _managed(each)) is not None}
+        for table, each in getattr(module, "_managed_collision_modules", {}).items():
+            ids[table] = managed_ids(table, dict(each.named_buffers()), f"a {type(each).__name__}",
+                                     getattr(each, "_output_global_offset", 0))
     for name, module in model.named_modules():
         if id(module) in inside:
             continue
-        if any(hasattr(module, configs) and hasattr(module, tables) for configs, tables in _COLLECTIONS):
+        place = place_of(name, module)
+        check(module, place)
+        if kind_of(module) is None:
+            continue
+        if isinstance(module, torch.nn.EmbeddingBag | torch.nn.Embedding):
+            yield _of_table(module, place)
+        else:
             inside |= {id(each) for each in module.modules()}
-            yield _Found(module, tuple(replace(each, ids=ids.get(each.name)) for each in _of_collection(module)))
-        elif isinstance(module, torch.nn.EmbeddingBag | torch.nn.Embedding):
-            if module.max_norm is not None:
-                raise ValueError(f"table {name}: max_norm = {module.max_norm} changes rows as they are read, which a "
-                                 "card does not; take the rows as trained and build the module without it")
-            named = name or type(module).__name__
-            yield _Found(module, (TrainedTable(named, array_of(module.weight), module.embedding_dim,
-                                               getattr(module, "mode", "sum"), (named.rpartition(".")[2],)),))
+            yield _of_collection(module, ids)
 
 
-def _managed(module: Any) -> dict[int, int] | None:
-    """{id: row} of TorchRec's MCHManagedCollisionModule; None: another one."""
-    if not hasattr(module, "_mch_sorted_raw_ids"):
-        return None
-    raw, rows = array_of(module._mch_sorted_raw_ids), array_of(module._mch_remapped_ids_mapping)
-    there = raw != np.iinfo(raw.dtype).max        # of a slot without an id; the last one is for all others
-    there[-1] = False
-    return dict(zip(raw[there].tolist(), (rows[there] - module._output_global_offset).tolist()))
+def _of_table(module: Any, place: str) -> _Found:
+    """A torch.nn.EmbeddingBag or torch.nn.Embedding."""
+    pools = isinstance(module, torch.nn.EmbeddingBag)
+    table = TrainedTable(place, array_of(module.weight), module.embedding_dim, module.mode if pools else "sum",
+                         (place.rpartition(".")[2],))
+
+    def on_cards(rows: RowsOnCards) -> torch.nn.Module:
+        made = EmbeddingBag(rows, place, mode=module.mode, include_last_offset=module.include_last_offset,
+                            padding_idx=module.padding_idx, like=module.weight) if pools else \
+            EmbeddingOnCards(rows, place, module.weight)
+        # What the model may look up of it, as padding_idx; not what torch has there in the place of a call.
+        made.__dict__.update({name: value for name, value in vars(module).items()
+                              if name not in vars(made) and not hasattr(type(made), name)})
+        return made
+
+    return _Found(module, (table,), on_cards)
 
 
-def _of_collection(module: Any) -> Iterator[TrainedTable]:
-    """The tables of a collection, in the order of its configurations."""
+def _of_collection(module: Any, ids: Mapping[str, Any]) -> _Found:
+    """A collection of TorchRec's, its tables in the order of its configurations."""
     batched: dict[str, TrainedTable] = {}
     for each in getattr(module, "_emb_modules", ()):
         batched |= {table.name: table for table in of_fbgemm(each)}
-    configs, tables = next((getattr(module, configs)(), getattr(module, tables))
-                           for configs, tables in _COLLECTIONS if hasattr(module, configs))
-    for config in configs:
-        pooling = getattr(config, "pooling", "sum")     # a sequence's rows are bags of one
+    pools = hasattr(module, "embedding_bag_configs")
+    held = module.embedding_bags if pools else module.embeddings
+    tables = []
+    for config in module.embedding_bag_configs() if pools else module.embedding_configs():
         table = batched.get(config.name)
         if table is None:
-            table = TrainedTable(config.name, array_of(tables[config.name].weight), config.embedding_dim)
-        yield replace(table, mode=str(getattr(pooling, "value", pooling)).lower(), columns=tuple(config.feature_names))
+            table = TrainedTable(config.name, array_of(held[config.name].weight), config.embedding_dim)
+        tables.append(replace(table, mode=pooling(config), columns=tuple(config.feature_names),
+                              ids=ids.get(config.name)))
+    # Its results are float32 whatever its rows are, those of a quantised one of its choice.
+    dtype = module.output_dtype() if hasattr(module, "_emb_modules") else torch.float32
+    like = torch.empty(0, dtype=dtype, device=module.device)
+    return _Found(module, tuple(tables), lambda rows: (CollectionOnCards if pools else SequencesOnCards)(
+        rows, module, like))

@@ -37,7 +37,7 @@ def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: M
     """A bundle of a trained model's tables, placed by a log on the cards of a device. Rows are stored as given: pooled
     vectors differ from the model's by the order of FP32 additions alone.
 
-    Parameters  model: a path (.pt, .pth, .bin, .npz, .onnx), a state dict or FBGEMM's tables, see
+    Parameters  model: a path (.pt, .pth, .bin, .ckpt, .npz, .onnx), a state dict or FBGEMM's tables, see
                 gen.data.checkpoint.read with tables and quantised; log: paths as gen.data.logs.open_log takes them, or
                 what it returns; out: the bundle's folder, default build/bundle; columns: of the log, by table, one name
                 or several that share the table [the table's name]; ids: how the log's ids become rows, by table or one

@@ -1,14 +1,18 @@
 """What every card can do, whatever is behind it."""
 
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from types import FunctionType, TracebackType
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
+
+from fpga.card.threads import exclusive
 
 __all__ = [
     "COMMANDS",
@@ -241,10 +245,30 @@ class Card(ABC):
     A call may end in an exception that is not its own, as KeyboardInterrupt: `wait` and `step` look for signals many
     times a second. Then nothing of it may have happened, or a part, or all of it; `reset` makes sure that no run is
     under way, and `buffers` says what is allocated.
+
+    Calls of several threads are carried out one after the other, each as a whole; `wait` of a simulated card is one. A
+    thread that holds `lock` has the card for itself, as for a run from its inputs to its outputs.
     """
 
     clock_mhz: float
     beat_bytes: Mapping[str, int]  # of every memory port, by its name
+    lock: AbstractContextManager[Any]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        card = super().__new__(cls)
+        card.lock = threading.RLock()
+        return card
+
+    def __init_subclass__(cls, shared: Sequence[str] = (), **options: Any) -> None:
+        """A card's calls are exclusive, but for those that are `shared`."""
+        super().__init_subclass__(**options)
+        for name, each in list(vars(cls).items()):
+            if name.startswith("_") or name in shared or not hasattr(Card, name):
+                continue
+            if isinstance(each, FunctionType):
+                setattr(cls, name, exclusive(each))
+            elif isinstance(each, property) and each.fget is not None:
+                setattr(cls, name, property(exclusive(each.fget), doc=each.__doc__))
 
     # Memory
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from fpga.card.interface import Buffer, Card, CardError, Faults, LinkUse, SsdStream, Violation
 from fpga.card.sim import SimCard
+from fpga.card.threads import exclusive
 
 __all__ = ["ProcessCard"]
 
@@ -218,10 +219,12 @@ class ProcessCard(Card):
     def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
         return self._ask("wait", timeout_cycles, timeout_s)
 
+    @exclusive
     def begin_wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> None:
         """As `wait`, without its result: the card works on while the caller does something else."""
         self._waiting = self._send("wait", timeout_cycles, timeout_s)
 
+    @exclusive
     def end_wait(self) -> int:
         """The result of `begin_wait`, or its error."""
         number, self._waiting = self._waiting, 0

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fpga.card import Buffer, Card, CardError, LinkUse
 from fpga.card import open as open_card
+from fpga.card.threads import exclusive
 from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 
@@ -241,11 +242,21 @@ class Runs:
 
 
 class OnCard(ABC):
-    """What answers questions by runs on a card: `with` closes it. _owned: the card was opened here."""
+    """What answers questions by runs on a card: `with` closes it. _owned: the card was opened here.
+
+    Several threads may ask: an answer holds the card's lock from what the host believes of the card to its last output,
+    also where other objects answer by the same card. `last`, `link` and `commands` are of the last answer, whoever
+    asked.
+    """
 
     card: Card
     _runs: Runs
     _owned: bool
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """The card's: held, several answers follow each other with nobody's between them."""
+        return self.card.lock
 
     @staticmethod
     def _config(preset: Any, core: str) -> Any:
@@ -295,6 +306,7 @@ class OnCard(ABC):
         """Commands of memory and drive for the last answer (Card.commands)."""
         return self._runs.commands
 
+    @exclusive
     def close(self) -> None:
         """Gives the buffers back, and closes the card if it was opened here; a second call does nothing."""
         if self._owned:

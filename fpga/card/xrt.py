@@ -32,7 +32,7 @@ PATIENCE_S = 1.0        # that a core may take to obey its abort register
 EMULATED_HZ, EMULATED_PATIENCE_S = 1e3, 60.0
 
 
-class XrtCard(Card):
+class XrtCard(Card, shared=("wait", "step", "abort")):
     """A card behind XRT, with the core of an xclbin.
 
     xclbin: of the core; index: the card's number in `hotrail cards`, or with XCL_EMULATION_MODE the number that XRT
@@ -44,6 +44,7 @@ class XrtCard(Card):
     - `wait` and `step` count cycles by the host's clock, of an emulated core a thousand a second; the exact number is
       the result block's.
     - Buffers begin with zeros. An ordinary one costs as much memory of the host as of the card: so does XRT it.
+    - Other threads reach the buffers and `abort` while one is in `wait` or `step`, where time passes by itself.
     - A pointer's argument must be a Buffer. `reset` can only ask the core to abort.
     - `counters` has `cycles`, `ssd.pages`, `ssd.bytes`, `ssd.credit_waits` (looks, not cycles) and `violations`, which
       is 0: nothing watches the bus. There are no faults on purpose.

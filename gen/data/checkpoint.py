@@ -7,6 +7,7 @@ Rows are taken as they are, of quantised tables too; which ids they were trained
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,28 @@ from numpy.typing import NDArray
 
 from gen.base.npy import member, opened
 from gen.data.logs import torch_file
-from gen.data.trained import TrainedTable
+from gen.data.trained import Ids, TrainedTable
 from gen.model.weights import ALWAYS_BYTES
 
-__all__ = ["array_of", "fused_rows", "of_fbgemm", "of_state", "read"]
+__all__ = ["array_of", "fused_rows", "managed_ids", "of_fbgemm", "of_state", "read"]
 
 #: A table of TorchRec's in a state dict.
 TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
+#: What TorchRec makes rows of ids by, in a state dict: of which table, and what of it.
+MANAGED = re.compile(r"(?:.*\.)?_managed_collision_modules\.([^.]+)\.(.+)")
 WEIGHT = ".weight"
-MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode
+REMAPPED = ("index_remappings_array", "index_remapping_hash_table")
+MODES = {0: "sum", 1: "mean"}      # FBGEMM's PoolingMode; another one stays a name that no table may have
+TORCH = ".pt", ".pth", ".bin", ".ckpt"
+#: FBGEMM's classes whose weights are all that they look up, but for ids that are remapped.
+FBGEMM = ("SplitTableBatchedEmbeddingBagsCodegen", "IntNBitTableBatchedEmbeddingBagsCodegen",
+          "DenseTableBatchedEmbeddingBagsCodegen")
 
 
 def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = "int8") -> list[TrainedTable]:
     """The tables of a trained model.
 
-    source: a path of torch.save (.pt, .pth, .bin; read without torch), .npz or .onnx, a state dict, or FBGEMM's
+    source: a path of torch.save (.pt, .pth, .bin, .ckpt; read without torch), .npz or .onnx, a state dict, or FBGEMM's
     table-batched embeddings. tables: by name, where each lies: the key in a state dict, with or without ".weight", the
     array in an npz file, the initializer in an ONNX file. Left out: TorchRec's names, table_NAME of an npz file (see
     gen.model.weights), initializers that a Gather looks up, FBGEMM's own names. quantised: int8 or int4, of tables of
@@ -54,64 +62,131 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
         named = tables or {name.removesuffix(WEIGHT): name for name in arrays}
         return [TrainedTable(name, arrays[key], arrays[key].shape[1], columns=found[key][1] if tables is None else ())
                 for name, key in _located(named, arrays, path.name)]
-    if path.suffix in (".pt", ".pth", ".bin"):
+    if path.suffix in TORCH or path.name.endswith(".pth.tar"):
         content = torch_file.read(path)
         if not isinstance(content, Mapping):
             raise ValueError(f"{path} holds a {type(content).__name__}, no state dict; torch.save(model.state_dict(), "
                              "path) writes one")
         return of_state(content, tables, str(path), quantised)
-    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from .pt, .pth, .bin, .npz and .onnx")
+    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from {', '.join(TORCH)}, .npz and .onnx")
 
 
 def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: str,
              quantised: str = "int8") -> list[TrainedTable]:
     """Of a state dict, whose values may be dictionaries again. Raises ValueError: as `read`"""
     arrays = dict(_flat(state))
-    wide = {name.removesuffix(WEIGHT): array for name, array in arrays.items() if array.ndim == 2}
+    wide = {name.removesuffix(WEIGHT): array for name, array in arrays.items() if len(array.shape) == 2}
+    for name, array in arrays.items():
+        if name.rpartition(".")[2] in REMAPPED and len(array):
+            raise ValueError(f"{where}: {name} says that FBGEMM has pruned its tables, and not which table each part "
+                             "of it is of; give FBGEMM's module or the quantised collection itself")
     if tables is None:
         tables = {match[1]: name for name in arrays if (match := TORCHREC.fullmatch(name))}
         if not tables:
             raise ValueError(f"{where} has no tables of TorchRec's; name its tables by tables={{NAME: KEY}}: of two "
                              f"dimensions are {_few(wide)}")
+    managed: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        if match := MANAGED.fullmatch(name):
+            managed.setdefault(match[1], {})[match[2]] = array
     found = []
     for name, key in _located({name: key.removesuffix(WEIGHT) for name, key in tables.items()}, wide, where):
-        array = wide[key]
+        ids = None
+        if (match := TORCHREC.fullmatch(f"{key}{WEIGHT}")) and match[1] in managed:
+            ids = managed_ids(name, managed[match[1]], "a managed collision module")
+        array = _array(wide[key], f"{where}: {key}")
         scale, bias = (arrays.get(f"{key}.weight_{each}") for each in ("qscale", "qbias"))
         if array.dtype != np.uint8:
-            found.append(TrainedTable(name, array, array.shape[1]))
+            found.append(TrainedTable(name, array, array.shape[1], ids=ids))
             continue
         if scale is None or bias is None:
             raise ValueError(f"{where}: {key} is quantised, and {key}.weight_qscale or .weight_qbias is missing; save "
                              "it with quant_state_dict_split_scale_bias, or give the module itself")
-        ends = np.stack([each.reshape(-1) for each in (scale, bias)], axis=1)
-        found.append(_quantised(name, array, ends, quantised))
+        ends = np.stack([_array(each, f"{where}: {key}.weight_qscale or .weight_qbias").reshape(-1)
+                         for each in (scale, bias)], axis=1)
+        found.append(replace(_quantised(name, array, ends, quantised), ids=ids))
     return found
+
+
+def managed_ids(table: str, arrays: Mapping[str, Any], kind: str, offset: int = 0) -> Ids:
+    """The row of each id of a module of TorchRec's that manages collisions. arrays: of it, by name; offset: of its rows
+    in the module's; kind: of the module. Of one whose ids are not read here, a function that refuses to make rows."""
+    raw, rows = (arrays.get(name) for name in ("_mch_sorted_raw_ids", "_mch_remapped_ids_mapping"))
+    if raw is None or rows is None:
+        def refuse(_: NDArray[np.uint64]) -> NDArray[np.int64]:
+            raise ValueError(f"table {table}: {kind} makes rows of its ids, which is not read; ids={{{table!r}: ...}} "
+                             "says which row each id of the log has")
+
+        return refuse
+    raw, rows = array_of(raw), array_of(rows)
+    there = raw != np.iinfo(raw.dtype).max      # of a slot without an id; the last one is for all others
+    there[-1] = False
+    return dict(zip(raw[there].tolist(), (rows[there] - offset).tolist()))
 
 
 def of_fbgemm(tables: Any) -> list[TrainedTable]:
     """Of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen or IntNBitTableBatchedEmbeddingBagsCodegen."""
+    kind = type(tables)
+    if kind.__module__.startswith("fbgemm_gpu.") and kind.__name__ not in FBGEMM:
+        raise ValueError(f"FBGEMM's {kind.__name__} is not read; {' and '.join(FBGEMM)} are")
+    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+        if getattr(tables, hooks, None):
+            raise ValueError(f"FBGEMM's {kind.__name__} has {hooks}, which a bundle would not call: remove them, or "
+                             "take the rows as they leave them")
+    if hasattr(tables, "flush"):
+        tables.flush()      # rows that its cache has changed
     specs = list(tables.embedding_specs)
     named = [spec[0] if isinstance(spec[0], str) else "" for spec in specs]
     names = [name or f"table{number}" for number, name in enumerate(getattr(tables, "table_names", None) or named)]
     pooling = getattr(tables, "pooling_mode", 0)
-    mode = MODES.get(getattr(pooling, "value", pooling), "sum")
+    mode = MODES.get(getattr(pooling, "value", pooling)) or str(getattr(pooling, "name", pooling)).lower()
     found = []
-    for name, spec, part in zip(names, specs, tables.split_embedding_weights(), strict=True):
+    for number, (name, spec, part) in enumerate(zip(names, specs, tables.split_embedding_weights(), strict=True)):
+        rows = _remapped(tables, number, name, spec[1] if isinstance(part, tuple) else spec[0])
         if not isinstance(part, tuple):
-            array = array_of(part)
-            found.append(TrainedTable(name, array, array.shape[1], mode))
+            array = _array(part, f"table {name}")
+            found.append(TrainedTable(name, _at(array, rows), array.shape[1], mode))
             continue
         form = str(getattr(spec[3], "value", spec[3])).lower()
-        codes = array_of(part[0])
+        codes = _at(_array(part[0], f"table {name}"), rows)
         if form in ("fp32", "fp16"):
             array = np.ascontiguousarray(codes).view(np.float32 if form == "fp32" else np.float16)
             found.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
         elif form in ("int8", "int4"):
-            ends = np.ascontiguousarray(array_of(part[1])).view(np.float16)
+            ends = _at(np.ascontiguousarray(array_of(part[1])).view(np.float16), rows)
             found.append(_quantised(name, codes, ends, form, mode))
         else:
             raise ValueError(f"table {name}: FBGEMM's {form} is not read; fp32, fp16, int8 and int4 are")
     return found
+
+
+def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int64] | None:
+    """Which row each id of a pruned table of FBGEMM's has, `rows` where it has none; None: a table that is not pruned.
+
+    Raises      ValueError: pruned by a hash table, or to rows that there are not
+    """
+    if getattr(tables, "index_remapping_hash_table_cpu", None) is not None or \
+            len(getattr(tables, "index_remapping_hash_table", ())):
+        raise ValueError(f"table {name}: FBGEMM has pruned it by a hash table, which is not read; "
+                         "set_index_remappings(..., use_array_for_index_remapping=True) has it as an array")
+    all_rows = getattr(tables, "index_remappings_array", None)
+    if all_rows is None or not len(all_rows):
+        return None
+    edges = array_of(tables.index_remappings_array_offsets)
+    found = array_of(all_rows)[edges[number]:edges[number + 1]].astype(np.int64)
+    if not len(found):
+        return None
+    if found.max() >= rows:
+        raise ValueError(f"table {name}: index_remappings_array has row {found.max()}; the table has {rows} rows")
+    return np.where(found < 0, rows, found)
+
+
+def _at(array: NDArray, rows: NDArray[np.int64] | None) -> NDArray:
+    """A row for each id, where rows are given: zeros behind the last row, which is what FBGEMM adds up for an id that
+    was pruned. A quantised row of zeros, with scale and bias 0, has the value 0."""
+    if rows is None:
+        return array
+    return np.concatenate([array, np.zeros((1, array.shape[1]), array.dtype)])[rows]
 
 
 def fused_rows(codes: NDArray[np.uint8], ends: NDArray, form: str) -> NDArray[np.uint8]:
@@ -137,13 +212,21 @@ def _quantised(name: str, codes: NDArray, ends: NDArray, form: str, mode: str = 
                         row_format=form)
 
 
-def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, NDArray]]:
-    """Arrays by their keys, those of dictionaries within joined by dots."""
+def _array(value: Any, what: str) -> NDArray:
+    """Raises ValueError: a tensor of no values, as on the device meta, or of no numbers that NumPy has"""
+    try:
+        return array_of(value)
+    except Exception as error:      # torch's are of no common class
+        raise ValueError(f"{what} cannot be read as an array of numbers: {str(error).partition(chr(10))[0]}") from None
+
+
+def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Tensors and arrays by their keys, those of dictionaries within joined by dots."""
     for key, value in state.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         elif hasattr(value, "shape") and hasattr(value, "dtype"):
-            yield f"{before}{key}", array_of(value)
+            yield f"{before}{key}", value
 
 
 def _of_npz(path: Path, tables: Mapping[str, str] | None, quantised: str) -> list[TrainedTable]:

@@ -1,6 +1,7 @@
 """Networks out of ONNX files: a graph that is followed from its output to its inputs."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def gathered(path: str | Path) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
 
 
 def _opened(path: Path) -> tuple[Any, Any]:
-    """An ONNX file's graph, and what makes an array of a tensor."""
+    """An ONNX file's graph, and what makes an array of a tensor, also of one whose bytes lie in a file beside it."""
     try:
         import onnx
         from onnx import numpy_helper
@@ -78,7 +79,8 @@ def _opened(path: Path) -> tuple[Any, Any]:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        return onnx.load(str(path), load_external_data=False).graph, numpy_helper.to_array
+        graph = onnx.load(str(path), load_external_data=False).graph
+        return graph, partial(numpy_helper.to_array, base_dir=str(path.absolute().parent))
     except Exception as error:      # protobuf's own, of no common class
         raise ValueError(f"{path.name}: not an ONNX file: {str(error).partition(chr(10))[0]}") from None
 
@@ -221,14 +223,15 @@ def _name(node: Any) -> str:
 
 def _constant(item: Any, to_array: Any) -> np.ndarray:
     """A tensor of the file, of numbers that are all there."""
-    if item.data_location:
-        raise ValueError(f"tensor {item.name!r} lies in another file; save the network with its weights inside")
     if min(item.dims, default=1) < 0:
         raise ValueError(f"tensor {item.name!r} has the shape {tuple(item.dims)}")
     try:
         found = np.asarray(to_array(item))
     except Exception as error:      # onnx's own, of no common class
-        raise ValueError(f"tensor {item.name!r} cannot be read: {error or type(error).__name__}") from None
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"tensor {item.name!r} cannot be read: {text}") from None
+    if found.dtype.name == "bfloat16":      # which NumPy does not have
+        found = found.astype(np.float32)
     if found.shape != tuple(item.dims) or found.dtype.kind not in "biuf":
         raise ValueError(f"tensor {item.name!r} is {found.dtype} of shape {found.shape}, not numbers of shape "
                          f"{tuple(item.dims)}")

@@ -25,7 +25,7 @@ class OracleCard(oracle_card.OracleCard):
 
         def work():
             try:
-                super(OracleCard, self).run(arguments)
+                self._work(arguments)
             except BaseException as error:
                 self.failed = error
             self.over = True

@@ -53,6 +53,9 @@ class OracleCard(Card):
         return self.memory[buffer.address][1][offset:].view(dtype)[:count].copy()
 
     def run(self, arguments: Mapping):
+        self._work(arguments)
+
+    def _work(self, arguments):
         assert set(arguments) == {argument.name for argument in self.kernel.arguments}
         words = {name: self.memory[value.address][1].view(np.uint32) for name, value in arguments.items()
                  if isinstance(value, Buffer)}

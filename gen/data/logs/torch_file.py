@@ -1,13 +1,16 @@
 """Tensors that torch.save has written, without torch, and without running what the file says.
 
 The file is a zip archive: a pickle that names tensors, and the bytes of each, not packed. The pickle is followed here
-operation by operation: it makes tensors, numbers, texts and containers of them, and any other name is refused. A
-tensor is a part of its stored numbers, and has no more numbers than these; the bytes are mapped.
+operation by operation: it makes tensors, parameters, numbers, texts and containers of them. What else
+torch.load(weights_only=True) takes, as a device or a quantised tensor, becomes `Unread`, and any other name is refused.
+A tensor is a part of its stored numbers, and has no more numbers than these; the bytes are mapped. bfloat16, which
+NumPy does not have, is widened to float32, which is exact.
 """
 
 import collections
 import math
 import pickletools
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -20,11 +23,24 @@ from numpy.typing import NDArray
 
 from gen.data.logs.bounds import COLUMNS, archive, readable
 
-__all__ = ["read"]
+__all__ = ["Unread", "read"]
 
 _STORAGES = {"LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1", "ByteStorage": "u1",
-             "BoolStorage": "?", "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2"}
-PICKLE_BYTES = 1 << 18      # of names and shapes; more is no file of tensors
+             "BoolStorage": "?", "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2",
+             "BFloat16Storage": "u2"}
+# Of tensors without a storage of their own kind, which name their numbers' format beside untyped bytes.
+_FORMATS = {"uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "int8": "i1", "int16": "i2", "int32": "i4",
+            "int64": "i8", "bool": "?", "float16": "f2", "float32": "f4", "float64": "f8"}
+_CALLS = {("torch._utils", "_rebuild_tensor"): "tensor", ("torch._utils", "_rebuild_tensor_v2"): "tensor",
+          ("torch._utils", "_rebuild_tensor_v3"): "untyped", ("torch._utils", "_rebuild_parameter"): "parameter",
+          ("torch._utils", "_rebuild_parameter_with_state"): "parameter",
+          ("torch._tensor", "_rebuild_from_type_v2"): "typed", ("collections", "OrderedDict"): "dictionary"}
+# What is made of these is no array; torch's own loader of weights takes them too.
+_UNREAD = {("collections", "Counter"), ("_codecs", "encode"), ("builtins", "set"), ("builtins", "complex"),
+           ("builtins", "bytearray"), ("__builtin__", "set"), ("__builtin__", "complex"), ("__builtin__", "bytearray"),
+           ("torch", "Size"), ("torch", "Tensor"), ("torch", "device"), ("torch.nn.parameter", "Parameter"),
+           ("torch.serialization", "_get_layout")}
+PICKLE_BYTES = 1 << 20      # of names and shapes; more is no file of tensors
 AXES = 16
 _MARK = object()
 
@@ -57,11 +73,20 @@ def _first(found: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class _Name:
-    """What the pickle calls by a name and may: a function or a kind of numbers."""
+class Unread:
+    """What is saved beside tensors and is none, or a tensor that is no array of numbers. name: what makes it."""
 
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Name:
+    """What the pickle calls by a name and may: a function or a kind of numbers. widens: bfloat16 to float32."""
+
+    name: str
     call: str = ""
     dtype: np.dtype | None = None
+    widens: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +106,7 @@ class _Made:
     little: bool
     stack: list[Any] = field(default_factory=list)
     memo: dict[int, Any] = field(default_factory=dict)
-    storages: dict[tuple[str, str, int], _Storage] = field(default_factory=dict)
+    storages: dict[tuple[str, str], _Storage] = field(default_factory=dict)
 
     def follow(self, data: bytes) -> Any:
         """Its last value."""
@@ -108,13 +133,20 @@ class _Made:
         return self.stack.pop()
 
     def _named(self, module: str, name: str) -> _Name:
-        if (module, name) in (("torch._utils", "_rebuild_tensor"), ("torch._utils", "_rebuild_tensor_v2")):
-            return _Name("tensor")
-        if (module, name) == ("collections", "OrderedDict"):
-            return _Name("dictionary")
+        full, order = f"{module}.{name}", "<" if self.little else ">"
+        if call := _CALLS.get((module, name)):
+            return _Name(full, call)
         if module == "torch" and name in _STORAGES:
-            return _Name(dtype=np.dtype(("<" if self.little else ">") + _STORAGES[name]))
-        raise ValueError(f"{self.path} names {module}.{name}; only tensors of numbers are read")
+            return _Name(full, dtype=np.dtype(order + _STORAGES[name]), widens=name == "BFloat16Storage")
+        if full == "torch.storage.UntypedStorage":
+            return _Name(full, dtype=np.dtype("u1"))
+        if module == "torch" and name in _FORMATS:
+            return _Name(full, "unread", np.dtype(order + _FORMATS[name]))
+        if (module, name) in _UNREAD or module == "torch._utils" and name.startswith("_rebuild_") or \
+                module == "torch" and (name.endswith("Storage") or _IS_FORMAT.fullmatch(name)):
+            return _Name(full, "unread")
+        raise ValueError(f"{self.path} names {full}; only tensors of numbers are read: save these alone, as "
+                         "torch.save(model.state_dict(), path) does, or torch.save(checkpoint[KEY], path)")
 
     def _since_mark(self) -> list[Any]:
         at = len(self.stack) - 1
@@ -168,14 +200,16 @@ class _Made:
     def _set(self, pairs: list[Any]) -> None:
         held = self.stack[-1]
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if not isinstance(held, dict) or type(key) not in (str, int):
-                raise ValueError("its pickle has a key that is no text and no whole number, or no dictionary for it")
+            # A tuple within a tuple may be endless to hash.
+            if not isinstance(held, dict) or not all(
+                    type(part) in _KEYS for part in (key if type(key) is tuple else (key,))):
+                raise ValueError("its pickle has a key that is no text and no number, or no dictionary for it")
             held[key] = value
 
     def _build(self) -> None:
-        """What torch notes on a dictionary is left out."""
+        """What torch notes on a dictionary, or on what is not read, is left out."""
         self.stack.pop()
-        if not isinstance(self.stack[-1], dict):
+        if not isinstance(self.stack[-1], dict | Unread):
             raise ValueError("its pickle sets what is no dictionary")
 
     def _binpersid(self) -> None:
@@ -183,33 +217,53 @@ class _Made:
 
     def _reduce(self) -> None:
         given, called = self.stack.pop(), self.stack.pop()
-        if type(called) is not _Name or type(given) is not tuple or called.call not in ("tensor", "dictionary"):
-            raise ValueError("its pickle calls what is no tensor")
-        if called.call == "tensor":
-            self.stack.append(self._tensor(*given))
-        elif given == ():
-            self.stack.append(collections.OrderedDict())
-        else:
-            raise ValueError("its pickle makes a dictionary of something")
+        self.stack.append(self._called(called, given))
 
-    def _storage(self, named: Any) -> _Storage:
+    _newobj = _reduce
+
+    def _called(self, called: Any, given: Any) -> Any:
+        if type(called) is not _Name or type(given) is not tuple or not called.call:
+            raise ValueError("its pickle calls what is no tensor")
+        if called.call == "unread":
+            return Unread(called.name)
+        if called.call == "tensor":
+            return self._tensor(*given)
+        if called.call == "untyped":
+            return self._untyped(*given)
+        if called.call == "parameter" and given:
+            return given[0]
+        if called.call == "typed":      # a tensor with attributes, or one of another class
+            function, kind, arguments = (*given, None, None, None)[:3]
+            is_plain = type(kind) is _Name and kind.name in ("torch.Tensor", "torch.nn.parameter.Parameter")
+            if is_plain and type(function) is _Name and function.call in ("tensor", "untyped"):
+                return self._called(function, arguments)
+            return Unread(called.name)
+        if given == ():
+            return collections.OrderedDict()
+        raise ValueError("its pickle makes a dictionary of something")
+
+    def _storage(self, named: Any) -> "_Storage | Unread":
         """The numbers of a member, mapped."""
         if type(named) is not tuple or len(named) != 5:
             raise ValueError("its pickle names a storage by something else than torch does")
         kind, number, key, _, count = named
-        whole = type(kind) is type(key) is str and type(number) is _Name and number.dtype is not None
+        whole = type(kind) is type(key) is str and type(number) is _Name
         if not whole or kind != "storage" or type(count) is not int:
             raise ValueError("its pickle names a storage by something else than torch does")
+        if number.dtype is None:
+            return Unread(number.name)
         if (info := self.members.get(("data", key))) is None:
             raise ValueError(f"{self.path} has no bytes for its storage {key[:80]!r}")
         dtype = number.dtype
-        assert dtype is not None
         if info.compress_type != zipfile.ZIP_STORED or not 0 <= count * dtype.itemsize <= info.file_size:
             raise ValueError(f"{self.path}: the storage {key!r} of {info.file_size:,} bytes is packed, or too "
                              f"short for {count} numbers of {dtype.itemsize} bytes")
-        if (key, dtype.str, count) not in self.storages:
-            self.storages[key, dtype.str, count] = _Storage(self._mapped(info, dtype, count))
-        return self.storages[key, dtype.str, count]
+        if (key, number.name) not in self.storages:     # all of them, that none is widened twice
+            numbers = self._mapped(info, dtype, info.file_size // dtype.itemsize)
+            if number.widens:
+                numbers = (numbers.astype(np.uint32) << 16).view(np.float32)
+            self.storages[key, number.name] = _Storage(numbers)
+        return _Storage(self.storages[key, number.name].numbers[:count])
 
     def _mapped(self, info: zipfile.ZipInfo, dtype: np.dtype, count: int) -> NDArray:
         if not count:
@@ -225,7 +279,19 @@ class _Made:
             raise ValueError(f"{self.path} ends before {info.filename!r} does")
         return np.memmap(self.path, dtype, "r", start, (count,))
 
-    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> NDArray:
+    def _untyped(self, storage: Any, offset: Any, size: Any, stride: Any, *more: Any) -> "NDArray | Unread":
+        """A tensor of bytes and the format of its numbers: behind whether it wants a gradient, and hooks."""
+        kind = more[2] if len(more) > 2 else None
+        if type(storage) is not _Storage or type(kind) is not _Name or storage.numbers.dtype != np.uint8:
+            raise ValueError("its pickle makes a tensor of something else than a storage and a format")
+        if kind.dtype is None:
+            return Unread(kind.name)
+        numbers = storage.numbers[:len(storage.numbers) // kind.dtype.itemsize * kind.dtype.itemsize]
+        return self._tensor(_Storage(numbers.view(kind.dtype)), offset, size, stride)
+
+    def _tensor(self, storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> "NDArray | Unread":
+        if type(storage) is Unread:
+            return storage
         if type(storage) is not _Storage or type(size) is not tuple or type(stride) is not tuple:
             raise ValueError("its pickle makes a tensor of something else than a storage")
         numbers = storage.numbers
@@ -244,8 +310,10 @@ class _Made:
                           [step * numbers.itemsize for step in stride])
 
 
+_IS_FORMAT = re.compile(r"(?:b?float|complex|u?int|quint|qint|bits)[0-9a-z_]+|per_[a-z_]+")
 _VALUES = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "INT", "UNICODE",
            "FLOAT")
+_KEYS = (str, int, float, bool, type(None))
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "EMPTY_TUPLE": tuple,
     "EMPTY_LIST": list, "EMPTY_DICT": dict, "MARK": lambda: _MARK}

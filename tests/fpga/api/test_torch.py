@@ -66,7 +66,9 @@ def test_in_a_model(weight):
     model = torch.nn.Sequential(part, torch.nn.Linear(DIM, 2))
     indices = torch.arange(12).reshape(3, 4)
     assert model(indices).shape == (3, 2) and "items" in repr(model)
-    assert not part(indices).requires_grad and not list(part.parameters())
+    assert not part(indices).requires_grad and not any(each.numel() for each in part.parameters())
+    assert next(part.parameters()).dtype is torch.float32 and list(model.state_dict()) == ["1.weight", "1.bias"]
+    model.load_state_dict(model.state_dict())
 
 
 def test_wrong(weight):

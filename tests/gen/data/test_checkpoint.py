@@ -141,7 +141,7 @@ def test_tables_that_are_not_there(saved, arrays, tables, sentence):
 
 
 @pytest.mark.parametrize("source, sentence", [
-    ("m.csv", "m.csv ends in '.csv'; models are read from .pt, .pth, .bin, .npz and .onnx"),
+    ("m.csv", "m.csv ends in '.csv'; models are read from .pt, .pth, .bin, .ckpt, .npz and .onnx"),
     (3, "a model is a path, a state dict or FBGEMM's tables (of a module its state_dict()), not a int"),
     ("none.pt", "none.pt cannot be read"),
     ("none.npz", "none.npz cannot be read: No such file or directory"),
@@ -151,3 +151,149 @@ def test_what_is_no_model(source, sentence):
     with pytest.raises(ValueError) as error:
         read(source)
     assert sentence in str(error.value)
+
+
+def test_managed_ids_of_a_state_dict():
+    """As TorchRec's module has them: sorted ids, the last slot and those without an id for all others."""
+    none = np.iinfo(np.int64).max
+    state = {"m._embedding_module.embedding_bags.user.weight": USER,
+             "m._c._managed_collision_modules.user._mch_sorted_raw_ids": np.array([7, 90, none, none, none]),
+             "m._c._managed_collision_modules.user._mch_remapped_ids_mapping": np.array([3, 0, 1, 2, 4])}
+    (found,) = read(state)
+    assert found.ids == {7: 3, 90: 0} and found.unknown is None
+    state = {name.replace("_mch_sorted_raw_ids", "_hash_zch_identities"): each for name, each in state.items()}
+    (found,) = read(state)
+    with pytest.raises(ValueError, match="table user: a managed collision module makes rows of its ids"):
+        placed(found, np.zeros(1, np.uint64))
+
+
+# What a pickle of torch.save has beside plain tensors, by hand.
+
+def text(value):
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+def call(name, *parts):
+    module, _, attribute = name.rpartition(".")
+    return f"c{module}\n{attribute}\n".encode() + b"(" + b"".join(parts) + b"tR"
+
+
+def dictionary(**parts):
+    return b"}(" + b"".join(text(name) + part for name, part in parts.items()) + b"u"
+
+
+def file_of(path, arrays, **parts):
+    path.write_bytes(torch_file(arrays, dictionary(**parts)))
+    return path
+
+
+def test_bfloat16_and_parameters(tmp_path):
+    """Widened, which is exact; views of one storage share it."""
+    bits = (USER.view(np.uint32) >> 16).astype(np.uint16)
+    whole = tensor("0", "BFloat16Storage", 20, 0, (5, 4), (4, 1))
+    part = call("torch._utils._rebuild_parameter", tensor("0", "BFloat16Storage", 20, 8, (2, 2), (4, 1)), b"\x88", b"}")
+    path = file_of(tmp_path / "m.pt", [bits.view(np.uint8)], user=whole, part=part)
+    user, chosen = read(path, {"user": "user", "part": "part"})
+    wanted = (bits.astype(np.uint32) << 16).view(np.float32).reshape(5, 4)
+    assert user.array.dtype == np.float32 and np.array_equal(user.array, wanted)
+    assert np.array_equal(chosen.array, wanted[2:4, :2])
+
+
+def test_what_lies_beside_the_tables_is_passed_over(tmp_path):
+    """As torch.load(weights_only=True) takes it: a device, a size, a set, a format, tensors that are no arrays."""
+    user = tensor("0", "FloatStorage", 20, 0, (5, 4), (4, 1))
+    empty, false = call("collections.OrderedDict"), b"\x89"
+    untyped = (b"(" + text("storage") + b"ctorch.storage\nUntypedStorage\n" + text("1") + text("cpu")
+               + b"K\x08tQ" + b"K\x00" + b"(K\x02K\x02t" + b"(K\x02K\x01t" + false + empty)
+    narrow = call("torch._utils._rebuild_tensor_v3", untyped, b"ctorch\nuint16\n")
+    eighth = call("torch._utils._rebuild_tensor_v3", untyped, b"ctorch\nfloat8_e4m3fn\n")
+    marked = call("torch._tensor._rebuild_from_type_v2", b"ctorch._utils\n_rebuild_tensor_v2\n",
+                  b"ctorch\nTensor\n", b"(" + user.partition(b"\n_rebuild_tensor_v2\n(")[2][:-1], b"}")
+    numbers = np.array([1, 2, 3, 60000], np.uint16)
+    path = file_of(
+        tmp_path / "m.pt", [USER, numbers.view(np.uint8)], state=dictionary(user=user, marked=marked, narrow=narrow),
+        device=call("torch.device", text("cpu")), size=call("torch.Size", b"(K\x01t"), half=b"ctorch\nfloat16\n",
+        seen=call("__builtin__.set", b"]"), eighth=eighth, pairs=b"}(K\x01K\x02tK\x03s", none=b"}N\x88s",
+        codes=call("torch._utils._rebuild_qtensor", tensor("0", "QInt8Storage", 20, 0, (5, 4), (4, 1))))
+    found = read(path, {"user": "state.user", "marked": "state.marked"})
+    assert all(np.array_equal(each.array, USER) for each in found)
+    with pytest.raises(ValueError, match=r"of two dimensions are state.user \(5, 4\), state.marked \(5"):
+        read(path, {"codes": "codes"})
+    with pytest.raises(ValueError, match="table narrow: its rows must be floats, not uint16"):
+        read(path, {"narrow": "state.narrow"})
+
+
+def test_what_cannot_be_read_is_named_where_it_is_a_table():
+    """A tensor of no values elsewhere in a state dict is nothing to it."""
+    class Meta:
+        shape, dtype = (5, 4), "torch.float32"
+
+        def __array__(self, *_, **__):
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    state = {"user.weight": USER, "item.weight": Meta()}
+    assert np.array_equal(read(state, {"user": "user"})[0].array, USER)
+    with pytest.raises(ValueError, match="the state dict: item cannot be read as an array of numbers: Cannot copy out"):
+        read(state, {"item": "item"})
+    with pytest.raises(ValueError, match="index_remappings_array says that FBGEMM has pruned its tables"):
+        read({"e.embedding_bags.user.weight": USER, "e.tbes.0.index_remappings_array": np.arange(9)})
+
+
+@pytest.mark.parametrize("form", ["FP32", "INT8"])
+def test_pruned_tables_of_fbgemm(form):
+    """An id reads the row that it was given, zeros where it was pruned; a table that was not pruned is as it is."""
+    kept = np.array([-1, 3, 0, -1, 4, 1, 2, -1], np.int32)
+    codes = USER.view(np.uint8) if form == "FP32" else RANDOM.integers(0, 256, (5, 4), np.uint8)
+    ends = None if form == "FP32" else RANDOM.standard_normal((5, 2)).astype(np.float16)
+    kind = SimpleNamespace(value=form)
+    tables = SimpleNamespace(
+        embedding_specs=[("whole", 5, 4, kind, 0), ("user", 5, 4, kind, 0)], pooling_mode=0,
+        split_embedding_weights=lambda: [(codes, ends)] * 2, index_remappings_array=kept,
+        index_remappings_array_offsets=np.array([0, 0, len(kept)]))
+    whole, user = of_fbgemm(tables)
+    plain, pruned = (each.array if form == "FP32" else values(each.array, "int8") for each in (whole, user))
+    assert plain.shape == (5, 4) and np.array_equal(pruned[kept >= 0], plain[kept[kept >= 0]])
+    assert pruned.shape == (8, 4) and not pruned[kept < 0].any()
+    tables.index_remapping_hash_table_cpu = object()
+    with pytest.raises(ValueError, match="table whole: FBGEMM has pruned it by a hash table, which is not"):
+        of_fbgemm(tables)
+    tables.index_remapping_hash_table_cpu, kept[1] = None, 5
+    with pytest.raises(ValueError, match="table user: index_remappings_array has row 5; the table has 5 rows"):
+        of_fbgemm(tables)
+
+
+def test_other_kinds_of_fbgemm_s_tables_are_refused():
+    tables = SimpleNamespace(embedding_specs=[(5, 4, 0, 0)], split_embedding_weights=lambda: [USER])
+    tables.pooling_mode = SimpleNamespace(value=2, name="NONE")
+    with pytest.raises(ValueError, match="table table0: mode = 'none': must be one of sum, mean, max"):
+        placed(of_fbgemm(tables)[0], np.zeros(0, np.uint64))
+    tables._forward_hooks = {0: print}
+    with pytest.raises(ValueError, match="has _forward_hooks, which a bundle would not call"):
+        of_fbgemm(tables)
+    strange = type("SSDTableBatchedEmbeddingBags", (), {"__module__": "fbgemm_gpu.tbe.ssd"})()
+    with pytest.raises(ValueError, match="FBGEMM's SSDTableBatchedEmbeddingBags is not read; SplitTable"):
+        of_fbgemm(strange)
+
+
+def test_onnx_with_its_weights_in_a_file_beside_it(tmp_path, monkeypatch):
+    """As exporters write it; rows of bfloat16 are widened."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    half = helper.make_tensor("item.weight", TensorProto.BFLOAT16, ITEM.shape, ITEM.reshape(-1))
+    nodes = [helper.make_node("Gather", [f"{name}.weight", name], [name[0]]) for name in ("user", "item")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(name, TensorProto.INT64, ["n"]) for name in ("user", "item")],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "ui"],
+        [numpy_helper.from_array(USER, "user.weight"), half])
+    folder = tmp_path / "out"
+    folder.mkdir()
+    onnx.save(helper.make_model(graph), str(folder / "m.onnx"), save_as_external_data=True, location="m.onnx.data",
+              size_threshold=0)
+    monkeypatch.chdir(tmp_path)
+    user, item = read("out/m.onnx")
+    assert np.array_equal(user.array, USER) and item.array.dtype == np.float32
+    np.testing.assert_allclose(item.array, ITEM, rtol=1 / 128)
+    (folder / "m.onnx.data").unlink()
+    with pytest.raises(ValueError, match=r"m\.onnx: tensor 'user\.weight' cannot be read: .*m\.onnx\.data"):
+        read("out/m.onnx")

@@ -182,7 +182,7 @@ def test_long_bags_make_short_chunks(tmp_path):
     (tensor("0", "LongStorage", 1, 0, [1] * 40, [1] * 40), "a tensor has a shape, strides or an offset that no"),
     (b"r\xff\xff\xff\x7f", "must hold three tensors of whole numbers"),
     (b"\x8e" + (1 << 40).to_bytes(8, "little"), "cannot be read as tensors: "),
-    (b"}" + b")" + b"q\1h\1\x86" * 64 + b"Ns", "its pickle has a key that is no text and no whole number"),
+    (b"}" + b")" + b"q\1h\1\x86" * 64 + b"Ns", "its pickle has a key that is no text and no number"),
     (b"]q\0h\0a", "must hold three tensors of whole numbers"),
 ])
 def test_tensors_that_ask_for_more_than_is_stored(tmp_path, made, told):
