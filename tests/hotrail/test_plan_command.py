@@ -137,8 +137,9 @@ def test_a_model_is_written_and_planned_with(log, tmp_path):
     done = CliRunner().invoke(main, ["model", str(log), "--dim", "16", "--batch", "64", "--out", str(path)])
     assert done.exit_code == 0, done.output
     assert "assumed    no model was given: 2 tables" in done.output and "2 tables, " in done.output.splitlines()[-1]
-    assert run(log, "--cards", 2, "--quick", "--model", path, "--out", tmp_path / "o").exit_code == 0
-    assert run(log, "--cards", 2, "--quick", "--dim", 16, "--batch", 64, "--out", tmp_path / "p").exit_code == 0
+    how = "--cards", 1, "--levels", 2, "--quick"
+    assert run(log, *how, "--model", path, "--out", tmp_path / "o").exit_code == 0
+    assert run(log, *how, "--dim", 16, "--batch", 64, "--out", tmp_path / "p").exit_code == 0
     one, other = Plan.load(tmp_path / "o"), Plan.load(tmp_path / "p")
     assert one.tables == other.tables and one.cards == other.cards and one.model.tables == other.model.tables
 

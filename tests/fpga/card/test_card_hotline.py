@@ -273,6 +273,7 @@ def test_cards_side_by_side():
 
 # Stalls
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 @pytest.mark.testpoint("backpressure_both_sides")
@@ -312,6 +313,7 @@ STALLS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", STALLS)
 @pytest.mark.testpoint("stalls_counted")
 def test_what_a_stall_is_counted_as(bench, name):

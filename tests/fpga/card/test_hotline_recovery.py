@@ -82,6 +82,7 @@ def finish(hotline, left):
     assert error is None and len(left) == 0
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("port, way", PORTS)
 def test_training_goes_on_after_an_error_of_the_bus(hotline, port, way):
     draw, errors = np.random.default_rng([7, len(port + way), port == "m01_axi"]), 0
