@@ -13,6 +13,7 @@ from gen.compiler.emb import Bags
 from golden.emb.core import Emb
 from tests.support import emb_tables
 from tests.support.cutting import Cut
+from tests.support.emb_bench import QUICK
 from tests.support.emb_card import OracleCard
 
 
@@ -165,7 +166,8 @@ def replaced(table):
 
 @pytest.fixture(scope="module")
 def bags():
-    with EmbeddingBags(tables(), preset=emb_tables.config(), ring_bytes=1 << 15, timeout_cycles=20_000) as found:
+    with EmbeddingBags(tables(), preset=emb_tables.config(), device=QUICK, ring_bytes=1 << 15,
+                       timeout_cycles=20_000) as found:
         yield found
 
 
