@@ -40,6 +40,7 @@ def test_standing_runs_use_it_all(bench):
         assert 0.2 < np.mean(bench.gpu.kinds) < 0.9 and len(bench.gpu.kinds) > 4 * run.how.slots
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 @pytest.mark.testpoint("random_match_golden")
 def test_random_logs(benches, memory):
@@ -260,6 +261,7 @@ def test_a_real_log_through_learning_and_dealing(bench, monkeypatch, real_log):
     assert 0 < sum(kinds) < len(kinds)
 
 
+@pytest.mark.regress
 def test_cards_side_by_side():
     pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
     try:

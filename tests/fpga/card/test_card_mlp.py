@@ -176,6 +176,7 @@ def test_programs_that_end_early(bench, mixed):
     bench.mend(mixed)
 
 
+@pytest.mark.regress
 def test_cards_side_by_side():
     """Two cards in processes of their own, at work at the same time."""
     side_by_side([Bench(process=True, seed=seed) for seed in (1, 2)],
