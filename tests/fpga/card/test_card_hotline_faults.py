@@ -80,7 +80,7 @@ WRONG = {
 }
 
 
-@pytest.mark.turns(18)
+@pytest.mark.turns(11)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, name):

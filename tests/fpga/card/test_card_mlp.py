@@ -257,7 +257,7 @@ WRONG = {
 }
 
 
-@pytest.mark.turns(27)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, mixed, name):
