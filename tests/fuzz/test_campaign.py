@@ -17,7 +17,7 @@ def _fine(tally, count):
 
 
 def test_malformed_files():
-    _fine(campaign(2_000), 2_000)
+    _fine(campaign(500), 500)
 
 
 @pytest.mark.regress
@@ -73,6 +73,7 @@ ACTIONS = {"KeyError: 'x'": _fail, "refused by no line that names mine": _vague,
            f"ended with {signal.SIGBUS.name}": _crash, "more than 0.3 s": _hang}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("what", ACTIONS)
 def test_the_driver_names_the_input(what, monkeypatch, tmp_path):
     """The child finds the format in a module of its own."""

@@ -46,7 +46,7 @@ def test_from_a_log_to_a_run(place, monkeypatch):
     log = place / "log.npz"
     found = {"profile": told("profile", log, "--json", "--out", place / "profile"),
              "model": told("model", log, "--json", "--dim", 8, "--batch", 64, "--out", place / "m.toml"),
-             "plan": told("plan", log, "--json", "--model", place / "m.toml", "--preset", "tiny", "--cards", 2,
+             "plan": told("plan", log, "--json", "--model", place / "m.toml", "--preset", "tiny", "--cards", 1,
                           "--levels", 2, "--quick", "--out", place / "plan"),
              "compile": told("compile", place / "plan", "--json", "--out", place / "bundle"),
              "run": told("run", place / "bundle", log, "--json", "--samples", 100, "--out", place / "run"),

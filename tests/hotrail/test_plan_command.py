@@ -137,8 +137,9 @@ def test_a_model_is_written_and_planned_with(log, tmp_path):
     done = CliRunner().invoke(main, ["model", str(log), "--dim", "16", "--batch", "64", "--out", str(path)])
     assert done.exit_code == 0, done.output
     assert "assumed    no model was given: 2 tables" in done.output and "2 tables, " in done.output.splitlines()[-1]
-    assert run(log, "--cards", 2, "--quick", "--model", path, "--out", tmp_path / "o").exit_code == 0
-    assert run(log, "--cards", 2, "--quick", "--dim", 16, "--batch", 64, "--out", tmp_path / "p").exit_code == 0
+    how = "--cards", 1, "--levels", 2, "--quick"
+    assert run(log, *how, "--model", path, "--out", tmp_path / "o").exit_code == 0
+    assert run(log, *how, "--dim", 16, "--batch", 64, "--out", tmp_path / "p").exit_code == 0
     one, other = Plan.load(tmp_path / "o"), Plan.load(tmp_path / "p")
     assert one.tables == other.tables and one.cards == other.cards and one.model.tables == other.model.tables
 
@@ -216,14 +217,14 @@ def test_several_files(tmp_path):
     paths = [tmp_path / f"day{number}.log" for number in range(2)]
     for path, text in zip(paths, texts):
         path.write_text(text)
-    done = run(*paths, "--format", "text", "--cards", 1, "--quick", "--out", tmp_path / "out")
+    done = run(*paths, "--format", "text", "--cards", 1, "--levels", 1, "--quick", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     found = Profile.load(tmp_path / "out" / "profile.npz")
     assert found.samples == 3 and found.tables["user_id"].counts.tolist() == [1, 2]
 
 
 def test_a_sample_is_said(log, tmp_path):
-    done = run(log, "--sample", 0.3, "--cards", 1, "--quick", "--out", tmp_path / "out")
+    done = run(log, "--sample", 0.3, "--cards", 1, "--levels", 1, "--quick", "--out", tmp_path / "out")
     assert done.exit_code == 0 and "0.3 of its samples were counted; the share of accesses to the" in done.output
     assert "0.3 of its samples were counted; the share" in (tmp_path / "out" / "index.html").read_text()
     done = run(tmp_path / "out" / "profile.npz", "--sample", 0.3)
@@ -267,7 +268,7 @@ def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text()
     (tmp_path / "my card.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    done = run(log, "--device", "my card.toml", "--cards", 1, "--quick", "--out", "out")
+    done = run(log, "--device", "my card.toml", "--cards", 1, "--levels", 1, "--quick", "--out", "out")
     assert done.exit_code == 0, done.output
     monkeypatch.chdir("/")
     plan = Plan.load(tmp_path / "out")
@@ -282,14 +283,15 @@ def test_a_real_log(tmp_path):
 
 
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
-    done = run(log, "--cards", 1, "--quick", "--held-back", 0.2, "--out", tmp_path / "out")
+    given = "--cards", 1, "--levels", 2, "--quick"
+    done = run(log, *given, "--held-back", 0.2, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     plan = Plan.load(tmp_path / "out")
     assert plan.held.samples == 400 and Profile.load(tmp_path / "out" / "profile.npz").samples == 1600
     assert set(plan.held.shares) == {"", "user", "genre"} and plan.held.seconds > 0
     for text in (done.output, (tmp_path / "out" / "index.html").read_text()):
         assert "The last 400 samples, held back and served by this plan: " in text and "SSD: served" in text
-    again = run(tmp_path / "out" / "profile.npz", "--cards", 1, "--quick", "--out", tmp_path / "again")
+    again = run(tmp_path / "out" / "profile.npz", *given, "--out", tmp_path / "again")
     assert again.exit_code == 0 and Plan.load(tmp_path / "again").held == plan.held
     for options, sentence in ((["--held-back", 0.0001], "to hold against them"), (["--held-back", 1], "Invalid value")):
         bad = run(log, *options, "--out", tmp_path / "bad")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fpga.card import CardHang, CardViolation, ErrorResponse, Faults, Silence
+from verif.bench.runner import one_of, seeds
 
 FILL = 0xAA             # what lies in the outputs before a run
 UNTOUCHED = FILL * 0x01010101
@@ -17,14 +18,18 @@ PORTS = [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")]
 
 
 def count_of(number):
-    """Of a fault's variants; the long runs try ten times as many."""
-    return number * (10 if os.environ.get("HOTRAIL_REGRESS") else 1)
+    """Of a fault's variants: half as many, ten times as many in the long runs."""
+    return number * 10 if os.environ.get("HOTRAIL_REGRESS") else (number + 1) // 2
 
 
 def spread(first, last, count):
-    """Places all over a run: half of `count`, ten times as many in the long runs."""
-    number = 10 * count if os.environ.get("HOTRAIL_REGRESS") else (count + 1) // 2
-    return np.unique(np.linspace(first, last, number).astype(int))
+    """Places all over a run: ten times `count` in the long runs; of these a quarter of `count` by default, in turn by
+    the first seed."""
+    places = np.unique(np.linspace(first, last, 10 * count).astype(int))
+    if os.environ.get("HOTRAIL_REGRESS"):
+        return places
+    step = -(-4 * len(places) // count)
+    return places[seeds()[0] % step::step]
 
 
 class FaultyBench:
@@ -221,7 +226,7 @@ class FaultyBench:
             self.abort(run, at)
         for port, way in self.ports:
             total = self.beats(run)[port, way]
-            for beat in (0, total // 3, total // 2):
+            for beat in one_of((0, total // 3, total // 2)):
                 self.card.set_faults(Faults(seed=beat, stalls={"r": 0.5, "ar": 0.5, "b": 0.5},
                                             errors=(ErrorResponse(port, way, beat=beat),)))
                 self.start(run)

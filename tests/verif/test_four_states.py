@@ -92,5 +92,8 @@ def test_an_unknown_output_is_seen(tmp_path, monkeypatch):
         simulate(Leak(), "bench_leak", tmp_path, tests=1)
 
 
-def test_a_unit(tmp_path):
-    simulate(Doorbell(beat_bytes=16, bits=30), "verif.kernel.test_doorbell", tmp_path, tests=7, env={"BITS": 30})
+@pytest.mark.parametrize("only, tests", [(r"\.(smoke|reset_midstream)$", 2),
+                                         pytest.param(None, 7, marks=pytest.mark.regress)])
+def test_a_unit(tmp_path, only, tests):
+    simulate(Doorbell(beat_bytes=16, bits=30), "verif.kernel.test_doorbell", tmp_path, tests=tests, only=only,
+             env={"BITS": 30})

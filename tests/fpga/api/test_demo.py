@@ -92,7 +92,7 @@ def test_a_difference_is_told(place, monkeypatch):
 
     monkeypatch.setattr(flow, "_looked_up", wrong)
     said = []
-    done = flow.run(options(place, samples=1000), place, rtl="other", say=said.append)
+    done = flow.run(options(place), place, rtl="other", say=said.append)
     assert [each.equal for each in done.placements] == [False, False, True, True] and not done.passed
     assert ["DIFFERENT from the twin" in line for line in said[-4:]] == [True, True, False, False]
     assert "DIFFERENT" in report.page(done).html()

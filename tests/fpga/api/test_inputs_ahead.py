@@ -13,6 +13,7 @@ from gen.compiler.emb import Bags
 from golden.emb.core import Emb
 from tests.support import emb_tables
 from tests.support.cutting import Cut
+from tests.support.emb_bench import QUICK
 from tests.support.emb_card import OracleCard
 
 
@@ -165,17 +166,25 @@ def replaced(table):
 
 @pytest.fixture(scope="module")
 def bags():
-    with EmbeddingBags(tables(), preset=emb_tables.config(), ring_bytes=1 << 15, timeout_cycles=20_000) as found:
+    with EmbeddingBags(tables(), preset=emb_tables.config(), device=QUICK, ring_bytes=1 << 15,
+                       timeout_cycles=20_000) as found:
         yield found
 
 
-@pytest.mark.parametrize("end", ["dead host", "bus", "interrupt", "reset"])
-def test_runs_that_end_while_inputs_are_on_their_way(bags, end):
-    """On the simulated card, with more inputs behind the run than cross the link before it ends: the same objects go on
-    afterwards, and nothing of what was sent arrives later."""
+@pytest.fixture(scope="module")
+def long(bags):
+    """Batches of which the second has more inputs than cross the link in a run; and their vectors."""
     asked = drawn(3, bags=60)
     asked[1] = drawn(1, seed=9, bags=900)[0]
-    wanted = [bags.batch(requests) for requests in asked]
+    return asked, [bags.batch(requests) for requests in asked]
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("end", ["dead host", "bus", "interrupt", "reset"])
+def test_runs_that_end_while_inputs_are_on_their_way(bags, long, end):
+    """On the simulated card, with more inputs behind the run than cross the link before it ends: the same objects go on
+    afterwards, and nothing of what was sent arrives later."""
+    asked, wanted = long
     card, before = bags.card, bags.card.link().in_bytes
 
     def interrupted():

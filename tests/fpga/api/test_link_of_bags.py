@@ -10,13 +10,14 @@ from gen.compiler.tables import DEVICE_SHIFT
 from gen.model.device import Device
 from golden.fp.narrow import narrow, widen
 from tests.support import emb_tables, mlp_sizes
+from tests.support.emb_bench import QUICK
 
 
 @pytest.fixture(scope="module")
 def bags():
     random = np.random.default_rng(1)
     tables = [emb_tables.mixed(random), emb_tables.only(random, "cold", SSD, 600, 16)]
-    with EmbeddingBags(tables, preset=emb_tables.config(), ring_bytes=1 << 15) as found:
+    with EmbeddingBags(tables, preset=emb_tables.config(), device=QUICK, ring_bytes=1 << 15) as found:
         yield found
 
 
@@ -80,7 +81,8 @@ def test_results_in_half_precision(bags):
     tables = [placed.table for placed in bags.images.placed.values()]
     block = 4 * bags._runs.kernel.result_words
     for results in ("float16", {"cold": "bfloat16"}):
-        with EmbeddingBags(tables, preset=emb_tables.config(), ring_bytes=1 << 15, results=results) as half:
+        with EmbeddingBags(tables, preset=emb_tables.config(), device=QUICK, ring_bytes=1 << 15,
+                           results=results) as half:
             found = half.batch(asked)
             assert half.link.out_bytes - block == (passed - block) * (0.5 if results == "float16" else 0.75)
         forms = ("float16", "float16") if results == "float16" else ("float32", "bfloat16")

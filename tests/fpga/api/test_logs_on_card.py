@@ -30,6 +30,7 @@ def opened(tables, **options):
                          limit_cycles=500_000, **options)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("file", ["anime_420k", "msweb", "openbandit_60k"])
 def test_a_real_log(file, real_log):
     log = real_log(file)

@@ -46,6 +46,7 @@ def served(bundle, chunk, monkeypatch):
         return cards.infer(chunk, chunk.values["dense"])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("by", [REPLICATED, {"town": "samples"}, dict.fromkeys(make.SPLIT, "samples"), SLICED,
                                 {"user/id": "samples", "genre": "columns"}])
 def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
@@ -62,29 +63,28 @@ def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
                             [(-(-samples // 2), make.DIM), (samples // 2, make.DIM)][:max(1, min(samples, 2))])
 
 
-def test_plans_of_the_planner(log, tmp_path, monkeypatch):
+@pytest.mark.turns(1)
+@pytest.mark.parametrize("dram_bytes, by", [(16_000, "columns"), (1 << 20, "samples")])
+def test_plans_of_the_planner(log, tmp_path, monkeypatch, dram_bytes, by):
     """Few bytes of DRAM are worth slices, many are worth copies; every bit is that of a plan of whole tables."""
-    known, found = make.profile(log), {}
-    for dram_bytes in (16_000, 1 << 20):
-        costs = Costs("smartssd", "tiny", 300e6, {1: 2e-8}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10,
-                      1.2e-10, 4096, 1 << 16, dram_bytes, 1 << 22)
-        plan = planned(make.model(None), known, costs, cards=2, levels=2, explain=False)
-        found |= {table.by: plan for table in plan.tables.values() if len(table.cards) > 1}
-    assert set(found) == {"samples", "columns"}
+    known = make.profile(log)
+    costs = Costs("smartssd", "tiny", 300e6, {1: 2e-8}, 5.6e-11, 7e-11, 2.2e-6, 6e-5, 2.9e-7, 3.2e-10,
+                  1.2e-10, 4096, 1 << 16, dram_bytes, 1 << 22)
+    plan = planned(make.model(None), known, costs, cards=2, levels=2, explain=False)
+    assert by in {table.by for table in plan.tables.values() if len(table.cards) > 1}
+    bundle = write(tmp_path / "shared", plan, known, SeededWeights(3))
+    for card in bundle.emb_cards:
+        assert bundle.images(card).rows.nbytes <= plan.cards[card].dram.bytes <= plan.capacity["dram"]
+        assert bundle.images(card).pages.nbytes == plan.cards[card].ssd.bytes
+    tables = {name: replace(table, cards=(0,), by="whole") for name, table in plan.tables.items()}
+    alone = write(tmp_path / "whole", replace(plan, tables=tables), known, SeededWeights(3))
     (chunk,) = batches(log, 41, 41)
-    for number, plan in enumerate(found.values()):
-        bundle = write(tmp_path / str(number), plan, known, SeededWeights(3))
-        for card in bundle.emb_cards:
-            assert bundle.images(card).rows.nbytes <= plan.cards[card].dram.bytes <= plan.capacity["dram"]
-            assert bundle.images(card).pages.nbytes == plan.cards[card].ssd.bytes
-        tables = {name: replace(table, cards=(0,), by="whole") for name, table in plan.tables.items()}
-        alone = write(tmp_path / f"{number} whole", replace(plan, tables=tables), known, SeededWeights(3))
-        one, other = (served(each, chunk, monkeypatch) for each in (bundle, alone))
-        for name in make.SPLIT:
-            assert np.array_equal(one.vectors[name].view(np.uint32), other.vectors[name].view(np.uint32)), name
-        make.Opened(bundle, monkeypatch)
-        done = verify(bundle, log, 100, weights=SeededWeights(3))
-        assert done.different == "" and max(done.distance.values()) < 1e-6
+    one, other = (served(each, chunk, monkeypatch) for each in (bundle, alone))
+    for name in make.SPLIT:
+        assert np.array_equal(one.vectors[name].view(np.uint32), other.vectors[name].view(np.uint32)), name
+    make.Opened(bundle, monkeypatch)
+    done = verify(bundle, log, 100, weights=SeededWeights(3))
+    assert done.different == "" and max(done.distance.values()) < 1e-6
 
 
 def test_a_card_without_samples_is_left_alone(written, log, monkeypatch):
@@ -104,6 +104,7 @@ def test_a_wrong_bit_of_a_shard_is_seen(written, log, monkeypatch, card):
     assert done.different == f"card {card}, samples 0 on: request 0: 1 vectors differ, the first is 0"
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("by", [REPLICATED, SLICED])
 def test_simulated_cards(written, log, by):
     """Two Verilated EMB cores that share out samples, or columns, of two tables."""

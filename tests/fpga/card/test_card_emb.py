@@ -106,6 +106,7 @@ def test_cards_side_by_side():
 
 # Stalls
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 @pytest.mark.testpoint("backpressure_both_sides")
@@ -216,6 +217,7 @@ WRONG = {
 }
 
 
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, standing, name):

@@ -40,6 +40,7 @@ def test_standing_runs_use_it_all(bench):
         assert 0.2 < np.mean(bench.gpu.kinds) < 0.9 and len(bench.gpu.kinds) > 4 * run.how.slots
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 @pytest.mark.testpoint("random_match_golden")
 def test_random_logs(benches, memory):
@@ -260,6 +261,7 @@ def test_a_real_log_through_learning_and_dealing(bench, monkeypatch, real_log):
     assert 0 < sum(kinds) < len(kinds)
 
 
+@pytest.mark.regress
 def test_cards_side_by_side():
     pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
     try:
@@ -273,6 +275,7 @@ def test_cards_side_by_side():
 
 # Stalls
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 @pytest.mark.testpoint("backpressure_both_sides")
@@ -312,6 +315,7 @@ STALLS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", STALLS)
 @pytest.mark.testpoint("stalls_counted")
 def test_what_a_stall_is_counted_as(bench, name):

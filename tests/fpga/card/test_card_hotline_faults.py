@@ -80,6 +80,7 @@ WRONG = {
 }
 
 
+@pytest.mark.turns(11)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, name):
@@ -157,6 +158,7 @@ def test_garbage(bench):
 
 # The GPU
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("taken", [0, 1, 5])
 @pytest.mark.testpoint("errors")
 def test_a_gpu_that_stops(bench, standing, taken):
@@ -175,6 +177,7 @@ def stopped(bench, run, taken):
     bench.mend(run)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("ahead", [1, 2, HUGE])
 @pytest.mark.parametrize("taken", [0, 4])
 @pytest.mark.testpoint("errors")
@@ -202,6 +205,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     bench.mend(standing[0])
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
     """What is dealt does not depend on it, only the order of the classes."""
@@ -216,6 +220,7 @@ def test_a_gpu_of_any_speed(bench, standing):
 
 # Errors of the bus
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("port, way", PORTS)
 @pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
@@ -231,6 +236,7 @@ def test_error_responses(bench, standing, port, way):
     assert seen
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("rows", 4), ("gradients", 3), ("hot", 5)])
 @pytest.mark.parametrize("share", [0, 0.5])
 @pytest.mark.testpoint("errors")
@@ -253,6 +259,7 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
     bench.mend(run)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.testpoint("errors")
 def test_faults_in_half_precision(bench, name):
@@ -265,12 +272,14 @@ def test_faults_in_half_precision(bench, name):
 
 # Abort and reset
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(bench, standing):
     """While it learns, deals, gathers, updates and waits for the GPU."""
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
     """An abort while every channel stalls."""
@@ -280,6 +289,7 @@ def test_abort_with_stalls(bench, standing):
         bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(bench, standing):
     """Reset at any cycle of either phase: the next run is right."""

@@ -176,6 +176,7 @@ def test_programs_that_end_early(bench, mixed):
     bench.mend(mixed)
 
 
+@pytest.mark.regress
 def test_cards_side_by_side():
     """Two cards in processes of their own, at work at the same time."""
     side_by_side([Bench(process=True, seed=seed) for seed in (1, 2)],
@@ -184,6 +185,7 @@ def test_cards_side_by_side():
 
 # Stalls
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
 @pytest.mark.testpoint("backpressure_both_sides")
@@ -255,6 +257,7 @@ WRONG = {
 }
 
 
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.testpoint("corner_values")
 def test_wrong_programs(bench, mixed, name):
@@ -284,6 +287,7 @@ def test_garbage(bench, mixed):
 
 # Errors of the bus
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("port, way", PORTS)
 @pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
@@ -327,12 +331,14 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
 
 # Abort and reset
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(bench, standing):
     """An abort at any cycle ends the run with that cause."""
     bench.aborts(*standing, 30)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
     """Transfers that take long are waited for, and end whole."""
@@ -342,6 +348,7 @@ def test_abort_with_stalls(bench, standing):
         bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(bench, standing):
     """Reset at any cycle: the next run is right."""
@@ -396,6 +403,7 @@ def on_line(config, draw, which, line):
     return mix.run(), read
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("which", ["rows", "weights", "addends"])
 @pytest.mark.testpoint("errors")
 def test_single_errors_are_corrected(worn, which):
@@ -407,6 +415,7 @@ def test_single_errors_are_corrected(worn, which):
         tried["corrected errors"] += 1
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("detail, which", [(0, "rows"), (1, "weights"), (2, "addends")])
 @pytest.mark.testpoint("errors")
 def test_double_errors_end_the_run(worn, detail, which):

@@ -23,6 +23,7 @@ def test_short():
     assert not soak.wrong and len(soak.faults) >= 3 and sum(soak.ends.values()) == sum(soak.faults.values())
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("process", [False, True], ids=["here", "process"])
 def test_a_silent_memory_ends_by_the_clock(process):
     """Where the limit of cycles is far away."""

@@ -43,6 +43,7 @@ def told(bench, run):
     return cycles, bench.collect(run)[0], {**bench.card.counters(), "cycles": 0}
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_is_its_card(memory):
     """Learning, popular and gathered mini-batches, the image saved: every counter, the cycles, the memory's and the
@@ -53,6 +54,7 @@ def test_is_its_card(memory):
             assert told(twin, run) == told(card, run), name
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_random_logs_with_stalls(memory):
     """Logs, mini-batches and GPUs of all kinds, every other run with stalls on all channels."""

@@ -183,6 +183,7 @@ print("done")
 """
 
 
+@pytest.mark.turns(1)
 @xrt_noop.needed
 @pytest.mark.parametrize("source", ["file", "array"])
 def test_pages_stream_into_the_ring_during_a_run(tmp_path, image, source):

@@ -1,17 +1,18 @@
 """From Verilog to a bitstream with open tools: the whole flow on a board without a core, and what can go wrong.
 
-The EMB core on the board takes long: `make bitstream-ecp5`, or this file with HOTRAIL_REGRESS=1.
+What is placed and routed takes long: this file with HOTRAIL_REGRESS=1; the EMB core on the board also by
+`make bitstream-ecp5`.
 """
 
+import json
 import time
 import tomllib
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from fpga.synth import ecp5
-from fpga.synth.board import FOLDER, EcpBoard, constraints, wrapper
+from fpga.synth.board import BOARD_TOP, FOLDER, EcpBoard, constraints, wrapper
 from fpga.synth.ecp5 import Ecp5Error, unpacked
 from gen.rtl.board import board as component
 from gen.rtl.config import ConfigError
@@ -57,6 +58,7 @@ def small(tmp_path_factory):
     return flow(folder, say=said.append), said, folder
 
 
+@pytest.mark.regress
 def test_a_bitstream_comes_out(small):
     layout, said, folder = small
     content = layout.file.read_bytes()
@@ -70,6 +72,7 @@ def test_a_bitstream_comes_out(small):
     assert not list((folder / "out").glob("*.part"))
 
 
+@pytest.mark.regress
 @pytest.mark.testpoint("all_of_it_is_placed", unit="board/top")
 def test_everything_that_was_mapped_was_placed(small):
     """Every multiplier, memory and flip-flop that was mapped is in what nextpnr placed."""
@@ -83,6 +86,7 @@ def test_everything_that_was_mapped_was_placed(small):
     assert layout.used["TRELLIS_IO"][0] == 13 and layout.used["TRELLIS_COMB"][0] > 500
 
 
+@pytest.mark.regress
 def test_the_clock_is_met_and_told(small):
     layout, said, _ = small
     reached, wanted = layout.clock
@@ -94,6 +98,7 @@ def test_the_clock_is_met_and_told(small):
     assert len(layout.path) == 2 and all(cell.startswith("board.") for cell in layout.path)
 
 
+@pytest.mark.regress
 def test_a_second_run_takes_what_is_there(small, monkeypatch):
     layout, _, folder = small
     monkeypatch.setattr(ecp5, "_tool", None)
@@ -123,10 +128,20 @@ def test_an_impossible_clock_with_a_pll(tmp_path):
     assert not (out / "layout.json").exists()
 
 
+@pytest.mark.regress
 def test_what_does_not_fit(tmp_path):
     with pytest.raises(Ecp5Error, match="^the design does not fit: it needs 129 block memories, the part has 56$"):
         flow(tmp_path, ("bytes = 4096", "bytes = 262144"))
     assert not list((tmp_path / "out").glob("*.bit"))
+
+
+def test_a_part_that_has_too_little_of_something():
+    """nextpnr's figures before it places: enough of all but the block memories."""
+    watch = ecp5._Watch([].append)
+    watch("Info: \t         TRELLIS_IO:      13/    197     6%\n")
+    watch("Info: \t             DP16KD:      56/     56   100%\n")
+    with pytest.raises(Ecp5Error, match="^the design does not fit: it needs 129 block memories, the part has 56$"):
+        watch("Info: \t             DP16KD:     129/     56   230%\n")
 
 
 def test_a_pll_that_cannot_be(tmp_path):
@@ -151,10 +166,11 @@ def test_a_router_that_gets_no_further(most, fewest, again, passes):
         watch(f"Info:     iter={last} wires=1000 overused={again} overuse={again} archfail=NA\n")
 
 
-def test_another_placement_after_one_that_is_too_crowded(small, tmp_path, monkeypatch):
-    layout, _, folder = small
-    mapped = next((folder / "out").glob("mapped-*.json"))
-    slow = replace(layout, fmax={"clock": (20.0, 25.0)})
+def test_another_placement_after_one_that_is_too_crowded(tmp_path, monkeypatch):
+    board, out = EcpBoard.load(changed(tmp_path, *SMALL)), tmp_path / "out"
+    mapped = tmp_path / "mapped.json"
+    mapped.write_text(json.dumps({"modules": {BOARD_TOP: {"cells": {}}}}))
+    slow = ecp5.Layout(board, "", 2, {}, {}, {"clock": (20.0, 25.0)}, ("a", "b"), (0.0, 0.0), 0, out / "trial.bit")
     tried = []
 
     def placed(board, core, seed, *rest):
@@ -167,12 +183,12 @@ def test_another_placement_after_one_that_is_too_crowded(small, tmp_path, monkey
     said = []
     outcomes = {1: None, 2: slow, 3: None}
     with pytest.raises(Ecp5Error, match=r"^timing: the clock reaches 20.0 MHz, trial wants 25 MHz \(best of 3"):
-        flow(tmp_path, seeds=3, say=said.append)
+        ecp5.bitstream({}, "trial", board, out, seeds=3, say=said.append)
     assert tried == [1, 2, 3] and said == [f"placing and routing: the design cannot be routed: {k}" for k in (1, 3)]
     outcomes = {1: None, 2: None}
     with pytest.raises(Ecp5Error, match="^the design cannot be routed: 2$"):
-        flow(tmp_path, seeds=2)
-    assert not list((tmp_path / "out").glob("*.bit"))
+        ecp5.bitstream({}, "trial", board, out, seeds=2)
+    assert not list(out.glob("*.bit"))
 
 
 def test_a_tool_ends_with_its_watch(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from gen.base.tools import yosys
 from verif.emb.test_pooling import Words, judge, schedule
 from verif.fp.vectors import DotLane, Runner
 
+pytestmark = pytest.mark.regress
 CELLS = Path(pyosys.__file__).parent / "share/lattice"
 
 
@@ -46,8 +47,7 @@ def netlist(folder):
     return translate
 
 
-@pytest.mark.parametrize("name, width, subs, terms_log2", [
-    ("dot1", 1, 1, 6), pytest.param("dot2x2", 2, 2, 4, marks=pytest.mark.regress)])
+@pytest.mark.parametrize("name, width, subs, terms_log2", [("dot1", 1, 1, 6), ("dot2x2", 2, 2, 4)])
 def test_a_fused_dot(tmp_path, name, width, subs, terms_log2):
     """Sums of many sizes, of numbers whose products cancel and of those that are none, in cells and in Verilog."""
     shape = dict(width=width, subs=subs, terms_log2=terms_log2)
@@ -67,7 +67,6 @@ def test_a_fused_dot(tmp_path, name, width, subs, terms_log2):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.regress
 def test_a_pooling_unit(tmp_path):
     """Running sums in LUT memory, against the golden model."""
     shape = dict(words=1, contexts_log2=4, tag_bits=2)

@@ -85,6 +85,7 @@ def test_waiver_file_wrong(tmp_path, text, message):
     assert str(error.value) == message
 
 
+@pytest.mark.regress
 def test_presets_are_checked_side_by_side(tmp_path, monkeypatch):
     """In order, waivers counted over all of them; what is not waived is told of the core that has it."""
     monkeypatch.setattr(lint, "build_folder", lambda: tmp_path)

@@ -40,9 +40,9 @@ def simulate(core, folder, *, texts=None, xml=None, **options):
     return runner.run(model, MODULE, env={"HOTRAIL_KERNEL_XML": path}, **options)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("number", runner.seeds())
-@pytest.mark.parametrize("core", [core if core != BROKEN else pytest.param(core, marks=pytest.mark.regress)
-                                  for core in KERNELS])
+@pytest.mark.parametrize("core", KERNELS)
 @pytest.mark.testpoint("smoke", "random_match_golden")
 @pytest.mark.testpoint("second_opinion", unit=("emb/core", "hotline/core"))
 def test_packaged_top(core, number, tmp_path):
@@ -130,6 +130,7 @@ def refused(folder, says, **options):
     assert re.search(says, str(error.value)), str(error.value)[-2000:]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.regress) for name in MORE)])
 @pytest.mark.testpoint("mistakes_are_seen")
 def test_mistakes_are_seen(name, tmp_path):
@@ -146,6 +147,7 @@ def test_without_a_mistake(number, tmp_path):
     sound(BROKEN, tmp_path, number, texts=broken())
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("wrong", ["an offset", "two names"])
 @pytest.mark.testpoint("mistakes_are_seen")
 def test_a_wrong_kernel_xml_is_seen(wrong, tmp_path):
