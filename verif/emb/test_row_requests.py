@@ -195,6 +195,7 @@ async def corner_values(dut):
     report(rows=bench.entered)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("number", seeds())
 def test_row_requests(number, name):

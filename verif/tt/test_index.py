@@ -17,7 +17,7 @@ from hw.tt.index import Divider, IndexSplitter
 from hw.tt.serial_config import Splitting
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 
 SHAPES = {
     "tiny": lambda: load("tiny").cores["tt"],
@@ -270,7 +270,7 @@ def test_divider(bits, divisor_bits):
              tests=1, only="divider_exhaustive", env={"DIVIDER": f"{bits} {divisor_bits}"})
 
 
-@pytest.mark.parametrize("shape", shapes(SHAPES, 2))
+@pytest.mark.parametrize("shape", one_of(SHAPES))
 @pytest.mark.parametrize("number", seeds())
 def test_splitter(number, shape):
     simulate(IndexSplitter(SHAPES[shape]()), "verif.tt.test_index", name=f"splitter_{shape}", tests=6,
