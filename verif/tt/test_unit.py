@@ -306,7 +306,8 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*one_of(["tiny", "uram", "two_lanes"]), *one_of(["grouped", "block16_only"])])
+@pytest.mark.parametrize("name", [*one_of(["tiny", "uram", "two_lanes"]), *(
+    pytest.param(name, marks=pytest.mark.regress) for name in ("grouped", "block16_only"))])
 def test_tt(name, number):
     _simulate(name, number)
 
