@@ -121,7 +121,7 @@ SHAPES = {
     "grouped4slices": ((4, 1, 14, 0, "ultrascale_plus", True), 0.5),
 }
 # Alike but for their sizes: those of a kind take turns.
-KINDS = [("dot1", "dot1wide", "dot2", "dot8"), ("dot4x2", "dot2x4", "dot4x4"),
+KINDS = [("dot1", "dot1wide", "dot2", "dot8", "dot4x2", "dot2x4", "dot4x4"),
          ("slices1", "grouped4", "slices4", "grouped4slices", "slices4x4")]
 
 

@@ -168,7 +168,7 @@ def test_vectors(name):
     print(f"{name}: {tried:,} vectors, none differing")
 
 
-@pytest.mark.turns(1)
+@pytest.mark.regress
 @pytest.mark.parametrize("name,registers", [
     ("multiply", ()), ("multiply", ("partial", "rounded")), ("add", ("aligned", "by4"))])
 @pytest.mark.testpoint("latency_and_rate_as_documented")

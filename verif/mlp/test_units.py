@@ -276,7 +276,7 @@ async def rows_kept(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*one_of(["tiny", "wide", "narrow"]), *one_of(["slices", "grouped", "shipping"])])
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_mlp_units(name, number):
     simulate(ComputeUnits(CONFIGS[name]), "verif.mlp.test_units", name=f"mlp_units_{name}", tests=7, seed=number,
              env={"MLP_CONFIG": name})

@@ -262,7 +262,7 @@ async def corner_values(dut):
     await bench.rest()
 
 
-@pytest.mark.parametrize(("bits", "divisor_bits"), [(6, 4), (7, 7)])
+@pytest.mark.parametrize(("bits", "divisor_bits"), one_of([(6, 4), (7, 7)]))
 @pytest.mark.testpoint("random_match_golden")
 def test_divider(bits, divisor_bits):
     """The divider for every dividend and divisor."""
