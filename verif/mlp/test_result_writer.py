@@ -15,7 +15,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.result_writer import ResultWriter
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 
 SIZES = dict(lut_products=0, row_lines=256, weight_lines=512, addend_lines=256, reads_in_flight=8,
@@ -342,7 +342,7 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", one_of(CONFIGS))
+@pytest.mark.parametrize("name", shapes(CONFIGS, 1))
 def test_outlet(name, number):
     simulate(ResultWriter(CONFIGS[name]), "verif.mlp.test_result_writer", name=f"mlp_outlet_{name}", tests=6,
              seed=number,

@@ -18,7 +18,7 @@ from hw.tt.grid import Grid
 from hw.tt.intermediate import Intermediate
 from hw.tt.unit import TTUnit
 from verif.bench import rng, seed
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import bursty, never, sometimes
 from verif.tt.bench import CONFIGS, Bench, Recorded, Table, chunks_of, expected, most_rows
 
@@ -306,7 +306,7 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*one_of(["tiny", "uram", "two_lanes"]), *(
+@pytest.mark.parametrize("name", [*shapes(["tiny", "uram", "two_lanes"], 1), *(
     pytest.param(name, marks=pytest.mark.regress) for name in ("grouped", "block16_only"))])
 def test_tt(name, number):
     _simulate(name, number)
