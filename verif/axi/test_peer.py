@@ -13,7 +13,7 @@ from hw.axi.control import CTRL, IDLE, START, ControlSlave
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
 from hw.isa import EMB
-from verif.axi.test_writer import CLIENTS
+from verif.axi.test_writer import CLIENTS, OUTSTANDING
 from verif.bench import reset, rng, start
 from verif.bench.memory import BASE
 from verif.bench.pack import layout_of
@@ -133,7 +133,7 @@ async def control(dut):
 @pytest.mark.testpoint("second_opinion", unit="axi/reader")
 def test_reader_against_another_memory(number):
     """The same requests against the memory model of an independent library."""
-    simulate(Reader(beat_bytes=64, outstanding=128), "verif.axi.test_peer", name="axi_reader_64", tests=1,
+    simulate(Reader(beat_bytes=16, outstanding=128), "verif.axi.test_peer", name="axi_reader_16", tests=1,
              only=r"\.reader$", seed=number)
 
 
@@ -141,8 +141,8 @@ def test_reader_against_another_memory(number):
 @pytest.mark.testpoint("second_opinion", unit="axi/writer")
 def test_writer_against_another_memory(number):
     """The same requests against the memory model of an independent library."""
-    simulate(WritePort(beat_bytes=64, clients=CLIENTS), "verif.axi.test_peer", name="axi_writer_64", tests=1,
-             only=r"\.writer$", seed=number)
+    simulate(WritePort(beat_bytes=16, clients=CLIENTS, outstanding=OUTSTANDING), "verif.axi.test_peer",
+             name="axi_writer_16", tests=1, only=r"\.writer$", seed=number)
 
 
 @pytest.mark.parametrize("number", seeds())

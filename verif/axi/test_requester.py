@@ -165,6 +165,7 @@ async def corner_values(dut):
     assert bench.asked[-1] == (77, 3) and len(bench.asked) <= 2
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("number", seeds())
 def test_requester(number, rows):

@@ -76,7 +76,7 @@ def build(
     component: Any,
     name: str,
     *,
-    waves: bool = False,
+    waves: bool | None = None,
     opt: str = "-O0",
     extra_args: tuple[str, ...] = (),
     fresh: bool = False,
@@ -84,10 +84,11 @@ def build(
     """The Verilator model of `component`, from the cache when one with the same content was built before.
 
     Parameters  component: a `wiring.Component`; name: for the folder's name, people read it; waves: build in
-                FST; opt: the C++ optimisation of the design's own code; extra_args: further arguments for
-                Verilator; fresh: build again what is in the cache, to measure how long it takes
+                FST (default: when WAVES=1 is set); opt: the C++ optimisation of the design's own code; extra_args:
+                further arguments for Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
+    waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
     texts, metadata = verilog.convert(component, names=waves)
     return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
 
@@ -218,7 +219,6 @@ def simulate(
     Raises      AssertionError: a test failed, or another number of tests ran; names the seed and the command
                 RuntimeError: the model cannot be built or the simulator died
     """
-    waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
     seed = seeds()[0] if seed is None else seed
     model = build(component, name, waves=waves, opt=opt, extra_args=extra_args)
     return run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s)

@@ -187,6 +187,40 @@ async def _begin(dut, **options):
     return driver
 
 
+@cocotb.test(skip="BARE" not in os.environ)
+@pytest.mark.testpoint("smoke")
+async def without_a_core(dut):
+    """A board around no core: its identity and size, words at the ends and in the middle of its memory, over the serial
+    line; the lamps show the frames; the button ends a frame and leaves the memory as it was."""
+    start(dut)
+    dut.rx.value, dut.button.value = 1, 0
+    await reset(dut, 4)
+    await ClockCycles(dut.clk, 40)
+    line, draw, seen = SerialHost(dut, DIVISOR), rng("words"), set()
+
+    async def watch():
+        while True:
+            await Timer(30 * PERIOD_NS, "ns")    # a lamp shows an event for 64 cycles at least
+            seen.update(name for k, name in enumerate(LAMPS) if int(dut.lamps.value) >> k & 1)
+
+    watching = cocotb.start_soon(watch())
+    assert await line.read(BOARD_BASE, 3) == [IDENTITY, MEMORY_BYTES, 0]
+    words = {at: [draw.getrandbits(32) for _ in range(12)] for at in (0, MEMORY_BYTES // 2 - 8, MEMORY_BYTES - 48)}
+    for at, content in words.items():
+        await line.write(at, content)
+    for at, content in words.items():
+        assert await line.read(at, len(content)) == content, f"{at:#x}"
+    watching.cancel()
+    assert seen >= {"alive", "frame"} and "refused" not in seen, seen
+    await line.send(b"\x01\x02")
+    dut.button.value = 1
+    await ClockCycles(dut.clk, 10)
+    dut.button.value = 0
+    await ClockCycles(dut.clk, 40)
+    line.received.clear()
+    assert await line.read(0, 12) == words[0]
+
+
 @cocotb.test()
 async def smoke(dut):
     """Tables are loaded and a batch over three memories is pooled, all over the serial line; the lamps show frames,
@@ -281,6 +315,13 @@ async def reset_midstream(dut):
         await driver.run(program)
 
 
+@pytest.mark.parametrize("number", seeds())
+def test_board_without_a_core(number):
+    simulate(board(None, None, **SETTINGS), "verif.board.test_top", name="board_none", tests=1, seed=number,
+             only="without_a_core", env={"BARE": "1"})
+
+
+@pytest.mark.regress
 @pytest.mark.parametrize("number", seeds())
 def test_board(number):
     # Long waits for a serial line, with little Python: optimised, it runs in a third of the time.

@@ -162,7 +162,7 @@ async def bad_indices(dut):
     unit = await fresh(dut)
     r = rng("indices")
     tried = 0
-    for number in range(130 if REGRESS else 39):
+    for number in range(130 if REGRESS else 13):
         plan = Plan(unit, r, ring_beats=1 << r.randint(7, 12))
         plan.load(r.sample(range(1, unit.tt.tables), 3))
         for _ in range(r.randrange(3)):
@@ -244,7 +244,7 @@ async def read_errors(dut):
     r = rng("reads")
     words = unit.words
     beats = max(1, 16 // words)
-    count = 160 if REGRESS else 24
+    count = 160 if REGRESS else 12
     for number in range(count):
         plan = Plan(unit, r)
         plan.load([1, 2], extra=25)

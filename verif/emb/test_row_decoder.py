@@ -1,5 +1,6 @@
 """The row decoder against its golden model, and that against exact fractions and the rows that FBGEMM has made."""
 
+import os
 from fractions import Fraction
 
 import cocotb
@@ -16,6 +17,7 @@ from verif.bench.runner import seeds, simulate
 from verif.emb.beats import through
 
 WORDS, LONGEST = 4, 8
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 WAIVED = {
     "backpressure_both_sides": "The unit takes a beat a cycle and never waits; there is room for what comes out.",
 }
@@ -111,9 +113,9 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Thousands of rows, with and without pauses between beats."""
+    """Hundreds of rows, with and without pauses between beats."""
     random, pauses = np.random.default_rng(seed("rows")), rng("pauses")
-    for count, pause in ((1200, lambda: 0), (300, lambda: pauses.randrange(4))):
+    for count, pause in ((1200 if REGRESS else 400, lambda: 0), (300 if REGRESS else 100, lambda: pauses.randrange(4))):
         await compared(dut, rows(random, count), pause)
 
 
@@ -140,7 +142,7 @@ async def reset_midstream(dut):
 async def corner_values(dut):
     """Zeros, subnormals, ties, the largest numbers, infinities and NaNs as values, scales and biases."""
     random = np.random.default_rng(seed("corners"))
-    await compared(dut, rows(random, 1200, corners=True))
+    await compared(dut, rows(random, 1200 if REGRESS else 500, corners=True))
 
 
 @pytest.mark.testpoint("illegal_config_wrong")

@@ -2,6 +2,7 @@
 
 import os
 from collections import defaultdict, deque
+from functools import cache
 
 import cocotb
 import numpy as np
@@ -20,10 +21,11 @@ from hw.emb.rows import EVENTS, RowFetch, pooled_layout, row_layout
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.axi import DECERR, SLVERR, AxiMemory, CardMemory
 from verif.bench.pack import layout_of
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import build, one_of, run, seeds
 from verif.bench.stream import Source, bursty, sometimes
 
 UNIT = "emb/rows"
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 
 WORDS, LONGEST, WINDOW, SETS = 16, 32, 4096, 1024
 BEAT = 4 * WORDS
@@ -116,7 +118,7 @@ async def rate(dut):
     random = np.random.default_rng(seed("rate"))
     rates = {}
     for beats in (1, 2, 4, 8, 16, 32):
-        count = max(150, 3000 // beats)
+        count = max(150, 3000 // beats) if REGRESS else max(40, 1000 // beats)
         for name, offsets in (("", random.permutation(count) * beats),
                               (" unaligned", random.permutation(count) * beats + beats // 2)):
             if beats == 1 and name:
@@ -137,7 +139,7 @@ async def stalls_and_faults(dut):
     random = np.random.default_rng(seed("faults"))
     tried = 0
     for trial in range(4):
-        rows = [(int(place) * 4, 1 + int(place) % 4) for place in random.zipf(1.4, 400) % 60]
+        rows = [(int(place) * 4, 1 + int(place) % 4) for place in random.zipf(1.4, 400 if REGRESS else 200) % 60]
         stalls = {"r": sometimes(0.7, rng(f"r{trial}"))} | ({"ar": bursty(rng(f"ar{trial}"))} if trial > 1 else {})
         made = await port(dut, 256, stalls=stalls, offers=sometimes(0.8, rng(f"i{trial}")) if trial % 2 else None)
         source = sources(rows)
@@ -183,10 +185,14 @@ async def real_log(dut):
     report(asked=len(rows) * beats, fetched=made.axi.read_beats)
 
 
+@cache
+def model():
+    return build(RowPort(), "row_port")
+
+
 @pytest.mark.parametrize("number", seeds())
 def test_row_port(number):
-    result = simulate(RowPort(), "verif.emb.test_row_port", name="row_port", tests=2, seed=number,
-                      only="rate|stalls_and_faults")
+    result = run(model(), "verif.emb.test_row_port", tests=2, seed=number, only="rate|stalls_and_faults")
     print(result.values["rates"])
     assert len(result.values["rates"]) == 11 and result.values["faults"] > 30
 
@@ -201,9 +207,9 @@ def logs():
 @pytest.mark.parametrize("load,beats", one_of(
     pytest.param(load, beats, id=name) for name, load, beats in logs()))
 def test_real_log(load, beats, tmp_path):
-    lookups = load()[:4000]
+    lookups = load()[:4000 if REGRESS else 1000]
     np.save(tmp_path / "lookups.npy", lookups)
-    result = simulate(RowPort(), "verif.emb.test_row_port", name="row_port", tests=1, only="real_log",
-                      env={"LOOKUPS": tmp_path / "lookups.npy", "BEATS": beats})
+    result = run(model(), "verif.emb.test_row_port", tests=1, only="real_log", seed=seeds()[0],
+                 env={"LOOKUPS": tmp_path / "lookups.npy", "BEATS": beats})
     assert result.values["fetched"] <= result.values["asked"]
     print(f"fetched {result.values['fetched']} of {result.values['asked']} beats")

@@ -11,7 +11,7 @@ from golden.emb.row_requests import RowRequests as Model
 from hw.emb.row_requests import RowRequests
 from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import bursty, sometimes
 
 SIZES = {
@@ -195,7 +195,7 @@ async def corner_values(dut):
     report(rows=bench.entered)
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", [*one_of(["narrow", "one"]), pytest.param("shipped", marks=pytest.mark.regress)])
 @pytest.mark.parametrize("number", seeds())
 def test_row_requests(number, name):
     simulate(RowRequests(**SIZES[name]), "verif.emb.test_row_requests", name=f"row_requests_{name}", tests=6,

@@ -1,5 +1,7 @@
 """Row fetch: every beat, every request and every cycle against the golden window, on a memory that the bench plays."""
 
+import os
+
 import cocotb
 import numpy as np
 import pytest
@@ -23,6 +25,8 @@ from verif.emb.row_bench import (
     sources,
 )
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+
 
 @cocotb.test()
 async def smoke(dut):
@@ -40,7 +44,7 @@ async def random_match_golden(dut):
     random = np.random.default_rng(seed("rows"))
     shares = []
     for universe in (6, 40, 400):
-        rows = mixture(random, 700, universe=universe)
+        rows = mixture(random, 700 if REGRESS else 400, universe=universe)
         run = await (await fresh(dut, latency=int(random.integers(1, 60)))).feed(rows)
         found = check(run, rows, sources(rows))
         shares.append(float(found.mean()))
@@ -55,7 +59,7 @@ async def backpressure_both_sides(dut):
     output cannot be held back."""
     random = np.random.default_rng(seed("pauses"))
     for trial in range(3):
-        rows = mixture(random, 400, universe=60)
+        rows = mixture(random, 400 if REGRESS else 200, universe=60)
         pauses = {name: pattern(rng(f"{name}{trial}")) for name, pattern in (
             ("offers", bursty), ("answers", lambda r: sometimes(0.6, r)), ("requests", bursty))}
         if trial == 1:
@@ -194,6 +198,7 @@ def test_row_fetch(number):
     simulate(RowFetch(**SMALL), "verif.emb.test_rows", name="row_fetch_small", tests=8, seed=number)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("number", seeds())
 def test_row_fetch_shipped(number):
     """At the shipping card's size: beats a cycle by row size at a latency of 100 cycles."""

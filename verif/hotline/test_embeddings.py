@@ -15,6 +15,8 @@ from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY, WIDE
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+
 
 class Deep(EmbeddingBuffer):
     """With the output registers of a deep array."""
@@ -157,8 +159,8 @@ async def random_match_golden(dut):
     for log2 in lengths():
         draw = rng(f"traffic {log2}")
         bench = await Bench.begin(dut, log2)
-        await bench.traffic(draw, 500)
-        await bench.traffic(draw, 300, writes=0.9, lands=0.6, reads=0.9)
+        await bench.traffic(draw, 500 if REGRESS else 250)
+        await bench.traffic(draw, 300 if REGRESS else 200, writes=0.9, lands=0.6, reads=0.9)
         wrote, landed = wrote + bench.wrote, landed + len(bench.landed_at)
     assert wrote > 150 and landed > 150, (wrote, landed)
 

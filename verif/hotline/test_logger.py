@@ -17,6 +17,7 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 CONFIGS = {
     "tiny": replace(TINY, sets=32, waves=32, queue=64),
     # More lanes than banks, few waves.
@@ -167,7 +168,7 @@ async def random_match_golden(dut):
     random = np.random.default_rng(seed("random"))
     bench = await Bench.begin(dut)
     for turn in range(3):
-        bench.put(draw(random, 250, learn=[0.7, 1, 0.2][turn]))
+        bench.put(draw(random, 250 if REGRESS else 120, learn=[0.7, 1, 0.2][turn]))
         await bench.quiet()
         await bench.save()
         places = [(int(random.integers(BANKS)), int(random.integers(SETS))) for _ in range(30)]
@@ -185,7 +186,7 @@ async def backpressure_both_sides(dut):
     for waves, answers, images in ((common, common, common), (always, rare, rare), (rare, always, always),
                                    (always, lambda: never(300), lambda: never(600))):
         bench = await Bench.begin(dut, waves=waves, answers=answers, images=images)
-        bench.put(draw(random, 120))
+        bench.put(draw(random, 120 if REGRESS else 60))
         await bench.quiet()
         await bench.load(random, order(BANKS, SETS)[:20])
         await bench.save(order(BANKS, SETS)[:40])

@@ -27,6 +27,8 @@ from verif.hotline.program import (
 )
 from verif.hotline.shapes import CONFIGS, sizes_of
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+
 
 @cocotb.test()
 async def smoke(dut):
@@ -60,7 +62,7 @@ async def random_match_golden(dut):
     marks, images both ways and the order of begin, flush and end as golden, with parts that look idle for
     some cycles while they are not."""
     start(dut)
-    for number in range(4):
+    for number in range(4 if REGRESS else 2):
         r = rng(f"random {number}")
         bench = await Bench.fresh(dut, r, latency=r.choice([1, 30]), busy=r.choice([0, 7, 40]))
         bench.put(any_program(r, bench.config, 25, kinds=QUICK) + any_program(r, bench.config, 3))
@@ -73,7 +75,7 @@ async def random_match_golden(dut):
 async def backpressure_both_sides(dut):
     """The same with pauses on every stream."""
     start(dut)
-    for number in range(4):
+    for number in range(4 if REGRESS else 2):
         r = rng(f"pressure {number}")
         bench = await Bench.fresh(dut, r, flow=r.choice([0.15, 0.5, 0.9]), latency=r.choice([1, 20]), busy=20)
         bench.put(any_program(r, bench.config, 10, kinds=QUICK) + any_program(r, bench.config, 2))
@@ -118,7 +120,7 @@ async def latency_and_rate_as_documented(dut):
 async def reset_midstream(dut):
     """After a reset at any cycle the next program comes out right, and no register is remembered."""
     start(dut)
-    for number in range(10):
+    for number in range(10 if REGRESS else 5):
         r = rng(f"reset {number}")
         bench = await Bench.fresh(dut, r)
         bench.put(any_program(r, bench.config, 12, kinds=QUICK))
@@ -305,7 +307,7 @@ async def read_errors(dut):
     start(dut)
     config = CONFIGS[os.environ["HOTLINE"]]
     beats = 16 // config.words
-    for number in range(20):
+    for number in range(20 if REGRESS else 8):
         r = rng(f"errors {number}")
         items = any_program(r, config, 6, kinds=QUICK)
         place = r.randrange(len(items) * beats)
@@ -318,7 +320,7 @@ async def read_errors(dut):
         for _ in range(20):
             await bench.step()
         assert not bench.ports.get("done") and not bench.actions
-    for number in range(20):
+    for number in range(20 if REGRESS else 9):
         r = rng(f"inputs {number}")
         kind = ("LEARN", "TRAIN", "LOAD")[number % 3]
         item = any_item(r, config, kind, {})

@@ -16,9 +16,10 @@ from hw.mlp.config import MlpConfig
 from verif.bench import report, reset, rng, start
 from verif.bench.pack import Ports, layout_of
 
-__all__ = ["BASE", "CONFIGS", "KINDS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows", "any_weights",
-           "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
+__all__ = ["BASE", "CONFIGS", "KINDS", "REGRESS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows",
+           "any_weights", "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 BASE = 0x40_1234_0000       # of the buffer that is loaded from
 
 _COMMON = {"lut_products": 0, "row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8,
@@ -257,7 +258,7 @@ async def random_loads(dut: Any, bench: type[LoaderBench]) -> None:
     unit = await bench.begin(dut)
     first, second = (side.removesuffix("_done") for side in bench.sides)
     loads = 0
-    for number in range(4):
+    for number in range(4 if REGRESS else 2):
         r = rng(f"random {number}")
         jobs, ahead, behind = [], 0, 0
         for at in range(60):
@@ -276,7 +277,7 @@ async def random_loads(dut: Any, bench: type[LoaderBench]) -> None:
 async def pressed_loads(dut: Any, bench: type[LoaderBench]) -> None:
     """The same with pauses of jobs, requests, data and the memory."""
     unit = await bench.begin(dut)
-    for number in range(4):
+    for number in range(4 if REGRESS else 2):
         r = rng(f"pressure {number}")
         jobs = [bench.make(r, unit, at) for at in range(25)]
         run = bench(dut, unit, Feed(r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]),

@@ -15,7 +15,7 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.result_writer import ResultWriter
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 
 SIZES = dict(lut_products=0, row_lines=256, weight_lines=512, addend_lines=256, reads_in_flight=8,
@@ -29,6 +29,7 @@ CONFIGS = {
 }
 CONFIG = CONFIGS[os.environ.get("OUTLET", "tiny")]
 BASE = 0x40_0000_3000
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SPECIAL = np.array([s | w for s in (0, 1 << 31) for w in (
     0, 1, 0x7FFFFF, 0x800000, 0x33800000, 0x3F800000, 0x42AEAC4F, 0x42AEAC50, 0x42B00000, 0x43000000, 0x7F7FFFFF,
     0x7F800000, 0x7F800001, 0x7FC00000)], np.uint32)
@@ -229,7 +230,7 @@ async def random_match_golden(dut):
     its place."""
     random = np.random.default_rng(seed("layers"))
     bench = await Bench.begin(dut)
-    tiles, memory = several(random, 1500)
+    tiles, memory = several(random, 1500 if REGRESS else 300)
     await bench.run(tiles)
     bench.judge(memory)
 
@@ -243,7 +244,7 @@ async def backpressure_both_sides(dut):
     for flow, requests, data, distance in ((common, common, common, 5), (always, rare, always, 40),
                                            (always, always, rare, 1), (always, common, rare, 13)):
         bench = await Bench.begin(dut, flow=flow, requests=requests, data=data, distance=distance)
-        tiles, memory = several(random, 250)
+        tiles, memory = several(random, 250 if REGRESS else 100)
         await bench.run(tiles)
         bench.judge(memory)
     # A port that takes nothing for long: as many tiles are reserved as there is room for, then none.
@@ -309,10 +310,10 @@ async def reset_midstream(dut):
     random, pauses = np.random.default_rng(seed("reset")), rng("reset")
     for sigmoid in (False, True):
         bench = await Bench.begin(dut, data=lambda: sometimes(0.2, pauses))
-        tiles, _ = several(random, 300, sigmoid=sigmoid)
+        tiles, _ = several(random, 300 if REGRESS else 120, sigmoid=sigmoid)
         await bench.run(tiles, until=int(random.integers(60, 200)))
         bench = await Bench.begin(dut)
-        tiles, memory = several(random, 100)
+        tiles, memory = several(random, 100 if REGRESS else 40)
         await bench.run(tiles)
         bench.judge(memory)
 
@@ -341,7 +342,7 @@ async def corner_values(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", one_of(CONFIGS))
+@pytest.mark.parametrize("name", shapes(CONFIGS, 1))
 def test_outlet(name, number):
     simulate(ResultWriter(CONFIGS[name]), "verif.mlp.test_result_writer", name=f"mlp_outlet_{name}", tests=6,
              seed=number,

@@ -16,6 +16,7 @@ from verif.mlp.bench import NARROW, TINY, MemoryBench, some_flips, words_of
 CONFIGS = {"tiny": TINY, "narrow": NARROW}
 CONFIG = CONFIGS[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 ALL = (1 << CONFIG.samples) - 1
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 FLAG_LATENCY = RowMemory(CONFIG).flag_latency
 
 
@@ -164,8 +165,8 @@ async def random_match_golden(dut):
     model; a read before a write has settled gives the old line."""
     random = np.random.default_rng(seed("traffic"))
     bench = await Bench.begin(dut, random)
-    await traffic(bench, random, 1000, lines=4)
-    await traffic(bench, random, 1000, lines=CONFIG.row_lines, slots=0.5)
+    await traffic(bench, random, 1000 if REGRESS else 400, lines=4)
+    await traffic(bench, random, 1000 if REGRESS else 300, lines=CONFIG.row_lines, slots=0.5)
     await bench.flush()
 
 
@@ -259,7 +260,7 @@ async def flipped_bits(dut):
     random = np.random.default_rng(seed("flips"))
     bench = await Bench.begin(dut, random)
     pairs, lines = CONFIG.piece // 2, 4
-    for _ in range(12):
+    for _ in range(12 if REGRESS else 4):
         for _ in range(20):
             key = (int(random.integers(CONFIG.units)), int(random.integers(CONFIG.rows)),
                    int(random.integers(CONFIG.pieces)), int(random.integers(pairs)), int(random.integers(lines)))

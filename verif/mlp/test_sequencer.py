@@ -368,7 +368,7 @@ def test_illegal_config_wrong():
         Sequencer(MlpConfig(**{**SIZES["groups_per_beat"], "units": 2}, **REST))
 
 
-@pytest.mark.parametrize("size", ["tiny", *one_of(["smartssd", "screc"]), "groups_per_beat"])
+@pytest.mark.parametrize("size", one_of(["tiny", "smartssd", "screc", "groups_per_beat"]))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_sequencer(number, size):
     simulate(Sequencer(config(size)), "verif.mlp.test_sequencer", name=f"mlp_sequencer_{size}", tests=7, seed=number)

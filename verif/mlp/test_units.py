@@ -27,6 +27,7 @@ CONFIGS = {
     "shipping": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=0, grouped=True, family="ultrascale_plus",
                           **MEMORIES),
 }
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SHARED, OWN, FEATURES = SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES
 
 
@@ -187,7 +188,7 @@ async def random_match_golden(dut):
     """Tiles of all sources, lengths and live rows in random mixtures without a gap, blank slots among them, any bit
     patterns, on units of three shapes."""
     bench = await Bench.begin(dut)
-    tiles = sequence(bench.config, bench.random, 40, blanks=0.1)
+    tiles = sequence(bench.config, bench.random, 40 if REGRESS else 20, blanks=0.1)
     bench.check(tiles, await bench.run(tiles))
 
 
@@ -275,7 +276,7 @@ async def rows_kept(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*one_of(["tiny", "wide", "narrow"]), *one_of(["slices", "grouped"]), "shipping"])
+@pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_mlp_units(name, number):
     simulate(ComputeUnits(CONFIGS[name]), "verif.mlp.test_units", name=f"mlp_units_{name}", tests=7, seed=number,
              env={"MLP_CONFIG": name})

@@ -154,6 +154,7 @@ async def corner_values(dut):
     assert dut.held.value == 0
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize("number", seeds())
 def test_fifo(number, name):

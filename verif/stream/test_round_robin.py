@@ -60,6 +60,7 @@ async def corner_values(dut):
         assert await granted(dut, requests, last) == expected(count, requests, last), f"{requests:b} after {last}"
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
 def test_round_robin(count):
     simulate(Turns(count), "verif.stream.test_round_robin", name=f"round_robin_{count}", tests=2)

@@ -17,7 +17,7 @@ from hw.tt.index import Divider, IndexSplitter
 from hw.tt.serial_config import Splitting
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 
 SHAPES = {
     "tiny": lambda: load("tiny").cores["tt"],
@@ -262,7 +262,7 @@ async def corner_values(dut):
     await bench.rest()
 
 
-@pytest.mark.parametrize(("bits", "divisor_bits"), [(6, 4), (7, 7)])
+@pytest.mark.parametrize(("bits", "divisor_bits"), one_of([(6, 4), (7, 7)]))
 @pytest.mark.testpoint("random_match_golden")
 def test_divider(bits, divisor_bits):
     """The divider for every dividend and divisor."""
@@ -270,7 +270,7 @@ def test_divider(bits, divisor_bits):
              tests=1, only="divider_exhaustive", env={"DIVIDER": f"{bits} {divisor_bits}"})
 
 
-@pytest.mark.parametrize("shape", shapes(SHAPES, 2))
+@pytest.mark.parametrize("shape", one_of(SHAPES))
 @pytest.mark.parametrize("number", seeds())
 def test_splitter(number, shape):
     simulate(IndexSplitter(SHAPES[shape]()), "verif.tt.test_index", name=f"splitter_{shape}", tests=6,

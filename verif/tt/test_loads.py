@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles
 from golden.tt import Limits, Loader
 from hw.tt.unit import TTUnit, load_wait
 from verif.bench import seed
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.tt.bench import CONFIGS, Bench, Table, chunks_of
 
 UNIT = "tt/unit"
@@ -66,7 +66,7 @@ async def reset_inside_a_load(dut):
     config, bench = await _begin(dut)
     random = np.random.default_rng(seed("reset"))
     moments = range(load_wait(config) + 6)
-    for moment in moments if REGRESS else random.choice(len(moments), 4, replace=False):
+    for moment in moments if REGRESS else random.choice(len(moments), 2, replace=False):
         old, tables = _table(config, random, False), [_table(config, random, False)]
         bench = await bench.fresh()
         _, _, beats = Loader(Limits.of(config)).add(old.cores, block16=old.block16)
@@ -74,12 +74,12 @@ async def reset_inside_a_load(dut):
         await ClockCycles(dut.clk, 40 + int(moment))
         bench = await bench.fresh()
         await bench.load(tables)
-        await bench.run(tables, chunks_of(config, random, tables, 12))
+        await bench.run(tables, chunks_of(config, random, tables, 12 if REGRESS else 6))
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), *one_of(["uram", "two_lanes"]),
-                                  *one_of(["grouped", "block16_only"])])
+@pytest.mark.parametrize("name", [*shapes(["tiny", "uram", "two_lanes"], 1), *(
+    pytest.param(name, marks=pytest.mark.regress) for name in ("grouped", "block16_only"))])
 def test_loads(name, number):
     config = CONFIGS[name]()
     simulate(TTUnit(config), "verif.tt.test_loads", name=f"tt_{name}", tests=3, seed=number, env={"TT_CONFIG": name},

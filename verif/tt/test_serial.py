@@ -18,6 +18,7 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 from verif.systolic.test_array import SPECIAL, mixed
 
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SMALL = SerialConfig(rows=4, columns=8, a_lines=512, b_lines=32, c_lines=2048, tables=16, index_bits=10,
                      mode_bits=6, rank_max=8, dim_max=64, in_flight=4)
 PAPER = load("screc").cores["serial"]
@@ -131,7 +132,7 @@ async def random_match_golden(dut):
     """Random lookups of tables of many shapes, any bit patterns in the cores: every D in 16..512 and R in 4..32 on the
     paper's array, 2 to 4 cores on a small one."""
     bench = await Bench.begin(dut, draw=mixed)
-    bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 150))
+    bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 150 if REGRESS else 70))
     await bench.finish()
 
 
@@ -195,7 +196,7 @@ async def reset_midstream(dut):
     on time."""
     bench = await Bench.begin(dut)
     random = np.random.default_rng(seed("lookups"))
-    for _ in range(12):
+    for _ in range(12 if REGRESS else 5):
         bench.source.put(*({"table": t, "index": i} for t, i in bench.random_lookups(random, 12)))
         bench.board.got = lambda beat: None
         bench.sink._on_beat = None
@@ -215,7 +216,7 @@ async def reset_midstream(dut):
 async def corner_values(dut):
     """Cores of zeros, subnormals, extremes, infinities and NaNs alone."""
     bench = await Bench.begin(dut, draw=lambda random, size: random.choice(SPECIAL, size))
-    bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 60))
+    bench.ask(bench.random_lookups(np.random.default_rng(seed("lookups")), 60 if REGRESS else 30))
     await bench.finish()
 
 

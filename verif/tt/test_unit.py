@@ -18,7 +18,7 @@ from hw.tt.grid import Grid
 from hw.tt.intermediate import Intermediate
 from hw.tt.unit import TTUnit
 from verif.bench import rng, seed
-from verif.bench.runner import one_of, seeds, simulate
+from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import bursty, never, sometimes
 from verif.tt.bench import CONFIGS, Bench, Recorded, Table, chunks_of, expected, most_rows
 
@@ -94,7 +94,7 @@ async def random_match_golden(dut):
             bench = await bench.fresh()
         tables = _tables(config, random, 8, lambda: int(random.integers(1, config.rank_max + 1)))
         await bench.load(tables)
-        chunks = chunks_of(config, random, tables, 120)
+        chunks = chunks_of(config, random, tables, 120 if REGRESS else 60)
         timing = await bench.run(tables, chunks)
         counted = bench.counters()
         assert (counted["lookups"], counted["computed"], counted["reused"], counted["slots"]) == (
@@ -118,7 +118,7 @@ async def backpressure_both_sides(dut):
                                   ready=Recorded(consumer(rng(f"{label} consumer"))))
         await bench.load(tables)
         # In the last run most chunks are single rows, which fill every queue.
-        chunks = chunks_of(config, random, tables, 100 if REGRESS else 50)
+        chunks = chunks_of(config, random, tables, 100 if REGRESS else 30)
         if label == "blocked for long":
             chunks = [(t, rows[:1]) for t, rows in (chunks * 8)[:300]]
         await bench.run(tables, chunks)
@@ -168,7 +168,7 @@ async def reset_midstream(dut):
     random = np.random.default_rng(seed("reset"))
     tables = _tables(config, random, 6, lambda: int(random.integers(1, 9)))
     await bench.load(tables)
-    for wait in [int(random.integers(1, 120 + 3 * config.index_bits)) for _ in range(20 if REGRESS else 6)]:
+    for wait in [int(random.integers(1, 120 + 3 * config.index_bits)) for _ in range(20 if REGRESS else 4)]:
         bench = await bench.fresh()
         bench.ask(chunks_of(config, random, tables, 40))
         await ClockCycles(dut.clk, wait)
@@ -306,8 +306,8 @@ def _simulate(name, number):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [pytest.param("tiny", marks=pytest.mark.regress), *one_of(["uram", "two_lanes"]),
-                                  *one_of(["grouped", "block16_only"])])
+@pytest.mark.parametrize("name", [*shapes(["tiny", "uram", "two_lanes"], 1), *(
+    pytest.param(name, marks=pytest.mark.regress) for name in ("grouped", "block16_only"))])
 def test_tt(name, number):
     _simulate(name, number)
 
