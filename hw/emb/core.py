@@ -229,14 +229,16 @@ class EmbCore(Part):
         doorbell = parts.bell
         wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
         wiring.connect(m, reads.o[DOORBELL], doorbell.i)
-        ring = Signal()
+        ring, freed = Signal(), Signal(name="freed")
         m.d.sync += ring.eq(arguments.ring_beats != 0)
+        m.d.sync += freed.eq((freed | parts.front.finish) & ~parts.flush)
         m.d.comb += [
             doorbell.enable.eq(ring),
             doorbell.waiting.eq(arbiter.waiting),
             doorbell.address.eq(arguments.result + 4 * EMB.value("filled").word),
             arbiter.filled.eq(doorbell.value),
             arbiter.polled.eq(doorbell.polled),
+            arbiter.freed.eq(freed),
         ]
 
     def _count(self, m: Module, parts) -> None:

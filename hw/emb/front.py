@@ -144,7 +144,7 @@ class Front(Part):
             feeder.ring_mask.eq(program.ring_mask),
             program.load_busy.eq(loader.busy),
             loader.table.eq(program.table),
-            program.loaded.eq(loader.loaded),
+            program.bounds.eq(loader.bounds),
             feeder.ring_beats.eq(arguments.ring_beats),
             feeder.open.eq(tiers.open),
             tiers.i_valid.eq(feeder.o_valid),

@@ -9,9 +9,10 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
+from hw.emb.loader import bounds_layout
 from hw.emb.regions import READERS, region_layout
 from hw.emb.row_offset import kept_bits
-from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
+from hw.emb.tokens import CHUNK_BITS, POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, ROW_FORMAT
 from hw.kernel.bounds import BoundedSum, Term
@@ -72,7 +73,7 @@ class Program(Part):
                 load_start, load_less_one  Out  to the loader
                 load_busy           In  of the loader
                 table               Out  the table of the instruction that is looked at
-                loaded              In  whether it is loaded, a cycle later
+                bounds              In  of hw.emb.loader.bounds_layout: what it allows, a cycle later
                 ring_mask           Out  ring_beats - 1
                 number_now          Out  the instruction that is looked at
                 bags_done           In  a pulse: the bags of an instruction are in memory
@@ -104,7 +105,8 @@ class Program(Part):
             "o_regions": Out(stream.Signature(region_layout())),
             "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, stripe_beats=stripe_beats))),
             "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
-            "table": Out(16), "loaded": In(1), "number_now": Out(32), "ring_mask": Out(32),
+            "table": Out(16), "bounds": In(bounds_layout(index_bits=index_bits, chunk_log2=CHUNK_BITS)),
+            "number_now": Out(32), "ring_mask": Out(32),
             "bags_done": In(1), "row_done": In(1),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
@@ -165,6 +167,8 @@ class Program(Part):
         m.d.sync += vector.eq(Mux(fill, state.stored, item.row_beats)[:len(vector) + 1] - 1)
         m.d.sync += span.eq(item.ring_count + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
+        fewer = Signal(reset_less=True)     # the table has fewer rows than the instruction says
+        m.d.sync += fewer.eq(self.bounds.loaded & (self.bounds.rows < item.tt_rows))
         m.d.sync += piece.eq(Mux(item.piece_beats == 0, state.stored, item.piece_beats)[:len(piece)] - 1)
         job = jobs.i.payload
         m.d.comb += [
@@ -181,13 +185,13 @@ class Program(Part):
             job.piece.eq(piece),
             job.cut.eq(item.piece_beats),
             job.table.eq(item.tt_table),
-            job.loaded.eq(self.loaded),
+            job.loaded.eq(self.bounds.loaded),
             job.chunk.eq(item.chunk_rows - 1),
             job.count.eq(item.count),
             job.indices.eq(Mux(fill, Cat(0, item.count), item.indices_count)),
             job.dram_base.eq(item.dram_base),
             job.dram_rows.eq(item.dram_rows),
-            job.tt_rows.eq(item.tt_rows),
+            job.tt_rows.eq(Mux(fewer, self.bounds.rows, item.tt_rows)),
             job.out.eq(item.out),
             job.stride.eq(item.out_stride),
             job.first.eq(item.ring_first),
@@ -217,6 +221,10 @@ class Program(Part):
         m.d.sync += ring_odd.eq((ring & self.ring_mask) != 0)
         piece = item.piece_beats
         most = Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows)
+        # A table that is looked up is as the instruction says. Its bounds come with `stored`.
+        bounds = self.bounds
+        unlike = bounds.loaded & (item.tt_rows != 0) & (
+            (item.row_beats[:len(bounds.beats)] != bounds.beats) | (item.chunk_rows > bounds.chunk + 1))
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
             (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
@@ -224,6 +232,7 @@ class Program(Part):
             ((item.ring_count != 0) & ring_odd, WITH_ROWS),
             (item.weighted & (item.mode != SUM), {AT_BAGS}),
             (item.chunk_rows > most, {AT_BAGS}),
+            (unlike, {AT_BAGS}),
             (above(item.tt_rows, 1 << self.index_bits), {AT_BAGS}),
         ], words=(0, 9))
         return SimpleNamespace(refused=decoder.refused, bags=decoder.kind[AT_BAGS])
