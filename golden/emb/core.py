@@ -52,7 +52,8 @@ class Memory:
     """The buffers, (n,) uint32 each, whole beats. `rows` is changed by FILL, `outputs` by BAGS, in place.
 
     landed: all that the host brings during the run, one beat after the other, the first at ring position
-    `landed_at`. ring_beats: of the ring that it passes through.
+    `landed_at`, as far as it is at most ring_beats ahead of what was released. ring_beats: of the ring that it passes
+    through.
     """
 
     program: Words
@@ -108,10 +109,12 @@ class Emb:
 
     @classmethod
     def of(cls, config: Any, tables: Sequence[Sequence[np.ndarray]] = (), lines: Sequence[int] = ()) -> "Emb":
-        """Of a core by its configuration, an hw.emb.config.EmbConfig."""
+        """Of a core by its configuration, an hw.emb.config.EmbConfig. lines: default, those of its unit."""
+        unit = config.tt
         return cls(words=config.words, row_beats_max=config.row_beats_max, stripe_beats=config.stripe_beats,
-                   tables=tables, grid_log2=config.tt.grid_log2, grouped=config.tt.grouped,
-                   block16_only=config.tt.block16_only, index_bits=config.tt.index_bits, lines=lines)
+                   tables=tables, grid_log2=unit.grid_log2, grouped=unit.grouped,
+                   block16_only=unit.block16_only, index_bits=unit.index_bits,
+                   lines=lines or (unit.x_lines, unit.y_lines, unit.tables))
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
@@ -123,6 +126,7 @@ class Emb:
         released = memory.landed_at
         for number in range(count):
             item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
+            item.released = released
             try:
                 self._carry_out(item, memory, counters)
             except _Fault as fault:
@@ -214,9 +218,9 @@ class Emb:
                 raise _Fault(INDEX_RANGE, int(position), at, 2 * at)
             if row >= item.dram_rows:
                 raise _Fault(INDEX_RANGE, int(row), at, 2 * at + 1)
-            start = (position - memory.landed_at) % POSITIONS
-            if (start + b) * words > len(memory.landed):
+            if not self._lands(item, memory, position):
                 raise _Fault(TIMEOUT, int(position))
+            start = (position - memory.landed_at) % POSITIONS
             self._stripes(item).write(table, np.array([row]), memory.landed[start * words:(start + b) * words])
         counters["cache_fills"] += item.count
         counters["ssd_rows"] += item.count
@@ -228,6 +232,13 @@ class Emb:
             return np.zeros_like(position, dtype=bool)
         return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
                 & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
+
+    def _lands(self, item: SimpleNamespace, memory: Memory, position):
+        """Whether the row is among what the host brings, and there is room for it before the instruction is done."""
+        b = _stored(item)
+        ahead = (position + b - item.released) % POSITIONS
+        return (((position - memory.landed_at) % POSITIONS + b) * self.words <= len(memory.landed)) & (
+            (ahead <= memory.ring_beats) | (ahead > POSITIONS // 2))
 
     def _bags(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
@@ -274,14 +285,13 @@ class Emb:
         ssd, bounds = device == SSD, self._bounds(item)
         tt_rows = min(item.tt_rows, bounds.rows) if bounds else item.tt_rows
         bad_ring = ssd & ~self._in_ring(item, memory, number)
-        start = (number - memory.landed_at) % POSITIONS
         faults = (
             (INDEX_DEVICE, device == 3, index),
             (INDEX_RANGE, ((device == DRAM) & (number >= item.dram_rows))
              | ((device == TT) & (number >= tt_rows)) | bad_ring, index),
             (TT_TABLE, (device == TT) & (number < tt_rows) & (bounds is None),
              np.full(len(index), item.tt_table)),
-            (TIMEOUT, ssd & ~bad_ring & ((start + _stored(item)) * self.words > len(memory.landed)), number),
+            (TIMEOUT, ssd & ~bad_ring & ~self._lands(item, memory, number), number),
         )
         found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
         if found:

@@ -37,9 +37,9 @@ def window(
     ring beat where these begin, and the number of the quarter, counted from the start, that the ring is in when the
     next row comes.
 
-    offset, beats, piece: what identifies a row, beats of it and of a piece in full; shared: it may be found; head: beats that went into the
-    ring before, of rows that are forgotten. A row is found in its set, of the
-    two rows entered last, if it began no more than two quarters ago. After 2**lap_bits - 1 turns of the ring all is
+    offset, beats, piece: what identifies a row, beats of it and of a piece in full; shared: it may be found; head:
+    beats that went into the ring before, of rows that are forgotten. A row is found in its set, of the two rows
+    entered last, if it began no more than two quarters ago. After 2**lap_bits - 1 turns of the ring all is
     forgotten, the row that completed them included.
     """
     rows = len(offset)

@@ -217,8 +217,8 @@ def row(offset, vector=1, *, form=0, piece=None, tier=0, ring=0, copy=0, first=1
 
 
 def mixture(random, count, *, universe, ring=0.15, copy=0.05):
-    """Rows of all kinds; their sizes, formats and pieces follow from their place, but now and then one place has two sizes, or
-    two lengths of pieces."""
+    """Rows of all kinds; their sizes, formats and pieces follow from their place, but now and then one place has two
+    sizes, or two lengths of pieces."""
     longest = config()["row_beats_max"]
     rows = []
     for _ in range(count):

@@ -140,8 +140,7 @@ async def malformed_programs(dut):
 
 
 def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int]:
-    lines = (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables)
-    model = Emb.of(unit, lines=lines)
+    model = Emb.of(unit)
     model.bounds = dict(plan.timeline[0][1] if plan.timeline else plan.loaded)      # before the first instruction
     model.loaded = set(model.bounds)
     memory = Memory(

@@ -127,8 +127,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Rows one after the other that are equal, that share a set, that differ in size or in pieces alone; evictions in neighbouring
-    cycles; the last offset."""
+    """Rows one after the other that are equal, that share a set, that differ in size or in pieces alone; evictions in
+    neighbouring cycles; the last offset."""
     longest, sets = config()["row_beats_max"], config()["window_sets"]
     top = (1 << 32) - 1
     cases = [
