@@ -76,11 +76,7 @@ class Programs:
         items = [(kind, item) for kind in [*kinds, "BAGS"] if (item := getattr(self, kind.lower())())]
         if self.r.random() < 0.2:       # nothing is read behind it
             items[-1][1]["release"] = (self.released + self.landed + int(self.r.integers(1 << 20))) % POSITIONS
-        words = np.stack([encode(kind, item) for kind, item in items])
-        for line in words:
-            for name in MUTATOR.ignored(MUTATOR.value_of(line, "opcode")):
-                if self.r.random() < 0.5:
-                    MUTATOR.set(line, name, int(self.r.integers(1 << EMB.field(name).bits)))
+        words = np.stack([MUTATOR.garble(self.r, encode(kind, item)) for kind, item in items])
         inputs = np.concatenate(self.inputs) if self.inputs else np.zeros(self.words, np.uint32)
         drawn = Drawn(words, inputs.astype(np.uint32), self.outputs, first, pages, "", items)
         if wrong:

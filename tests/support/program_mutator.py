@@ -23,15 +23,19 @@ class ProgramMutator:
         found = {0, 1, item.minimum, item.highest, item.highest + 1, (1 << item.bits) - 1}
         return sorted(value for value in found if value < 1 << item.bits)
 
-    def ignored(self, opcode):
-        """The fields that the instruction ignores."""
-        return [item.name for item in self.kernel.fields if opcode not in self.kernel.uses(item)]
-
     def set(self, words, name, value):
         """Gives a field of an instruction a value."""
         item = self.kernel.field(name)
         kept = 0xFFFFFFFF & ~((1 << item.bits) - 1 << item.low)
         words[item.word] = int(words[item.word]) & kept | value << item.low
+
+    def garble(self, draw, words):
+        """Puts anything into the fields that an instruction ignores. draw: a generator."""
+        opcode = self.value_of(words, "opcode")
+        for item in self.kernel.fields:
+            if opcode not in self.kernel.uses(item) and draw.integers(2):
+                self.set(words, item.name, int(draw.integers(1 << item.bits)))
+        return words
 
     def last_of(self, run, name, **fields):
         """The number of the last instruction of that name whose fields are as given."""
