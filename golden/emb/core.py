@@ -132,7 +132,8 @@ class Emb:
             except _Fault as fault:
                 return Result(fault.code, number, fault.bag, fault.index, fault.detail & 0xFFFFFFFF, counters,
                               released, number)
-            released = item.release
+            if (item.release - released) % POSITIONS < POSITIONS // 2:
+                released = item.release
             counters["instructions"] += 1
         return Result(OK, 0, 0, 0, 0, counters, released, count)
 

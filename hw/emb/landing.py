@@ -31,7 +31,6 @@ class TierArbiter(Part):
                     length, as those of one instruction do)
                 ring_beats    In(32)  of the ring, a power of two or 0
                 filled        In(30)  ring position up to which rows have landed (exclusive), modulo 2**30
-                freed         In  `released` counts; before, all is free up to where `filled` was read first
                 released      In(30)  ring position up to which rows have been given back, modulo 2**30; it may lie
                     ahead of `filled`
                 polled        In  `filled` has just been read
@@ -70,7 +69,6 @@ class TierArbiter(Part):
             "copy_written": In(1),
             "ring_beats": In(32),
             "filled": In(POSITION_BITS),
-            "freed": In(1),
             "released": In(POSITION_BITS),
             "polled": In(1),
             "timeout": In(32),
@@ -157,11 +155,7 @@ class TierArbiter(Part):
         # What goes wrong on the host's side.
         left = Signal(32)
         held, polled = Signal(signed(POSITION_BITS)), Signal()
-        begun, first = Signal(), Signal(POSITION_BITS, name="first_filled", reset_less=True)
-        with m.If(self.polled & ~begun):
-            m.d.sync += begun.eq(1)
-            m.d.sync += first.eq(self.filled)
-        m.d.sync += held.eq(self.filled - Mux(self.freed, self.released, Mux(begun, first, self.filled)))
+        m.d.sync += held.eq(self.filled - self.released)
         m.d.sync += polled.eq(self.polled)
         m.d.sync += self.overflow.eq(self.overflow | (polled & (held > self.ring_beats)))
         with m.If(~self.waiting):

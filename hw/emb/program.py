@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -80,7 +80,8 @@ class Program(Part):
                 row_done            In  a pulse: a row of a FILL is in memory
                 flush_window        Out  a pulse: rows in card memory have changed
                 flush_tt            Out  a pulse: tables have changed
-                released, finished  Out  progress
+                ring_begins, ring_begin  In  a pulse: the run's first ring position, 0 without it
+                released, finished  Out  progress; what is released stays so, whatever later instructions say
                 finish              Out  a pulse: an instruction has finished
                 done                Out  all have finished, until reset or `start`
                 error               Out  of hw.emb.tokens.error_layout
@@ -107,7 +108,7 @@ class Program(Part):
             "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
             "table": Out(16), "bounds": In(bounds_layout(index_bits=index_bits, chunk_log2=CHUNK_BITS)),
             "number_now": Out(32), "ring_mask": Out(32),
-            "bags_done": In(1), "row_done": In(1),
+            "bags_done": In(1), "row_done": In(1), "ring_begins": In(1), "ring_begin": In(POSITION_BITS),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
@@ -200,14 +201,20 @@ class Program(Part):
         ]
 
         issue, retire, quiet = releases.i.valid, releases.o.ready, Signal()
+        further = Signal(signed(POSITION_BITS), name="released_further")
+        m.d.comb += further.eq(releases.o.payload - self.released)
         m.d.comb += releases.i.payload.eq(item.release)
         m.d.comb += self.finish.eq(retire)
         m.d.comb += quiet.eq(~releases.held)
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
+            m.d.sync += self.released.eq(0)
         with m.Elif(retire):
             m.d.sync += self.finished.eq(self.finished + 1)
-            m.d.sync += self.released.eq(releases.o.payload)
+            with m.If(further >= 0):
+                m.d.sync += self.released.eq(releases.o.payload)
+        with m.Elif(self.ring_begins):
+            m.d.sync += self.released.eq(self.ring_begin)
         return SimpleNamespace(
             job_push=jobs.i.valid, job_room=jobs.room, fill=fill, issue=issue, retire=retire, quiet=quiet,
             room=releases.room)

@@ -108,7 +108,8 @@ EMB = Kernel(
         Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
         Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on"),
         Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done; what "
-              "lies before it is not read any more, whether or not it has landed", maximum=(1 << 30) - 1),
+              "lies before it is not read any more, whether or not it has landed. A position before one that was "
+              "released, or before the run's first, releases nothing", maximum=(1 << 30) - 1),
     ),
     instructions=(
         Instruction(1, "LOAD", "Writes cores and descriptors into the tensor-train unit.", (

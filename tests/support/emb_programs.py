@@ -110,7 +110,11 @@ class Programs:
         begin, room = self.released, self.landed
         done = self.upto(room // self.page_beats) * self.page_beats if self.r.random() < 0.3 else 0
         self.released, self.landed = (begin + done) % POSITIONS, room - done
-        fields = {"ring_first": begin, "ring_count": min(self.ring_beats, room), "release": self.released}
+        behind = int(self.r.integers(1 << 20)) if self.r.random() < 0.2 else 0      # what is released stays so
+        fields = {"ring_first": begin, "ring_count": min(self.ring_beats, room),
+                  "release": (self.released - behind) % POSITIONS}
+        if behind:
+            self.released, self.landed = begin, room
 
         def position():
             while True:
@@ -161,7 +165,8 @@ class Programs:
         return {"count": count, "indices": self.region(np.array(pairs)), **fields, **ring}
 
     def load(self):
-        return {"count": self.images.load_beats, "indices": self.region(self.images.load), "release": self.released}
+        return {"count": self.images.load_beats, "indices": self.region(self.images.load),
+                "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
 
     # One mistake.
 

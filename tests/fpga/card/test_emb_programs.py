@@ -51,6 +51,7 @@ class OneCard:
     def run(self, drawn, pages):
         """The result block, and what lies in the outputs and among the rows."""
         block = np.zeros(EMB.result_words, np.uint32)
+        block[[EMB.value(name).word for name in ("released", "filled")]] = drawn.first
         result = self.place("result", block)
         self.place("outputs", np.full(max(drawn.outputs_beats, 1) * BEAT, FILL, np.uint8))
         self.place("program", drawn.words)
@@ -183,6 +184,14 @@ def test_a_ring_begins_anywhere_and_is_released_ahead(three, first):
     stretch = {"ring_first": behind, "ring_count": 256, "release": behind}
     drawn = by_hand([2 << 30 | behind, 2 << 30 | behind + 3], stretch, first=first, pages=11)
     assert not three.compare(after(behind, drawn))
+
+
+def test_what_is_released_stays_so(three):
+    """Whatever later instructions say, and from the run's first position on."""
+    rows = [2 << 30 | 4096 + place for place in (256, 300)]
+    stretch = {"ring_first": 4096 + 256, "ring_count": 512}
+    assert not three.compare(after(0, by_hand(rows, stretch, {**stretch, "release": 4096 + 256}, stretch,
+                                              {**stretch, "release": 9}, stretch, first=4096, pages=8)))
 
 
 def test_a_row_that_the_ring_has_no_room_for_never_lands(three):
