@@ -96,7 +96,14 @@ class Three:
         assert not self.compare(Drawn(words, self.images.load.reshape(-1).copy(), 0, 0, 0))
 
     def compare(self, drawn):
-        """Carries it out on all three; how it ended, which is the same."""
+        """Carries it out on all three; how it ended, which is the same. After a LOAD with a mistake, or that a fault may
+        have broken off, all tables are loaded again."""
+        code = self._compare(drawn)
+        if (code or drawn.mistake) and (drawn.words[:, 0] & 0xFF == LOAD).any():
+            self.load()
+        return code
+
+    def _compare(self, drawn):
         outputs, rows = np.full(drawn.outputs_beats * CONFIG.words, UNTOUCHED, np.uint32), self.rows.copy()
         result = self.oracle.run(Memory(
             drawn.words.reshape(-1), drawn.inputs, outputs, rows,
@@ -112,8 +119,6 @@ class Three:
                 self.twin.run(drawn, self.pages)
             for each in self.sim, self.twin:    # rows that were copied before
                 each.card.write(each.buffers["rows"], self.rows)
-            if (drawn.words[:, 0] & 0xFF == LOAD).any():        # of which no table may have stayed loaded
-                self.load()
             return result.code
         twin = self.twin.run(drawn, self.pages)
         for those in (found, left), twin[1:]:
