@@ -34,8 +34,8 @@ HEADER_BITS = Shape.cast(Header).width
 
 def bounds_layout(*, index_bits: int, chunk_log2: int) -> data.StructLayout:
     """What the descriptor of a table allows programs. loaded: there is such a table; rows, beats: of the table and of
-    a vector, in full; chunk: the most rows of a chunk, less one."""
-    return data.StructLayout({"loaded": 1, "rows": index_bits + 1, "beats": BEATS_BITS + 1, "chunk": chunk_log2})
+    a vector; chunk: the most rows of a chunk."""
+    return data.StructLayout({"loaded": 1, "rows": index_bits + 1, "beats": BEATS_BITS + 1, "chunk": chunk_log2 + 1})
 
 
 class Loader(Part):
@@ -134,7 +134,7 @@ class Loader(Part):
             self.bounds.loaded.eq(look.data.loaded & (self.table >> table_bits == 0) & ~broken),
             self.bounds.rows.eq(counted.data),
             self.bounds.beats.eq(look.data.beats + 1),
-            self.bounds.chunk.eq(look.data.chunk),
+            self.bounds.chunk.eq(look.data.chunk + 1),
         ]
         with m.If(sweeping):
             m.d.comb += mark.addr.eq(sweep)

@@ -231,7 +231,7 @@ class Program(Part):
         # A table that is looked up is as the instruction says. Its bounds come with `stored`.
         bounds = self.bounds
         unlike = bounds.loaded & (item.tt_rows != 0) & (
-            (item.row_beats[:len(bounds.beats)] != bounds.beats) | (item.chunk_rows > bounds.chunk + 1))
+            (item.row_beats[:len(bounds.beats)] != bounds.beats) | (item.chunk_rows > bounds.chunk))
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
             (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
