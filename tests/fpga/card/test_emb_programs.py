@@ -96,8 +96,8 @@ class Three:
         assert not self.compare(Drawn(words, self.images.load.reshape(-1).copy(), 0, 0, 0))
 
     def compare(self, drawn):
-        """Carries it out on all three; how it ended, which is the same. After a LOAD with a mistake, or that a fault may
-        have broken off, all tables are loaded again."""
+        """Carries it out on all three; how it ended, which is the same. After a LOAD with a mistake, or one that a
+        fault may have broken off, all tables are loaded again."""
         code = self._compare(drawn)
         if (code or drawn.mistake) and (drawn.words[:, 0] & 0xFF == LOAD).any():
             self.load()
