@@ -188,7 +188,9 @@ class Feed:
         return None
 
     def _has_room(self, number: int) -> bool:
-        return (self._end(number) - self._released) % POSITIONS <= self._ring_beats
+        """Also where more was released than has been brought."""
+        taken = (self._end(number) - self._released) % POSITIONS
+        return taken <= self._ring_beats or taken >= POSITIONS // 2
 
     def _end(self, number: int) -> int:
         return (self._positions[number] + self._page_beats) % POSITIONS

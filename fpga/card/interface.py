@@ -368,8 +368,9 @@ class Card(ABC):
 
     @abstractmethod
     def reset(self, cycles: int = 4) -> None:
-        """Pulls the core's reset, 1 to 10,000 cycles. Buffers and what is in them stay; transactions under way are
-        forgotten, and the drive brings nothing more. Raises CardError: cycles out of range."""
+        """Pulls the core's reset, 1 to 10,000 cycles, where the simulated card makes two of one: the reset of a core's
+        ports begins at a register. Buffers and what is in them stay; transactions under way are forgotten, and the
+        drive brings nothing more. Raises CardError: cycles out of range."""
 
     @abstractmethod
     def step(self, cycles: int) -> bool:

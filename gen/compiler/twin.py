@@ -23,8 +23,10 @@ def frame(kernel: Kernel, config: Any) -> list[int]:
 
 
 def fields(kernel: Kernel, words: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:
-    """The fields (instructions,) of a program (instructions, words), by name."""
-    return {field.name: (words[:, field.word] >> field.low).astype(np.int64) & (1 << field.bits) - 1
+    """The fields (instructions,) of a program (instructions, words), by name; 0 where an instruction ignores one."""
+    items = {field.name: (words[:, field.word] >> field.low).astype(np.int64) & (1 << field.bits) - 1
+             for field in kernel.fields}
+    return {field.name: np.where(np.isin(items["opcode"], list(kernel.uses(field))), items[field.name], 0)
             for field in kernel.fields}
 
 

@@ -73,14 +73,14 @@ class Values:
     def prepare(self, memory: Memory) -> Prepared:
         """Carries a program out, in place. Raises ValueError: it would end in an error, or looks up a table whose cores
         are not known, in one sentence; what is loaded is then what was before."""
-        jobs = self._jobs(memory.program.reshape(-1, WORDS))
-        loaded = set(self._core.loaded)
+        loaded, bounds = set(self._core.loaded), dict(self._core.bounds)
         try:
             result = self._core.run(memory)
             twin.check(EMB, result)
         except ValueError:
-            self._core.loaded = loaded
+            self._core.loaded, self._core.bounds = loaded, bounds
             raise
+        jobs = self._jobs(memory.program.reshape(-1, WORDS))
         loads = np.flatnonzero(jobs[:, JOB.index("opcode")] == LOAD)    # the unit forgets its products
         return Prepared(jobs, *twin.totals(EMB, result.counters, TIMED),
                         [self._clock(memory, part) for part in np.split(jobs, loads)])

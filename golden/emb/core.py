@@ -22,7 +22,7 @@ from golden import tt
 from golden.emb import bags, packer, row_decoder
 from golden.emb.stripes import Stripes
 from golden.fp import fp32
-from golden.tt.load import TABLE
+from golden.tt.load import LAST, TABLE, Bounds
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import DEVICE, FORMAT, MODE, ROW_FORMAT
 
@@ -40,7 +40,7 @@ HEADERS = 16
 CHUNK_ROWS = EMB.field("chunk_rows").highest
 POSITION_BITS = 30
 POSITIONS = 1 << POSITION_BITS
-LAST = 1 << 40      # order of the SSD's partial: behind every chunk of the bag and the partial of card memory
+BEHIND = 1 << 40    # order of the SSD's partial: behind every chunk of the bag and the partial of card memory
 COUNTERS = ("instructions", "bags", "indices", "dram_rows", "dram_bytes", "tt_rows", "tt_bytes", "ssd_rows",
             "ssd_bytes", "cache_fills")
 
@@ -52,7 +52,8 @@ class Memory:
     """The buffers, (n,) uint32 each, whole beats. `rows` is changed by FILL, `outputs` by BAGS, in place.
 
     landed: all that the host brings during the run, one beat after the other, the first at ring position
-    `landed_at`. ring_beats: of the ring that it passes through.
+    `landed_at`, as far as it is at most ring_beats ahead of what was released. ring_beats: of the ring that it passes
+    through.
     """
 
     program: Words
@@ -85,7 +86,7 @@ class _Fault(Exception):
 
 
 class Emb:
-    """An EMB core with what stays in it from run to run: which tensor-train tables are loaded.
+    """An EMB core with what stays in it from run to run: which tensor-train tables are loaded, with what bounds.
 
     words: FP32 words of a beat. stripe_beats: over all banks of DRAM. tables: the cores of each tensor-train table, by
     its number in the unit; what a LOAD brings is compared by number only. grid_log2: side of the unit's grid; grouped:
@@ -102,15 +103,18 @@ class Emb:
         self.tables = list(tables)
         self.grid_log2, self.grouped, self.block16_only = grid_log2, grouped, block16_only
         self.loaded: set[int] = set()
+        self.bounds: dict[int, Bounds] = {}     # by table, as their descriptors were written
         self.index_bits = index_bits
         self.lines = tuple(lines)
 
     @classmethod
     def of(cls, config: Any, tables: Sequence[Sequence[np.ndarray]] = (), lines: Sequence[int] = ()) -> "Emb":
-        """Of a core by its configuration, an hw.emb.config.EmbConfig."""
+        """Of a core by its configuration, an hw.emb.config.EmbConfig. lines: default, those of its unit."""
+        unit = config.tt
         return cls(words=config.words, row_beats_max=config.row_beats_max, stripe_beats=config.stripe_beats,
-                   tables=tables, grid_log2=config.tt.grid_log2, grouped=config.tt.grouped,
-                   block16_only=config.tt.block16_only, index_bits=config.tt.index_bits, lines=lines)
+                   tables=tables, grid_log2=unit.grid_log2, grouped=unit.grouped,
+                   block16_only=unit.block16_only, index_bits=unit.index_bits,
+                   lines=lines or (unit.x_lines, unit.y_lines, unit.tables))
 
     def run(self, memory: Memory, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
@@ -122,12 +126,14 @@ class Emb:
         released = memory.landed_at
         for number in range(count):
             item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
+            item.released = released
             try:
                 self._carry_out(item, memory, counters)
             except _Fault as fault:
                 return Result(fault.code, number, fault.bag, fault.index, fault.detail & 0xFFFFFFFF, counters,
                               released, number)
-            released = item.release
+            if (item.release - released) % POSITIONS < POSITIONS // 2:
+                released = item.release
             counters["instructions"] += 1
         return Result(OK, 0, 0, 0, 0, counters, released, count)
 
@@ -154,7 +160,18 @@ class Emb:
             return True
         one_row = item.weighted or item.mode == MAX
         return (item.mode <= MAX and item.format <= max(FORMAT) and not (item.weighted and item.mode != SUM)
-                and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits)
+                and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits
+                and self._fits(item))
+
+    def _fits(self, item: SimpleNamespace) -> bool:
+        """Whether the table that the instruction looks up, if it is loaded, is as it says."""
+        bounds = self._bounds(item)
+        return not (bounds and item.tt_rows) or (
+            item.row_beats == bounds.beats and item.chunk_rows <= bounds.chunk_rows)
+
+    def _bounds(self, item: SimpleNamespace) -> Bounds | None:
+        """Of the instruction's tensor-train table; None: it is not loaded."""
+        return self.bounds.get(item.tt_table, Bounds()) if item.tt_table in self.loaded else None
 
     def _stripes(self, item: SimpleNamespace) -> Stripes:
         return Stripes(_stored(item), item.piece_beats, self.stripe_beats)
@@ -173,9 +190,9 @@ class Emb:
         return -(-words // self.words)
 
     def _load(self, item: SimpleNamespace, memory: Memory) -> None:
-        block = self._beats(HEADERS)
-        group = block + HEADERS
-        self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * block)
+        blocks = self._beats(HEADERS)
+        group = blocks + HEADERS
+        self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * blocks)
         for at in range(item.count):
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
             target, block = header >> 16 & 3, header >> 22 & 1
@@ -185,9 +202,12 @@ class Emb:
                 # What was loaded may have been written over.
                 self.loaded.clear()
                 raise _Fault(BAD_INSTRUCTION, header, 0, at)
-            # The fourth and last part of a descriptor makes a table known.
-            if header >> 16 & 15 == TABLE | 3 << 2:
-                self.loaded.add(header & 0xFFFF)
+            if target == TABLE:
+                table, part = header & 0xFFFF, header >> 18 & 3
+                word = memory.inputs[(item.indices + at // HEADERS * group + blocks + at % HEADERS) * self.words]
+                self.bounds[table] = self.bounds.get(table, Bounds()).after(part, int(word), self.index_bits)
+                if part == LAST:        # makes a table known
+                    self.loaded.add(table)
 
     def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = _stored(item), self.words
@@ -199,9 +219,9 @@ class Emb:
                 raise _Fault(INDEX_RANGE, int(position), at, 2 * at)
             if row >= item.dram_rows:
                 raise _Fault(INDEX_RANGE, int(row), at, 2 * at + 1)
-            start = (position - memory.landed_at) % POSITIONS
-            if (start + b) * words > len(memory.landed):
+            if not self._lands(item, memory, position):
                 raise _Fault(TIMEOUT, int(position))
+            start = (position - memory.landed_at) % POSITIONS
             self._stripes(item).write(table, np.array([row]), memory.landed[start * words:(start + b) * words])
         counters["cache_fills"] += item.count
         counters["ssd_rows"] += item.count
@@ -213,6 +233,13 @@ class Emb:
             return np.zeros_like(position, dtype=bool)
         return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
                 & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
+
+    def _lands(self, item: SimpleNamespace, memory: Memory, position):
+        """Whether the row is among what the host brings, and there is room for it before the instruction is done."""
+        b = _stored(item)
+        ahead = (position + b - item.released) % POSITIONS
+        return (((position - memory.landed_at) % POSITIONS + b) * self.words <= len(memory.landed)) & (
+            (ahead <= memory.ring_beats) | (ahead > POSITIONS // 2))
 
     def _bags(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
@@ -256,16 +283,16 @@ class Emb:
 
     def _check_indices(self, item: SimpleNamespace, memory: Memory, index, device, number, ends) -> None:
         """Raises the fault of the first index that has one."""
-        ssd = device == SSD
+        ssd, bounds = device == SSD, self._bounds(item)
+        tt_rows = min(item.tt_rows, bounds.rows) if bounds else item.tt_rows
         bad_ring = ssd & ~self._in_ring(item, memory, number)
-        start = (number - memory.landed_at) % POSITIONS
         faults = (
             (INDEX_DEVICE, device == 3, index),
             (INDEX_RANGE, ((device == DRAM) & (number >= item.dram_rows))
-             | ((device == TT) & (number >= item.tt_rows)) | bad_ring, index),
-            (TT_TABLE, (device == TT) & (number < item.tt_rows) & (item.tt_table not in self.loaded),
+             | ((device == TT) & (number >= tt_rows)) | bad_ring, index),
+            (TT_TABLE, (device == TT) & (number < tt_rows) & (bounds is None),
              np.full(len(index), item.tt_table)),
-            (TIMEOUT, ssd & ~bad_ring & ((start + _stored(item)) * self.words > len(memory.landed)), number),
+            (TIMEOUT, ssd & ~bad_ring & ~self._lands(item, memory, number), number),
         )
         found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
         if found:
@@ -279,7 +306,7 @@ class Emb:
         count, width, maximum = item.count, item.row_beats * self.words, item.mode == MAX
         bag = np.repeat(np.arange(count), np.diff(offsets))
         partials, of, order, factors = [], [], [], []
-        for rank, (place, rows) in enumerate(((DRAM, self._dram_rows), (SSD, self._ssd_rows)), start=LAST - 1):
+        for rank, (place, rows) in enumerate(((DRAM, self._dram_rows), (SSD, self._ssd_rows)), start=BEHIND - 1):
             mine = device == place
             held = np.bincount(bag[mine], minlength=count)
             have = np.flatnonzero(held)

@@ -30,16 +30,16 @@ def set_of(offset: int, sets: int) -> int:
 
 @njit(cache=True)
 def window(
-    offset: np.ndarray, beats: np.ndarray, shared: np.ndarray, window_beats: int, sets: int, lap_bits: int = 8,
-    head: int = 0
+    offset: np.ndarray, beats: np.ndarray, piece: np.ndarray, shared: np.ndarray, window_beats: int, sets: int,
+    lap_bits: int = 8, head: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(source, position, quarter) of each row: whose fetch it takes its beats from (itself if it is fetched), the
     ring beat where these begin, and the number of the quarter, counted from the start, that the ring is in when the
     next row comes.
 
-    offset, beats: what identifies a row, beats in full; shared: it may be found; head: beats that went into the
-    ring before, of rows that are forgotten. A row is found in its set, of the
-    two rows entered last, if it began no more than two quarters ago. After 2**lap_bits - 1 turns of the ring all is
+    offset, beats, piece: what identifies a row, beats of it and of a piece in full; shared: it may be found; head:
+    beats that went into the ring before, of rows that are forgotten. A row is found in its set, of the two rows
+    entered last, if it began no more than two quarters ago. After 2**lap_bits - 1 turns of the ring all is
     forgotten, the row that completed them included.
     """
     rows = len(offset)
@@ -57,7 +57,7 @@ def window(
         if shared[row]:
             for way in range(2):
                 old = table[at, way]
-                if (old >= 0 and offset[old] == offset[row] and beats[old] == beats[row]
+                if (old >= 0 and offset[old] == offset[row] and beats[old] == beats[row] and piece[old] == piece[row]
                         and head // size - began[old] <= 2):
                     found = old
         if found >= 0:
@@ -158,7 +158,7 @@ class RowFetch:
         """Whether the row lies in the ring; if not, it is entered."""
         if row.ring or row.copy:
             return False
-        key, now = (row.offset, row.beats), self.head // self.size
+        key, now = (row.offset, row.beats, row.piece), self.head // self.size
         ways = self.table.setdefault(set_of(row.offset, self.sets), [])
         if any(known == key and now - began <= 2 for known, began in ways):
             return True

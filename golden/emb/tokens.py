@@ -4,8 +4,9 @@ An instruction is a mapping of its fields by their names in hw.isa; inputs are 3
 by bag: which rows a memory is asked for, the first and the last marked, and what makes the bag's vector up.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from golden.emb import row_decoder
 from golden.emb.stripes import Stripes
@@ -108,12 +109,12 @@ def stripes(item: Mapping[str, int], stripe_beats: int) -> Stripes:
 
 
 def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_beats: int, number: int = 0,
-         ring_beats: int = 0, index_bits: int = 30, loaded: Container[int] = ()) -> Dealt:
+         ring_beats: int = 0, index_bits: int = 30, loaded: Mapping[int, int] = MappingProxyType({})) -> Dealt:
     """What a BAGS or FILL instruction deals out, up to its first fault.
 
     Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; stripe_beats: of the
-                core; number: of the instruction; ring_beats: of the ring; index_bits: of a TT's row; loaded: tables
-                that are there
+                core; number: of the instruction; ring_beats: of the ring; index_bits: of a TT's row; loaded: the
+                rows of each table that is there
     """
     dealt = Dealt()
     beats = stored(item)
@@ -166,15 +167,16 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_b
     return dealt
 
 
-def _refused(item: Mapping[str, int], word: int, index_bits: int, loaded: Container[int], in_ring) -> int:
+def _refused(item: Mapping[str, int], word: int, index_bits: int, loaded: Mapping[int, int], in_ring) -> int:
     device, row = word >> 30, word % POSITIONS
     if device == 3:
         return INDEX_DEVICE
     if device == DRAM and row >= item["dram_rows"] or device == SSD and not in_ring(row):
         return INDEX_RANGE
-    if device == TT and row >= min(item["tt_rows"], 1 << index_bits):
+    table = item["tt_table"]
+    if device == TT and row >= min(item["tt_rows"], loaded.get(table, 1 << index_bits)):
         return INDEX_RANGE
-    return TT_TABLE if device == TT and item["tt_table"] not in loaded else 0
+    return TT_TABLE if device == TT and table not in loaded else 0
 
 
 def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag: int, length: int,

@@ -29,8 +29,10 @@ __all__ = ["Memory", "Mlp", "Result"]
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 LATENCY = MLP.modes.index("latency")
-OK, BAD_INSTRUCTION, BAD_ORDER, BOUNDS = (MLP.code(name) for name in ("OK", "BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS"))
+OK, BAD_INSTRUCTION, BAD_ORDER, BOUNDS, MEMORY = (
+    MLP.code(name) for name in ("OK", "BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "MEMORY"))
 ROWS, WEIGHTS, LAYERS = range(3)                # detail of BAD_ORDER
+ADDENDS = 2                                     # with the two above, detail of MEMORY
 INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
 WORDS = MLP.words
 COUNTERS = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
@@ -70,11 +72,12 @@ class _Fault(Exception):
 
 
 class Mlp:
-    """An MLP core with what stays in it from run to run: its memories, here zeros at first.
+    """An MLP core with what stays in it from run to run: its memories.
 
     units, rows, width, words, row_lines, weight_lines, addend_lines, grouped: as in the core's configuration.
     row_memory: (unit, row, line, word), the word being bank * piece + word of the piece. weight_memory: (unit, line,
-    word). addend_memory: (unit, line, column). All uint32.
+    word). addend_memory: (unit, line, column). All uint32. known: what of them has been written, by the detail of
+    MEMORY: words of rows, lines of weights and of addends.
     """
 
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
@@ -88,6 +91,9 @@ class Mlp:
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
         self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
         self.addend_memory = np.zeros((units, addend_lines, self.columns), np.uint32)
+        self.known = [np.zeros(shape, np.bool_) for shape in (
+            self.row_memory.shape, self.weight_memory.shape[:2], self.addend_memory.shape[:2])]
+        self._dry = False
 
     @classmethod
     def of(cls, config: Any) -> "Mlp":
@@ -99,18 +105,28 @@ class Mlp:
         """Carries out `count` instructions (default: all of the program) and says how that went. dry: how it would go;
         nothing changes, and instructions alone are counted."""
         count = len(memory.program) // WORDS if count is None else count
+        if not dry:
+            return self._run(memory, count)
+        known, self._dry = self.known, True
+        self.known = [part.copy() for part in known]
+        try:
+            return self._run(memory, count)
+        finally:
+            self.known, self._dry = known, False
+
+    def _run(self, memory: Memory, count: int) -> Result:
         counters = dict.fromkeys(COUNTERS, 0)
         before = [0, 0, 0]
         for number in range(count):
             item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
             try:
                 self._check(item, memory, before)
+                carry_out = {
+                    LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights, LOAD_ADDENDS: self._load_addends,
+                    LAYER: self._layer, INTERACT: self._interact}[item.opcode]
+                carry_out(item, memory, counters)
             except _Fault as fault:
                 return Result(fault.code, number, fault.detail, counters, number)
-            carry_out = {LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights,
-                         LOAD_ADDENDS: self._load_addends, LAYER: self._layer, INTERACT: self._interact}[item.opcode]
-            if not dry:
-                carry_out(item, memory, counters)
             before[{LOAD_ROWS: ROWS, LOAD_WEIGHTS: WEIGHTS, LOAD_ADDENDS: WEIGHTS}.get(item.opcode, LAYERS)] += 1
             counters["instructions"] += 1
         return Result(OK, 0, 0, counters, count)
@@ -152,6 +168,12 @@ class Mlp:
         if beats * self.words > len(arena):
             raise _Fault(BOUNDS, what)
 
+    def _needs(self, what: int, index, words: int | None = None) -> None:
+        """Raises the fault of operands that were never loaded: what of a memory is read, of rows so many words."""
+        known = self.known[what][index]
+        if not (known if words is None else known.reshape(len(known), -1)[:, :words]).all():
+            raise _Fault(MEMORY, what)
+
     def _beats(self, groups: int) -> int:
         """Beats of column groups, or of lines of addends."""
         return -(-groups // self.groups_per_beat)
@@ -180,6 +202,16 @@ class Mlp:
     # Loads.
 
     def _load_rows(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+        if item.features_in:
+            features = [item.feature + nth for nth in range(item.features)]
+            places = [self._feature(feature, item.count, item.line + feature // self.rows * item.row_beats,
+                                    item.line_stride, item.row_beats) for feature in features]
+        else:
+            places = [self._plain(item.count, item.line, item.line_stride, item.row_beats)]
+        for place in places:
+            self.known[ROWS][place] = True
+        if self._dry:
+            return
         beats = memory.inputs.reshape(-1, self.words)
         number = item.source + np.arange(item.count * item.features) * item.stride
         stored = stored_beats(item.row_beats, item.half)
@@ -187,28 +219,26 @@ class Mlp:
         if item.half:
             rows = fp32.bits(widen(rows.view(np.uint16)[:, :item.row_beats * self.words], "float16"))
         rows = rows.reshape(item.count, item.features, item.row_beats, -1)
-        if item.features_in:
-            for nth in range(item.features):
-                feature = item.feature + nth
-                line = item.line + feature // self.rows * item.row_beats
-                self.row_memory[self._feature(feature, item.count, line, item.line_stride,
-                                              item.row_beats)] = rows[:, nth]
-        else:
-            self.row_memory[self._plain(item.count, item.line, item.line_stride, item.row_beats)] = rows[:, 0]
+        for nth, place in enumerate(places):
+            self.row_memory[place] = rows[:, nth]
         counters["rows_beats"] += item.count * item.features * stored
 
     def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+        at = self._weights(item, item.count)
+        self.known[WEIGHTS][at] = True
+        if self._dry:
+            return
         beats = item.count * item.steps * self.line_beats
         lines = memory.weights[item.source * self.words:][:beats * self.words]
-        group = np.arange(item.count)
-        at = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
-        self.weight_memory[(group % self.units)[:, None], at % self.weight_memory.shape[1]] = \
-            lines.reshape(item.count, item.steps, -1)
+        self.weight_memory[at] = lines.reshape(item.count, item.steps, -1)
         counters["weights_beats"] += beats
 
     def _load_addends(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
-        lines = memory.weights[item.source * self.words:][:item.count * self.columns].reshape(item.count, -1)
         at = (item.addend_line + np.arange(item.count)) % self.addend_memory.shape[1]
+        self.known[ADDENDS][:, at] = True
+        if self._dry:
+            return
+        lines = memory.weights[item.source * self.words:][:item.count * self.columns].reshape(item.count, -1)
         self.addend_memory[:, at] = lines
         counters["weights_beats"] += self._beats(item.count)
 
@@ -217,20 +247,29 @@ class Mlp:
     def _layer(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, groups = item.count, item.groups
         beats = -(-item.steps * self.width // self.words)
-        x = self.row_memory[self._plain(count, item.line, item.line_stride, beats)].reshape(count, -1)
+        rows, weights = self._plain(count, item.line, item.line_stride, beats), self._weights(item, groups)
+        self._needs(ROWS, rows, item.steps * self.width)
+        self._needs(WEIGHTS, weights)
         group = np.arange(groups)
-        lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
-        w = self.weight_memory[(group % self.units)[:, None], lines % self.weight_memory.shape[1]]
-        w = w.reshape(groups, item.steps, self.columns, self.width).swapaxes(1, 2).reshape(groups * self.columns, -1)
-        y = matrix.products(x[:, :item.steps * self.width], w, self.width, grouped=self.grouped)
-        y = y.reshape(count, groups, self.columns)
+        addends: tuple | None = None
         if item.addend == ADDEND.BIAS:
             # In throughput mode the sample's own unit adds, in latency mode the group's.
             unit = group % self.units if item.mode == LATENCY else self._places(count)[0][:, None]
-            at = (item.addend_line + group) % self.addend_memory.shape[1]
-            y = fp32.add(y, self.addend_memory[unit, at])
+            addends = unit, (item.addend_line + group) % self.addend_memory.shape[1]
         elif item.addend == ADDEND.PARTIAL:
-            y = fp32.add(y, self.addend_memory[self._partials(item, item.addend_line)])
+            addends = self._partials(item, item.addend_line)
+        if addends is not None:
+            self._needs(ADDENDS, addends)
+        if self._dry:
+            self._put(item, None, memory, counters)
+            return
+        x = self.row_memory[rows].reshape(count, -1)
+        w = self.weight_memory[weights].reshape(groups, item.steps, self.columns, self.width)
+        w = w.swapaxes(1, 2).reshape(groups * self.columns, -1)
+        y = matrix.products(x[:, :item.steps * self.width], w, self.width, grouped=self.grouped)
+        y = y.reshape(count, groups, self.columns)
+        if addends is not None:
+            y = fp32.add(y, self.addend_memory[addends])
         if item.activation == ACTIVATION.RELU:
             y = fp32.maximum(y, np.float32(0))
         if item.activation == ACTIVATION.SIGMOID:
@@ -246,6 +285,12 @@ class Mlp:
         counters["tiles"] += tiles
         counters["slots"] += tiles * item.steps
 
+    def _weights(self, item: SimpleNamespace, groups: int) -> tuple[NDArray, NDArray]:
+        """Unit and line of the weights (groups, steps)."""
+        group = np.arange(groups)
+        lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
+        return (group % self.units)[:, None], lines % self.weight_memory.shape[1]
+
     def _partials(self, item: SimpleNamespace, line: int) -> tuple[NDArray, NDArray]:
         """Unit and line of the addends' memory for the partials (count, groups)."""
         unit, row, sample_group = (place[:, None] for place in self._places(item.count))
@@ -258,17 +303,21 @@ class Mlp:
             at = group * sample_groups + sample_group
         return unit, (line + at * self.rows + row) % self.addend_memory.shape[1]
 
-    def _put(self, item: SimpleNamespace, y: Words, memory: Memory, counters: dict[str, int]) -> None:
-        """Writes results (count, groups, columns) where the instruction says."""
+    def _put(self, item: SimpleNamespace, y: Words | None, memory: Memory, counters: dict[str, int]) -> None:
+        """Writes results (count, groups, columns) where the instruction says; None: what is written is only known."""
         count, groups = item.count, item.groups
         if item.target == TARGET.PARTIAL:
-            self.addend_memory[self._partials(item, item.to_line)] = y
+            partials = self._partials(item, item.to_line)
+            self.known[ADDENDS][partials] = True
+            if y is not None:
+                self.addend_memory[partials] = y
             return
-        y = y.reshape(count, -1)
-        beats, present = self._beats(groups), y.shape[1]
-        whole = np.zeros((count, beats * self.words), np.uint32)
+        beats = self._beats(groups)
         if item.target == TARGET.MEMORY:
-            whole[:, :present] = y
+            if y is None:
+                return
+            whole = np.zeros((count, beats * self.words), np.uint32)
+            whole[:, :groups * self.columns] = y.reshape(count, -1)
             rows = item.out + np.arange(count) * item.out_stride
             outputs = memory.outputs.reshape(-1, self.words)
             if item.out_stride >= beats:
@@ -284,10 +333,15 @@ class Mlp:
         else:
             at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats)),
                   np.arange(self.words))
-        # What lies behind the last group in its beat stays.
-        whole[:] = self.row_memory[at].reshape(count, -1)
-        whole[:, :present] = y
-        self.row_memory[at] = whole.reshape(count, beats, -1)
+        self._rows(at, y if y is None else y.reshape(count, -1), groups * self.columns)
+
+    def _rows(self, at: tuple, values: Words | None, present: int) -> None:
+        """Writes the first `present` words of rows (count, beats, words); what lies behind them stays."""
+        for memory, new in ((self.known[ROWS], True), (self.row_memory, values)):
+            if new is not None:
+                held = memory[at]
+                held.reshape(len(held), -1)[:, :present] = new
+                memory[at] = held
 
     # Interactions.
 
@@ -315,21 +369,24 @@ class Mlp:
 
     def _interact(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
-        values = np.stack([
-            self.row_memory[self._feature(f, count, item.line + f // self.rows * item.row_beats, item.line_stride,
-                                          item.row_beats)].reshape(count, -1) for f in range(features)], axis=1)
         pairs = self.triangle(features)
+        beats = -(-len(pairs) // self.words)
+        at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
+        at = (*at, np.arange(self.words))
+        places = [self._feature(f, count, item.line + f // self.rows * item.row_beats, item.line_stride,
+                                item.row_beats) for f in range(features)]
+        for place in places:
+            self._needs(ROWS, place)
+        if self._dry:
+            self._rows(at, None, len(pairs))
+            return
+        values = np.stack([self.row_memory[place].reshape(count, -1) for place in places], axis=1)
         z = np.zeros((count, len(pairs)), np.uint32)
         real = pairs[:, 1] >= 0
         for sample in range(count):
             dots = fp32.bits(matrix.products(values[sample], values[sample], self.width, grouped=self.grouped))
             z[sample, real] = dots[pairs[real, 0], pairs[real, 1]]
-        beats = -(-z.shape[1] // self.words)
-        at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
-        at = (*at, np.arange(self.words))
-        whole = self.row_memory[at].reshape(count, -1)
-        whole[:, :z.shape[1]] = z
-        self.row_memory[at] = whole.reshape(count, beats, -1)
+        self._rows(at, z, len(pairs))
         unit, _, _ = self._places(count)
         samples = int(np.count_nonzero(unit == 0))      # those of unit 0; the other units work on theirs beside it
         steps = item.row_beats * self.words // self.width

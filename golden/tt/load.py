@@ -1,6 +1,6 @@
 """Tables as the beats that load them: cores and descriptors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -8,9 +8,11 @@ import numpy as np
 
 from golden.tt.image import Image, image
 from golden.tt.layout import RANK, Layout, Step, plan
-from golden.tt.rows import shape_of
+from golden.tt.rows import MOST_ROWS, chunk_rows, shape_of
 
 X, Y, TABLE = range(3)
+SPLIT, LAST = 0, 3      # the parts of a descriptor that bound what programs may ask for
+BEATS_BITS, CHUNK_BITS = 10, (MOST_ROWS - 1).bit_length()
 BLOCK16_REFUSED = "cores of block16 need a TT unit with grouped = true, whose operands share exponents"
 FLOAT32_REFUSED = "cores of float32 need a TT unit with block16_only = false; this one takes tt_format = block16 alone"
 
@@ -75,6 +77,24 @@ class Limits:
                 raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
                                  f"this unit has {room} a row")
         return found
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a table's descriptor allows programs: rows, beats of a vector, most rows of a chunk."""
+
+    rows: int = 0
+    beats: int = 1
+    chunk_rows: int = 1
+
+    def after(self, part: int, word: int, index_bits: int) -> "Bounds":
+        """Those once a part of the descriptor is written, by the part's low 32 bits."""
+        if part == SPLIT:
+            return replace(self, rows=word & (2 << index_bits) - 1)
+        if part == LAST:
+            beats, chunk = word & (1 << BEATS_BITS) - 1, word >> BEATS_BITS & MOST_ROWS - 1
+            return replace(self, beats=beats + 1, chunk_rows=chunk + 1)
+        return self
 
 
 @dataclass(frozen=True)
@@ -169,7 +189,8 @@ class Loader:
     def _descriptor(self, packed: Image, rows: int, x_start: int, y_start: int):
         limits, layout, block = self.limits, packed.layout, (packed.lines_log2, 1)
         words = 1 << 2 * limits.grid_log2
-        of_vector = [(-(-layout.dim // words) - 1, 10), ((layout.dim - 1) % words, 2 * limits.grid_log2)]
+        chunk = chunk_rows(layout, rank_max=limits.rank_max, t_lines=limits.t_lines,
+                           t_middle_lines=limits.t_middle_lines)
         cores = len(layout.modes)
         modes = layout.modes
         mode = {"last": modes[-1], "middle": modes[2] if cores == 4 else 1,
@@ -190,6 +211,8 @@ class Loader:
             products += [(first.tiles - 1, 12), (first.blocks - 1, 10), (first.lines - 1, 7),
                          (first.combine, 1), (layout.paired, 1), (layout.format.swap, 1), block]
         products += [(layout.middle is not None, 1), *_step(layout.middle, limits.grid_log2)]
-        last = [*_step(layout.last, limits.grid_log2), (layout.turned, 1), *of_vector, block]
+        last = [(-(-layout.dim // words) - 1, BEATS_BITS), (chunk - 1, CHUNK_BITS),
+                *_step(layout.last, limits.grid_log2), (layout.turned, 1),
+                ((layout.dim - 1) % words, 2 * limits.grid_log2), block]
         return [Beat(TABLE, part, self.count, _pack(fields))
                 for part, fields in enumerate((split, where, products, last))]

@@ -229,14 +229,18 @@ class EmbCore(Part):
         doorbell = parts.bell
         wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
         wiring.connect(m, reads.o[DOORBELL], doorbell.i)
-        ring = Signal()
+        # What is read first is where the run begins; nobody can have filled too much by then.
+        ring, begun = Signal(), Signal(name="ring_begun")
         m.d.sync += ring.eq(arguments.ring_beats != 0)
+        m.d.sync += begun.eq((begun | doorbell.polled) & ~parts.flush)
         m.d.comb += [
             doorbell.enable.eq(ring),
             doorbell.waiting.eq(arbiter.waiting),
             doorbell.address.eq(arguments.result + 4 * EMB.value("filled").word),
             arbiter.filled.eq(doorbell.value),
-            arbiter.polled.eq(doorbell.polled),
+            arbiter.polled.eq(doorbell.polled & begun),
+            parts.front.ring_begins.eq(doorbell.polled & ~begun),
+            parts.front.ring_begin.eq(doorbell.value),
         ]
 
     def _count(self, m: Module, parts) -> None:

@@ -55,6 +55,8 @@ class Front(Part):
                     rows in o_ssd, a request per piece
                 bags_done           In  a pulse: the bags of an instruction are in memory
                 copy_done           In  a pulse: the next request of o_copies is in memory
+                ring_begins, ring_begin  In  a pulse before any instruction has finished, and with it the run's first
+                    ring position
                 row_done            Out  in the same cycle: and with it a row
                 flush_window        Out  a pulse between instructions: rows in card memory have changed
                 flush_tt            Out  a pulse between instructions: tables have changed
@@ -86,6 +88,7 @@ class Front(Part):
             "o_load": Out(stream.Signature(load_layout(config.tt))),
             "o_copies": Out(stream.Signature(request_layout())),
             "bags_done": In(1), "copy_done": In(1), "row_done": Out(1),
+            "ring_begins": In(1), "ring_begin": In(POSITION_BITS),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
@@ -144,13 +147,15 @@ class Front(Part):
             feeder.ring_mask.eq(program.ring_mask),
             program.load_busy.eq(loader.busy),
             loader.table.eq(program.table),
-            program.loaded.eq(loader.loaded),
+            program.bounds.eq(loader.bounds),
             feeder.ring_beats.eq(arguments.ring_beats),
             feeder.open.eq(tiers.open),
             tiers.i_valid.eq(feeder.o_valid),
             tiers.i.eq(feeder.o),
             program.bags_done.eq(self.bags_done),
             program.row_done.eq(self.row_done),
+            program.ring_begins.eq(self.ring_begins),
+            program.ring_begin.eq(self.ring_begin),
         ]
         for name in ("flush_window", "flush_tt", "released", "finished", "finish", "done"):
             m.d.comb += getattr(self, name).eq(getattr(program, name))

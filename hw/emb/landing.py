@@ -1,6 +1,6 @@
 """Which row is fetched next: rows of card memory and rows that landed in the ring take turns."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
@@ -31,7 +31,8 @@ class TierArbiter(Part):
                     length, as those of one instruction do)
                 ring_beats    In(32)  of the ring, a power of two or 0
                 filled        In(30)  ring position up to which rows have landed (exclusive), modulo 2**30
-                released      In(30)  ring position up to which rows have been given back, modulo 2**30
+                released      In(30)  ring position up to which rows have been given back, modulo 2**30; it may lie
+                    ahead of `filled`
                 polled        In  `filled` has just been read
                 timeout       In(32)  cycles that a row may be waited for
                 waiting       Out  a row has not landed
@@ -153,7 +154,7 @@ class TierArbiter(Part):
 
         # What goes wrong on the host's side.
         left = Signal(32)
-        held, polled = Signal(POSITION_BITS), Signal()
+        held, polled = Signal(signed(POSITION_BITS)), Signal()
         m.d.sync += held.eq(self.filled - self.released)
         m.d.sync += polled.eq(self.polled)
         m.d.sync += self.overflow.eq(self.overflow | (polled & (held > self.ring_beats)))

@@ -10,12 +10,12 @@ from hw.axi.bus import read_layout
 from hw.isa import EMB
 from hw.place import Part
 from hw.tt.config import TTConfig
-from hw.tt.descriptor import Target, load_layout
+from hw.tt.descriptor import BEATS_BITS, Target, descriptor_parts, load_layout
 
-__all__ = ["HEADERS", "Loader"]
+__all__ = ["HEADERS", "Loader", "bounds_layout"]
 
-HEADERS = 16    # of a group, and words of their block
-LAST_PART = 3   # of a descriptor
+HEADERS = 16                # of a group, and words of their block
+FIRST_PART, LAST_PART = 0, 3    # of a descriptor
 INPUTS = 1      # detail of READ_ERROR
 
 
@@ -30,6 +30,12 @@ class Header(data.Struct):
 
 
 HEADER_BITS = Shape.cast(Header).width
+
+
+def bounds_layout(*, index_bits: int, chunk_log2: int) -> data.StructLayout:
+    """What the descriptor of a table allows programs. loaded: there is such a table; rows, beats: of the table and of
+    a vector; chunk: the most rows of a chunk."""
+    return data.StructLayout({"loaded": 1, "rows": index_bits + 1, "beats": BEATS_BITS + 1, "chunk": chunk_log2 + 1})
 
 
 class Loader(Part):
@@ -49,8 +55,8 @@ class Loader(Part):
                 o_load    Out(stream)  the unit's load
                 error     Out  {valid, code, index, detail}, READ_ERROR or BAD_INSTRUCTION with the load beat, valid
                     until reset
-                table     In  whose `loaded` comes a cycle later
-                loaded    Out  whether that table is loaded
+                table     In  whose `bounds` come a cycle later
+                bounds    Out  of that table, see `bounds_layout`; without meaning but for `loaded` where that is low
     Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
     Handshake   i.ready follows o_load.ready while load beats pass
     Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way
@@ -66,7 +72,8 @@ class Loader(Part):
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_load": Out(stream.Signature(load_layout(config))),
             "error": Out(data.StructLayout({"valid": 1, "code": 8, "index": 32, "detail": 32})),
-            "table": In(16), "loaded": Out(1),
+            "table": In(16),
+            "bounds": Out(bounds_layout(index_bits=config.index_bits, chunk_log2=config.chunk_log2)),
         })
 
     def elaborate(self, platform):
@@ -97,18 +104,38 @@ class Loader(Part):
         return m
 
     def _mark(self, m: Module, load) -> None:
-        """A bit a table, in a memory that a reset leaves alone like the unit's; swept after a broken load."""
+        """Bounds of each table, in memories that a reset leaves alone like the unit's; whether it is loaded is swept
+        after a broken load."""
         config, header, broken = self.config, load.header, load.broken
-        m.submodules.tables = tables = memory.Memory(
-            shape=1, depth=config.tables, init=[], attrs={"ram_style": "distributed"})
-        mark, look = tables.write_port(), tables.read_port(domain="comb")
+        parts, known = descriptor_parts(config), data.StructLayout(
+            {"loaded": 1, "beats": BEATS_BITS, "chunk": config.chunk_log2})
+        ports = []
+        for name, shape in (("tables", known), ("rows", parts[FIRST_PART]["rows"].shape)):
+            store = memory.Memory(shape=shape, depth=config.tables, init=[], attrs={"ram_style": "distributed"})
+            m.submodules[name] = store
+            ports.append((store.write_port(), store.read_port(domain="comb")))
+        (mark, look), (count, counted) = ports
+        words = self.o_load.payload.data
+        first, last = (data.View(parts[part], words[:parts[part].size]) for part in (FIRST_PART, LAST_PART))
         table_bits = len(mark.addr)
         sweep = Signal(table_bits)
         sweeping = Signal()
-        m.d.comb += look.addr.eq(self.table)
-        m.d.comb += sweeping.eq(broken & ~load.heading & ~load.passing & ~self.error.valid)
-        m.d.sync += self.loaded.eq(look.data & (self.table >> table_bits == 0) & ~broken)
-        is_table = (header.target == Target.TABLE) & (header.part == LAST_PART)
+        writes = Signal()
+        m.d.comb += [
+            look.addr.eq(self.table),
+            counted.addr.eq(self.table),
+            sweeping.eq(broken & ~load.heading & ~load.passing & ~self.error.valid),
+            writes.eq(self.o_load.valid & self.o_load.ready & (header.target == Target.TABLE)),
+            count.addr.eq(header.address),
+            count.data.eq(first.rows),
+            count.en.eq(writes & (header.part == FIRST_PART)),
+        ]
+        m.d.sync += [
+            self.bounds.loaded.eq(look.data.loaded & (self.table >> table_bits == 0) & ~broken),
+            self.bounds.rows.eq(counted.data),
+            self.bounds.beats.eq(look.data.beats + 1),
+            self.bounds.chunk.eq(look.data.chunk + 1),
+        ]
         with m.If(sweeping):
             m.d.comb += mark.addr.eq(sweep)
             m.d.comb += mark.en.eq(1)
@@ -116,9 +143,13 @@ class Loader(Part):
             with m.If(sweep == config.tables - 1):
                 m.d.sync += broken.eq(0)
         with m.Else():
-            m.d.comb += mark.addr.eq(header.address)
-            m.d.comb += mark.data.eq(1)
-            m.d.comb += mark.en.eq(self.o_load.valid & self.o_load.ready & is_table)
+            m.d.comb += [
+                mark.addr.eq(header.address),
+                mark.data.loaded.eq(1),
+                mark.data.beats.eq(last.beats),
+                mark.data.chunk.eq(last.chunk),
+                mark.en.eq(writes & (header.part == LAST_PART)),
+            ]
         m.d.comb += self.busy.eq(load.heading | load.passing | broken)
 
     def _read(self, m: Module, load) -> None:

@@ -88,8 +88,8 @@ class PostPool(Part):
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
                 weight; a bag
                 of no vectors is +0; then golden.emb.packer. Bit-exact
-    Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is; BAD_INSTRUCTION: the tensor
-                train's vector has not `beats` beats. The bag is written nevertheless, with as many beats as it should
+    Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is. The bag is written
+                nevertheless. All vectors have `beats` beats: the program has seen to it
     Reset       drops everything; credits for the queue behind are full again
     Golden      golden.emb.pooling.bag          Tests  verif/emb/test_post_pool.py
     """
@@ -129,12 +129,11 @@ class PostPool(Part):
         first = Signal(reset_less=True)
         beat = Signal(len(step.beats))
         final = Signal(reset_less=True)     # the vector's last beat
-        drop = Signal()                     # the rest of a vector that is too long
         may = Signal()                      # room for what this beat brings
         fire = Signal()
         # Of each source by itself: what it answers goes on to the enables of its queue's memories.
         takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}
-        for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid & ~drop), (From.DRAM, self.i_dram.valid),
+        for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid), (From.DRAM, self.i_dram.valid),
                              (From.SSD, self.i_ssd.valid)):
             m.d.comb += takes[which].eq(held & may & (source == which) & there)
         more, ends = dram_left | ssd_left, Signal()
@@ -142,15 +141,10 @@ class PostPool(Part):
             fire.eq(Cat(takes.values()).any()),
             ends.eq(fire & final & ~more),
             taken.eq(ends | ~held),
-            self.i_tt.ready.eq(takes[From.TT] | drop),
+            self.i_tt.ready.eq(takes[From.TT]),
             self.i_dram.ready.eq(takes[From.DRAM]),
             self.i_ssd.ready.eq(takes[From.SSD]),
         ]
-        short = takes[From.TT] & self.i_tt.payload.last & ~final
-        long = takes[From.TT] & ~self.i_tt.payload.last & final
-        m.d.sync += drop.eq(Mux(drop, ~(self.i_tt.valid & self.i_tt.payload.last), long))
-        with m.If(short):
-            m.d.sync += source.eq(From.NOTHING)
         with m.If(fire):
             m.d.sync += beat.eq(Mux(final, 0, beat + 1))
             m.d.sync += final.eq((beat + 1)[:len(beat)] == step.beats)
@@ -183,7 +177,7 @@ class PostPool(Part):
         # In half precision two beats leave as one.
         leaves = (step.format == FORMAT.FLOAT32) | form.odd | form.last
         self._account(m, step, fire & last & leaves, ends & step.end, may)
-        self._fault(m, step, takes, final, short | long, ends & step.end)
+        self._fault(m, step, takes, final, ends & step.end)
         return m
 
     def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: SimpleNamespace):
@@ -298,7 +292,7 @@ class PostPool(Part):
             may.eq((credits[1:] != 0) | (credits[0] & ~used)),
         ]
 
-    def _fault(self, m: Module, step, takes, final, misshapen, bag_ends) -> None:
+    def _fault(self, m: Module, step, takes, final, bag_ends) -> None:
         bag = Signal(32)
         with m.If(bag_ends):
             m.d.sync += bag.eq(Mux(step.last, 0, bag + 1))
@@ -307,9 +301,8 @@ class PostPool(Part):
         m.d.comb += unread.eq(final & ((takes[From.DRAM] & self.i_dram.payload.error)
                                        | (takes[From.SSD] & self.i_ssd.payload.error)))
         m.d.sync += [
-            self.fault_valid.eq(unread | unfit | misshapen),
-            self.fault.code.eq(Mux(unread, EMB.code("READ_ERROR"),
-                                   Mux(unfit, EMB.code("TT_MEMORY"), EMB.code("BAD_INSTRUCTION")))),
+            self.fault_valid.eq(unread | unfit),
+            self.fault.code.eq(Mux(unread, EMB.code("READ_ERROR"), EMB.code("TT_MEMORY"))),
             self.fault.instruction.eq(step.instruction),
             self.fault.bag.eq(bag),
         ]

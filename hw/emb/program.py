@@ -4,14 +4,15 @@ from functools import reduce
 from operator import or_
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout, request_layout
+from hw.emb.loader import bounds_layout
 from hw.emb.regions import READERS, region_layout
 from hw.emb.row_offset import kept_bits
-from hw.emb.tokens import POSITION_BITS, above, error_layout, job_layout
+from hw.emb.tokens import CHUNK_BITS, POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, ROW_FORMAT
 from hw.kernel.bounds import BoundedSum, Term
@@ -72,14 +73,15 @@ class Program(Part):
                 load_start, load_less_one  Out  to the loader
                 load_busy           In  of the loader
                 table               Out  the table of the instruction that is looked at
-                loaded              In  whether it is loaded, a cycle later
+                bounds              In  of hw.emb.loader.bounds_layout: what it allows, a cycle later
                 ring_mask           Out  ring_beats - 1
                 number_now          Out  the instruction that is looked at
                 bags_done           In  a pulse: the bags of an instruction are in memory
                 row_done            In  a pulse: a row of a FILL is in memory
                 flush_window        Out  a pulse: rows in card memory have changed
                 flush_tt            Out  a pulse: tables have changed
-                released, finished  Out  progress
+                ring_begins, ring_begin  In  a pulse: the run's first ring position, 0 without it
+                released, finished  Out  progress; what is released stays so, whatever later instructions say
                 finish              Out  a pulse: an instruction has finished
                 done                Out  all have finished, until reset or `start`
                 error               Out  of hw.emb.tokens.error_layout
@@ -104,8 +106,9 @@ class Program(Part):
             "o_regions": Out(stream.Signature(region_layout())),
             "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, stripe_beats=stripe_beats))),
             "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
-            "table": Out(16), "loaded": In(1), "number_now": Out(32), "ring_mask": Out(32),
-            "bags_done": In(1), "row_done": In(1),
+            "table": Out(16), "bounds": In(bounds_layout(index_bits=index_bits, chunk_log2=CHUNK_BITS)),
+            "number_now": Out(32), "ring_mask": Out(32),
+            "bags_done": In(1), "row_done": In(1), "ring_begins": In(1), "ring_begin": In(POSITION_BITS),
             "flush_window": Out(1), "flush_tt": Out(1),
             "released": Out(POSITION_BITS), "finished": Out(32), "finish": Out(1), "done": Out(1),
             "error": Out(error_layout()),
@@ -165,6 +168,8 @@ class Program(Part):
         m.d.sync += vector.eq(Mux(fill, state.stored, item.row_beats)[:len(vector) + 1] - 1)
         m.d.sync += span.eq(item.ring_count + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
+        fewer = Signal(reset_less=True)     # the table has fewer rows than the instruction says
+        m.d.sync += fewer.eq(self.bounds.loaded & (self.bounds.rows < item.tt_rows))
         m.d.sync += piece.eq(Mux(item.piece_beats == 0, state.stored, item.piece_beats)[:len(piece)] - 1)
         job = jobs.i.payload
         m.d.comb += [
@@ -181,13 +186,13 @@ class Program(Part):
             job.piece.eq(piece),
             job.cut.eq(item.piece_beats),
             job.table.eq(item.tt_table),
-            job.loaded.eq(self.loaded),
+            job.loaded.eq(self.bounds.loaded),
             job.chunk.eq(item.chunk_rows - 1),
             job.count.eq(item.count),
             job.indices.eq(Mux(fill, Cat(0, item.count), item.indices_count)),
             job.dram_base.eq(item.dram_base),
             job.dram_rows.eq(item.dram_rows),
-            job.tt_rows.eq(item.tt_rows),
+            job.tt_rows.eq(Mux(fewer, self.bounds.rows, item.tt_rows)),
             job.out.eq(item.out),
             job.stride.eq(item.out_stride),
             job.first.eq(item.ring_first),
@@ -196,14 +201,20 @@ class Program(Part):
         ]
 
         issue, retire, quiet = releases.i.valid, releases.o.ready, Signal()
+        further = Signal(signed(POSITION_BITS), name="released_further")
+        m.d.comb += further.eq(releases.o.payload - self.released)
         m.d.comb += releases.i.payload.eq(item.release)
         m.d.comb += self.finish.eq(retire)
         m.d.comb += quiet.eq(~releases.held)
         with m.If(self.start):
             m.d.sync += self.finished.eq(0)
+            m.d.sync += self.released.eq(0)
         with m.Elif(retire):
             m.d.sync += self.finished.eq(self.finished + 1)
-            m.d.sync += self.released.eq(releases.o.payload)
+            with m.If(further >= 0):
+                m.d.sync += self.released.eq(releases.o.payload)
+        with m.Elif(self.ring_begins):
+            m.d.sync += self.released.eq(self.ring_begin)
         return SimpleNamespace(
             job_push=jobs.i.valid, job_room=jobs.room, fill=fill, issue=issue, retire=retire, quiet=quiet,
             room=releases.room)
@@ -217,6 +228,10 @@ class Program(Part):
         m.d.sync += ring_odd.eq((ring & self.ring_mask) != 0)
         piece = item.piece_beats
         most = Mux(item.weighted | (item.mode == MAXIMUM), 1, self.chunk_rows)
+        # A table that is looked up is as the instruction says. Its bounds come with `stored`.
+        bounds = self.bounds
+        unlike = bounds.loaded & (item.tt_rows != 0) & (
+            (item.row_beats[:len(bounds.beats)] != bounds.beats) | (item.chunk_rows > bounds.chunk))
         decoder = Decoder(m, EMB, item, [
             (above(item.row_beats, self.row_beats_max), WITH_ROWS),
             (piece[(self.stripe_beats - 1).bit_length():].any(), WITH_ROWS),
@@ -224,6 +239,7 @@ class Program(Part):
             ((item.ring_count != 0) & ring_odd, WITH_ROWS),
             (item.weighted & (item.mode != SUM), {AT_BAGS}),
             (item.chunk_rows > most, {AT_BAGS}),
+            (unlike, {AT_BAGS}),
             (above(item.tt_rows, 1 << self.index_bits), {AT_BAGS}),
         ], words=(0, 9))
         return SimpleNamespace(refused=decoder.refused, bags=decoder.kind[AT_BAGS])

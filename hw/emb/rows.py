@@ -146,6 +146,7 @@ class RowFetch(Part):
             window.valid.eq(take),
             window.offset.eq(i.offset),
             window.beats.eq(i.beats),
+            window.piece.eq(i.piece),
             window.shared.eq(~i.ring & ~i.copy),
             window.flush.eq(self.flush_window),
         ]

@@ -43,7 +43,7 @@ class RowWindow(wiring.Component):
                 ready     Out  a row can be taken
                 valid     In  it is taken (only while ready)
                 offset    In(32)  of the row in its memory
-                beats     In  of the row, less one; both identify it
+                beats, piece  In  of the row and of one of its pieces, less one; with the offset they identify it
                 shared    In  it may be found, and found again
                 o_valid   Out
                 hit       Out  the row is in the window
@@ -74,6 +74,7 @@ class RowWindow(wiring.Component):
             "valid": In(1),
             "offset": In(OFFSET_BITS),
             "beats": In(self.beats_bits),
+            "piece": In(self.beats_bits),
             "shared": In(1),
             "o_valid": Out(1),
             "hit": Out(1),
@@ -96,8 +97,8 @@ class RowWindow(wiring.Component):
         """Of the table: a row and its place."""
         tag_bits = OFFSET_BITS - self.set_bits  # the set follows from it and the low bits, and these from the set
         return data.StructLayout({
-            "tag": tag_bits, "beats": self.beats_bits, "position": self.position_bits, "lap": self.lap_bits,
-            "turn": 1,
+            "tag": tag_bits, "beats": self.beats_bits, "piece": self.beats_bits, "position": self.position_bits,
+            "lap": self.lap_bits, "turn": 1,
         })
 
     def elaborate(self, platform):
@@ -132,7 +133,7 @@ class RowWindow(wiring.Component):
 
     def _ask(self, m: Module, ring) -> SimpleNamespace:
         """Cycle 0: the table is asked. The row goes along."""
-        key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits})
+        key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits, "piece": self.beats_bits})
         ways = []
         for way in range(WAYS):
             store = memory.Memory(shape=self._entry_layout(), depth=self.sets, init=[], attrs={"ram_style": "block"})
@@ -149,6 +150,7 @@ class RowWindow(wiring.Component):
             ring.valid_1.eq(self.valid),
             key_1.offset.eq(self.offset),
             key_1.beats.eq(self.beats),
+            key_1.piece.eq(self.piece),
             set_1.eq(asked),
             shared_1.eq(self.shared),
             ring.valid_2.eq(ring.valid_1),
@@ -177,7 +179,8 @@ class RowWindow(wiring.Component):
             entry = read.data
             same, age = Signal(name=f"same_{way}"), Signal(len(now), name=f"age_{way}")
             newer = same_set & entered.ways[way]
-            m.d.comb += same.eq(Cat(entry.tag, entry.beats) == Cat(key_1.offset[self.set_bits:], key_1.beats))
+            m.d.comb += same.eq(Cat(entry.tag, entry.beats, entry.piece)
+                                == Cat(key_1.offset[self.set_bits:], key_1.beats, key_1.piece))
             m.d.comb += age.eq(now - Cat(entry.position[self.within_bits:], entry.lap))
             m.d.sync += [
                 found_young[way].eq(same & (age[1:] == 0)),
@@ -232,6 +235,7 @@ class RowWindow(wiring.Component):
         m.d.comb += [
             entry.tag.eq(key_2.offset[self.set_bits:]),
             entry.beats.eq(key_2.beats),
+            entry.piece.eq(key_2.piece),
             # While the table is cleared, lap 0: older than anything that is found.
             entry.position.eq(head),
             entry.lap.eq(Mux(clearing, 0, ring.lap)),

@@ -93,21 +93,23 @@ EMB = Kernel(
         Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),
         Field("dram_rows", 7, 0, 32, "rows of the table in card memory; in pieces, the last block's room counts whole"),
         Field("row_beats", 8, 0, 32, "beats v of a row's values in float32. Stored, a row takes b beats: v in float32, "
-              "v / 2 in half precision, (v + 2) / 4 in int8 and (v + 2) / 8 in int4, rounded up", minimum=1,
-              limit="row_beats_max"),
+              "v / 2 in half precision, (v + 2) / 4 in int8 and (v + 2) / 8 in int4, rounded up. A tensor-train "
+              "table that is loaded has as many where tt_rows is not 0", minimum=1, limit="row_beats_max"),
         Field("tt_table", 9, 0, 16, "number of the table in the tensor-train unit"),
-        Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max",
+        Field("chunk_rows", 9, 16, 4, "rows that the tensor-train unit adds up at once; 1 with weights or max, and at "
+              "most what the table's descriptor allows, where tt_rows is not 0 and the table is loaded",
               minimum=1, maximum=8),
         Field("piece_beats", 9, 20, 6, "beats of a piece of a row in card memory, a power of two below the core's "
               "stripe_beats that divides b; 0: a row is one piece. With n = stripe_beats / piece_beats, piece "
               "j of row r begins at dram_base + (r - r % n) * b + r % n * piece_beats + j * stripe_beats"),
-        Field("tt_rows", 10, 0, 32, "rows of the tensor-train table"),
+        Field("tt_rows", 10, 0, 32, "rows of the tensor-train table that may be looked up; 0: the table is not used"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
         Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
         Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on"),
-        Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done",
-              maximum=(1 << 30) - 1),
+        Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done; what "
+              "lies before it is not read any more, whether or not it has landed. A position before one that was "
+              "released, or before the run's first, releases nothing", maximum=(1 << 30) - 1),
     ),
     instructions=(
         Instruction(1, "LOAD", "Writes cores and descriptors into the tensor-train unit.", (
@@ -136,8 +138,9 @@ EMB = Kernel(
         Code(2, "BAD_INSTRUCTION", "an opcode, a reserved bit, a value or a load header that is not allowed; detail: "
                                    "word 0 or the header", ("instruction", "index")),
         Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),
-        Code(4, "INDEX_RANGE", "a row number is not below its table's rows, or a ring position is not one of the "
-                               "instruction's; detail: the index word", _PLACE),
+        Code(4, "INDEX_RANGE", "a row number is not below its table's rows, those of the instruction and of the "
+                               "descriptor, or a ring position is not one of the instruction's; detail: the index word",
+             _PLACE),
         Code(5, "LENGTHS", "the lengths add up to something else than indices_count, or a bag is too long; "
                          "detail: the length",
              ("instruction", "bag")),
@@ -148,7 +151,8 @@ EMB = Kernel(
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
              ("instruction",)),
         Code(9, "TIMEOUT", "a row from the SSD has not landed in time; detail: its ring position", ("instruction",)),
-        Code(10, "RING_OVERFLOW", "the host filled more of the ring than was free; detail: the filled position",
+        Code(10, "RING_OVERFLOW", "the host filled more than ring_beats behind what was released last, or behind the "
+                                  "run's first position; detail: the filled position",
              ("instruction",)),
         Code(11, "TT_TABLE", "an index goes to a tensor-train table that was never loaded; detail: the table", _PLACE),
         Code(12, "TT_MEMORY", "a vector was made from a memory line with an uncorrectable error", _PLACE),
@@ -184,8 +188,10 @@ EMB = Kernel(
             ("uncorrectable", "memory errors that could not be"),
             ("cache_fills", "rows copied into the row cache"),
         ),
-        Value("released", 192, 32, "progress", "ring position up to which the host may fill again"),
+        Value("released", 192, 32, "progress", "ring position behind which the host may fill ring_beats; before a run "
+                                               "the host sets it to the run's first position, which may be any"),
         Value("instructions_done", 193, 32, "progress", "instructions carried out so far"),
-        Value("filled", 208, 32, "doorbell", "ring position up to which all rows have landed"),
+        Value("filled", 208, 32, "doorbell", "ring position up to which all rows have landed; before a run the host "
+                                             "sets it to the run's first position"),
     ),
 )

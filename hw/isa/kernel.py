@@ -6,6 +6,7 @@ these objects; none of them writes a number down again. Plain data, standard lib
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import SimpleNamespace
 
 __all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument", "Code",
@@ -227,11 +228,23 @@ class Kernel:
         """The names of the instructions by opcode."""
         return {instruction.opcode: instruction.name for instruction in self.instructions}
 
+    def uses(self, field: Field) -> frozenset[int]:
+        """The opcodes of the instructions that do not ignore the field."""
+        return self._uses[field.name]
+
+    @cached_property
+    def _uses(self) -> dict[str, frozenset[int]]:
+        return {field.name: frozenset(
+            instruction.opcode for instruction in self.instructions
+            if field.name in {"opcode", *(use.field for use in instruction.uses)}) for field in self.fields}
+
     def decode(self, words: Sequence[int]) -> SimpleNamespace:
-        """An instruction's fields as attributes, from its words; beside them `word`, all of word 0, and `reserved`,
-        whether a bit is set that must be 0."""
+        """An instruction's fields as attributes, from its words, 0 where the instruction ignores the field; beside them
+        `word`, all of word 0, and `reserved`, whether a bit is set that must be 0."""
+        opcode = int(words[0]) & (1 << self.fields[0].bits) - 1
         return SimpleNamespace(
-            **{field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1 for field in self.fields},
+            **{field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1
+               if opcode in self.uses(field) else 0 for field in self.fields} | {"opcode": opcode},
             word=int(words[0]), reserved=any(int(words[word]) & self.reserved(word) for word in STRICT))
 
     def reserved(self, word: int) -> int:

@@ -137,8 +137,8 @@ MLP = Kernel(
              ("instruction",)),
         Code(6, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
              ("instruction",)),
-        Code(7, "MEMORY", "an operand had a memory error that could not be corrected; detail: 0 rows, 1 weights, "
-                          "2 addends", ("instruction",)),
+        Code(7, "MEMORY", "an operand had a memory error that could not be corrected, as what was never loaded has; "
+                          "detail: 0 rows, 1 weights, 2 addends", ("instruction",)),
     ),
     result_words=256,
     final_words=192,

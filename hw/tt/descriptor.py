@@ -11,9 +11,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.tt.config import TTConfig
 
-__all__ = ["PartMemory", "Target", "block_of", "descriptor_parts", "load_layout", "part_layout"]
+__all__ = ["BEATS_BITS", "PartMemory", "Target", "block_of", "descriptor_parts", "load_layout", "part_layout"]
 
 STRIDE_BITS = 12
+BEATS_BITS = 10     # of a vector, less one
 
 
 class Target(enum.Enum, shape=2):
@@ -38,7 +39,11 @@ def _stage(config: TTConfig) -> dict:
 
 
 def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
-    """The parts in the order of their numbers: split, where, products, last. block: the cores are of block16."""
+    """The parts in the order of their numbers: split, where, products, last. block: the cores are of block16.
+
+    What programs have to keep to is in them too: the rows in the first; the beats of a vector and the most rows of a
+    chunk at the low end of the last.
+    """
     x, y = config.x_bits, config.y_bits
     split = data.StructLayout({
         "rows": config.index_bits + 1,
@@ -59,9 +64,10 @@ def descriptor_parts(config: TTConfig) -> tuple[data.StructLayout, ...]:
         "middle": data.StructLayout(_stage(config)),
     })
     last = data.StructLayout({
+        "beats": BEATS_BITS,
+        "chunk": config.chunk_log2,
         **_stage(config),
         "turned": 1,
-        "beats": 10,
         # The words of the last beat, less one.
         "tail": 2 * config.grid_log2,
         "block": 1,

@@ -22,7 +22,6 @@ JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
 
 POST_POOL = Unit("hw/emb/post_pool.py", ("verif/emb/test_post_pool.py",), (
     Mutant("a beat is taken that is not there", "(source == which) & there)", "(source == which))"),
-    Mutant("the rest of a vector that is too long counts", "self.i_tt.valid & ~drop),", "self.i_tt.valid),"),
     Mutant("beats take no room", "credits + Mux(used, back_less, back)", "credits + back"),
     Mutant("a beat takes no room while others are written", "credits + Mux(used, back_less, back)",
            "credits + Mux(used & ~back.any(), back_less, back)"),

@@ -57,9 +57,7 @@ class Bench(FaultyBench):
         self.images = CardImages(self.tables, self.config, PAGE, {"items": cache} if cache else {})
         self.ring_beats = ring_pages * self.images.page_beats
         self.compiler = Compiler(self.images, ring_beats=self.ring_beats)
-        unit = self.config.tt
-        self.oracle = Emb.of(self.config, self.images.cores,
-                             (unit.x_lines, unit.y_lines, unit.tables))
+        self.oracle = Emb.of(self.config, self.images.cores)
         self.rows = self.images.rows.reshape(-1).copy()     # of DRAM, as the oracle has it
         self.beat = self.config.beat_bytes
         self.place("rows", self.images.rows)

@@ -198,10 +198,10 @@ class FaultyBench:
             self.abort(run, at)
 
     def resets(self, run, cycles, count):
-        for at in spread(1, cycles + 60, count):
+        for number, at in enumerate(spread(1, cycles + 60, count)):
             self.start(run)
             self.serve(run, at)
-            self.card.reset(2)
+            self.card.reset(1 + number % 2)
             self.mend(run)
             self.tried["resets"] += 1
 

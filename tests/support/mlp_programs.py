@@ -9,6 +9,9 @@ from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
+from tests.support.program_mutator import ProgramMutator
+
+MUTATOR = ProgramMutator(MLP)
 
 
 class Full(Exception):
@@ -72,7 +75,7 @@ class Mix:
         return at
 
     def add(self, name: str, **values: int) -> None:
-        self.words.append(encode(name, {**self.before, **values}, MLP))
+        self.words.append(MUTATOR.garble(self.draw, encode(name, {**self.before, **values}, MLP)))
         kind = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
         self.before[kind.get(name, "wait_layers")] += 1
 

@@ -17,6 +17,26 @@ class ProgramMutator:
         item = self.kernel.field(name)
         return int(words[item.word]) >> item.low & (1 << item.bits) - 1
 
+    def edges(self, name):
+        """Values of a field at what the kernel's description allows, and just outside, as far as it can hold them."""
+        item = self.kernel.field(name)
+        found = {0, 1, item.minimum, item.highest, item.highest + 1, (1 << item.bits) - 1}
+        return sorted(value for value in found if value < 1 << item.bits)
+
+    def set(self, words, name, value):
+        """Gives a field of an instruction a value."""
+        item = self.kernel.field(name)
+        kept = 0xFFFFFFFF & ~((1 << item.bits) - 1 << item.low)
+        words[item.word] = int(words[item.word]) & kept | value << item.low
+
+    def garble(self, draw, words):
+        """Puts anything into the fields that an instruction ignores. draw: a generator."""
+        opcode = self.value_of(words, "opcode")
+        for item in self.kernel.fields:
+            if opcode not in self.kernel.uses(item) and draw.integers(2):
+                self.set(words, item.name, int(draw.integers(1 << item.bits)))
+        return words
+
     def last_of(self, run, name, **fields):
         """The number of the last instruction of that name whose fields are as given."""
         return [n for n, words in enumerate(run.words) if words[0] & 0xFF == self.kernel.instruction(name).opcode
@@ -25,10 +45,8 @@ class ProgramMutator:
     def put(self, name, field, value, **fields):
         """Gives a field of the last such instruction a value, or one made of what it has."""
         def change(run):
-            words, item = run.words[self.last_of(run, name, **fields)], self.kernel.field(field)
-            new = value(self.value_of(words, field)) if callable(value) else value
-            kept = 0xFFFFFFFF & ~((1 << item.bits) - 1 << item.low)
-            words[item.word] = int(words[item.word]) & kept | new << item.low
+            words = run.words[self.last_of(run, name, **fields)]
+            self.set(words, field, value(self.value_of(words, field)) if callable(value) else value)
         return change
 
     def bit(self, name, word, number):

@@ -13,6 +13,7 @@ from cocotb.triggers import RisingEdge
 
 from golden.emb import tokens as emb_tokens
 from golden.emb.stripes import Stripes
+from golden.tt.load import Bounds
 from hw.emb.config import EmbConfig
 from hw.emb.regions import CLIENTS
 from hw.isa import EMB
@@ -66,9 +67,9 @@ class Plan:
         self.ring_beats, self.rows_beats, self.outputs_beats = ring_beats, rows_beats, outputs_beats
         self.inputs: list[int] = []
         self.items: list[dict[str, int]] = []
-        self.loaded: set[int] = set()
+        self.loaded: dict[int, Bounds] = {}     # tables, by their numbers
         self.loads: list[dict[str, int]] = []
-        self.timeline: list[tuple[int, set[int]]] = []
+        self.timeline: list[tuple[int, dict[int, Bounds]]] = []     # and the tables that are loaded before it
 
     def region(self, values) -> int:
         """Where `values` lie, in beats; what surrounds them is noise that nobody may take."""
@@ -81,14 +82,17 @@ class Plan:
 
     def add(self, item: dict[str, int]) -> dict[str, int]:
         self.items.append(item)
-        self.timeline.append((len(self.items) - 1, set(self.loaded)))
+        self.timeline.append((len(self.items) - 1, dict(self.loaded)))
         return item
 
-    def table(self) -> dict[str, int]:
-        """Sizes of a table, and a window of the ring; its rows in any format and pieces."""
+    def beats(self) -> int:
+        """Of a row's values."""
+        return self.rng.choice([1, 1, 2, 3, 8, self.unit.row_beats_max, self.rng.randint(1, self.unit.row_beats_max)])
+
+    def table(self, beats: int | None = None) -> dict[str, int]:
+        """Sizes of a table, and a window of the ring; its rows in any format and pieces. beats: of a row's values."""
         r = self.rng
-        row = {"row_beats": r.choice([1, 1, 2, 3, 8, self.unit.row_beats_max, r.randint(1, self.unit.row_beats_max)]),
-               "row_format": r.choice([0, 0, 0, *ROW_FORMAT])}
+        row = {"row_beats": self.beats() if beats is None else beats, "row_format": r.choice([0, 0, 0, *ROW_FORMAT])}
         b = emb_tokens.stored(row)
         layouts = [Stripes(b, piece, self.unit.stripe_beats) for piece in (0, 1, 2, 4, 8, 16, 32)]
         lies = r.choice([layout for layout in layouts if layout.allowed])
@@ -106,7 +110,7 @@ class Plan:
         if device == 0:
             row = r.choice([0, item["dram_rows"] - 1, r.randrange(item["dram_rows"])])
         elif device == 1:
-            top = min(item["tt_rows"], 1 << self.unit.tt.index_bits)
+            top = min(item["tt_rows"], self.loaded[item["tt_table"]].rows)
             row = r.choice([0, top - 1, r.randrange(top)])
         else:
             row = self.position(item)
@@ -123,11 +127,18 @@ class Plan:
     def bags(self, lengths, *, devices=(0, 1, 2), mode: int = SUM, weighted: int = 0, chunk: int | None = None,
              words=None, **more: int) -> dict[str, int]:
         r = self.rng
+        # A table whose bounds what is asked for keeps to, or none is looked up.
+        fitting = sorted(table for table, bounds in self.loaded.items()
+                         if more.get("row_beats", bounds.beats) == bounds.beats and (chunk or 1) <= bounds.chunk_rows)
+        number = more.get("tt_table", r.choice(fitting) if fitting else 0)
+        bounds = self.loaded.get(number)
         item = {"opcode": BAGS, "mode": mode, "weighted": weighted, "format": r.randrange(len(FORMAT)),
-                "count": len(lengths), **self.table()}
-        item["chunk_rows"] = (1 if weighted or mode == MAX else r.randint(1, 8)) if chunk is None else chunk
-        item["tt_table"] = r.choice(sorted(self.loaded)) if self.loaded else 0
-        devices = [d for d in devices if d != 1 or self.loaded] or [0]
+                "count": len(lengths), **self.table(bounds.beats if bounds else None), "tt_table": number}
+        most = bounds.chunk_rows if bounds else 8
+        item["chunk_rows"] = (1 if weighted or mode == MAX else r.randint(1, most)) if chunk is None else chunk
+        if number not in fitting:
+            item["tt_rows"] *= bounds is None
+            devices = [d for d in devices if d != 1] or [0]
         item.update(more)
         total = sum(lengths)
         item["lengths"] = self.region(lengths)
@@ -166,16 +177,21 @@ class Plan:
             self.position(item), self.rng.randrange(item["dram_rows"]))])
         return self.add(item)
 
-    def load(self, tables, extra: int = 0) -> dict[str, int]:
-        """A load image of random beats, among them the last part of the descriptors of `tables`."""
+    def load(self, tables, extra: int = 0, **bounds: int) -> dict[str, int]:
+        """A load image of random beats, among them the first and the last part of the descriptors of `tables`. bounds:
+        where they are not to be drawn; chunks of any length go to the first table."""
         r = self.rng
         config_ = self.unit.tt
         limits = (config_.x_lines, config_.y_lines, config_.tables)
-        beats = [(0, 2, 3, t) for t in tables]
+        beats = [(0, 2, part, t) for t in tables for part in (0, 3)]
+        wanted = {t: Bounds(**{
+            "rows": r.choice([1 << config_.index_bits, r.randint(1, 1 << config_.index_bits)]), "beats": self.beats(),
+            "chunk_rows": r.randint(1, 8) if at else 8, **bounds}) for at, t in enumerate(tables)}
         for _ in range(extra):
             target = r.randrange(3)
             block = r.randrange(config_.block16_only, 2) if config_.grouped and target < 2 else 0
-            beats.append((block, target, r.randrange(3 if target == 2 else 4), r.randrange(limits[target] << block)))
+            part = r.randint(1, 2) if target == 2 else r.randrange(4)
+            beats.append((block, target, part, r.randrange(limits[target] << block)))
         r.shuffle(beats)
         image: list[int] = []
         for at in range(0, len(beats), 16):
@@ -185,14 +201,25 @@ class Plan:
             image += heads + [0] * (16 - len(heads))
             for head in heads:
                 data = [r.getrandbits(32) for _ in range(self.words)]
+                data[0] = self._bounding(head, data[0], wanted)
                 image += data
                 self.loads.append({"address": head & 0xFFFF, "target": head >> 16 & 3, "part": head >> 18 & 3,
                                    "flip": head >> 20 & 3, "block": head >> 22,
                                    "data": sum(w << 32 * i for i, w in enumerate(data))})
         item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
                          "release": r.getrandbits(30)})
-        self.loaded |= set(tables)
+        self.loaded |= wanted
         return item
+
+    def _bounding(self, head: int, word: int, wanted: dict[int, Bounds]) -> int:
+        """The first word of a load beat, `word` but for what says the bounds of a table."""
+        target, part, table = head >> 16 & 3, head >> 18 & 3, head & 0xFFFF
+        if target != 2 or part not in (0, 3):
+            return word
+        bounds, bits = wanted[table], self.unit.tt.index_bits + 1
+        if part == 0:
+            return word >> bits << bits | bounds.rows
+        return word >> 13 << 13 | bounds.chunk_rows - 1 << 10 | bounds.beats - 1
 
     def expected(self) -> tuple[dict[str, list[Any]], emb_tokens.Fault | None, int]:
         """All streams, up to the first fault of an index, and where that is."""
@@ -203,7 +230,7 @@ class Plan:
                 continue
             dealt = emb_tokens.deal(item, self.inputs, words=self.words, stripe_beats=self.unit.stripe_beats,
                                     number=number, ring_beats=self.ring_beats, index_bits=self.unit.tt.index_bits,
-                                    loaded=loaded)
+                                    loaded={table: bounds.rows for table, bounds in loaded.items()})
             found["o_dram"] += dealt.dram
             found["o_ssd"] += dealt.ssd
             found["o_lookups"] += dealt.lookups
@@ -399,7 +426,7 @@ def unit_of(dut) -> EmbConfig:
 
 async def fresh(dut) -> EmbConfig:
     start(dut)
-    for name in ("start", "bags_done", "copy_done"):
+    for name in ("start", "bags_done", "copy_done", "ring_begins"):
         getattr(dut, name).value = 0
     await reset(dut)
     return unit_of(dut)
@@ -413,11 +440,20 @@ async def carry_out(dut, unit, plan, **how) -> Bench:
     bench.judge()
     assert int(dut.finished.value) == len(plan.items)
     assert bench.rows_done == sum(item["count"] for item in plan.items if item["opcode"] == FILL)
-    assert bench.released == [item["release"] for item in plan.items]
+    assert bench.released == released(plan.items)
     assert bench.flushes == [{LOAD: "flush_tt", FILL: "flush_window"}[item["opcode"]]
                              for item in plan.items if item["opcode"] != BAGS]
     bench.stop()
     return bench
+
+
+def released(items: Sequence[dict[str, int]], first: int = 0) -> list[int]:
+    """What is released behind each instruction: as far as the furthest of them."""
+    found = [first]
+    for item in items:
+        further = (item["release"] - found[-1]) % (1 << 30) < 1 << 29
+        found.append(item["release"] if further else found[-1])
+    return found[1:]
 
 
 def any_lengths(r: random.Random, bags: int, most: int) -> list[int]:

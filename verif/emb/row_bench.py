@@ -127,7 +127,8 @@ class Bench:
 
 
 def arrays(rows):
-    return (np.array([row["offset"] for row in rows], np.int64), np.array([row["beats"] + 1 for row in rows], np.int64),
+    return (np.array([row["offset"] for row in rows], np.int64),
+            *(np.array([row[name] + 1 for row in rows], np.int64) for name in ("beats", "piece")),
             np.array([not row["ring"] and not row["copy"] for row in rows], np.bool_))
 
 
@@ -216,7 +217,8 @@ def row(offset, vector=1, *, form=0, piece=None, tier=0, ring=0, copy=0, first=1
 
 
 def mixture(random, count, *, universe, ring=0.15, copy=0.05):
-    """Rows of all kinds; their sizes and formats follow from their place, but now and then one place has two sizes."""
+    """Rows of all kinds; their sizes, formats and pieces follow from their place, but now and then one place has two
+    sizes, or two lengths of pieces."""
     longest = config()["row_beats_max"]
     rows = []
     for _ in range(count):
@@ -225,8 +227,11 @@ def mixture(random, count, *, universe, ring=0.15, copy=0.05):
         ssd = random.random() < ring
         copies = ssd and random.random() < copy / ring
         form = 0 if copies else (0, 0, 0, *ROW_FORMAT)[offset // longest % 8]
+        place = offset * longest | (int(random.integers(4)) << 30 if random.random() < 0.1 else 0)
+        choice = pieces(row_decoder.beats(beats, form))
+        cut = int(random.choice(choice)) if random.random() < 0.1 and not ssd else None
         rows.append(row(
-            offset * longest | (int(random.integers(4)) << 30 if random.random() < 0.1 else 0), beats, form=form,
+            place, beats, form=form, piece=cut,
             tier=int(ssd), ring=int(ssd), copy=int(copies), first=int(random.integers(2)),
             last=int(random.integers(2)), weight=int(random.integers(1 << 32)), maximum=int(random.integers(2))))
     return rows

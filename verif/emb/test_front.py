@@ -51,7 +51,7 @@ async def smoke(dut):
     """One bag over all three memories, in chunks of two rows, comes out row by row as written down by hand."""
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
-    plan.load([3], extra=2)
+    plan.load([3], extra=2, beats=2, rows=9)
     table = {"row_beats": 2, "row_format": 0, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
              "ring_first": 6, "ring_count": 64}
     words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
@@ -205,7 +205,7 @@ async def cycles_as_golden(dut):
         loader = Plan(unit, r)
         loader.load(range(unit.tt.tables))
         await carry_out(dut, unit, loader)
-        plan.loaded = set(loader.loaded)
+        plan.loaded = dict(loader.loaded)
         for _ in range(r.choice([3, 30, 80])):
             weighted = r.randrange(2)
             plan.bags(any_lengths(r, r.choice([1, 3, 20]), r.choice([2, 40])), weighted=weighted,
@@ -296,19 +296,18 @@ async def reset_midstream(dut):
         first = plan.items[0]
         bench = Bench(dut, unit, plan, random_=r, gaps="some")
         await bench.begin()
-        loaded = False
         for _ in range(r.randrange(60, 900)):
             await RisingEdge(dut.clk)
-            loaded |= int(dut.finished.value) >= 1
-        now = [item["opcode"] for item in plan.items][int(dut.finished.value):][:1]
+        done = int(dut.finished.value)
+        now = [item["opcode"] for item in plan.items][done:][:1]
         bench.stop()
         # What is written in the cycle of the reset is not counted.
         dut.bags_done.value = dut.copy_done.value = number % 2
         await reset(dut, 1)
         dut.bags_done.value = dut.copy_done.value = 0
-        if loaded and now != [LOAD]:
+        if done and now != [LOAD]:
             again = Plan(unit, r)
-            again.loaded = {t for t in range(unit.tt.tables) if t in plan.timeline[1][1]}
+            again.loaded = dict([*(loaded for _, loaded in plan.timeline), plan.loaded][done])
             again.bags([5, 3, 9], devices=(1,))
             await carry_out(dut, unit, again)
         else:

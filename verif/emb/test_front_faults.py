@@ -140,9 +140,9 @@ async def malformed_programs(dut):
 
 
 def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int]:
-    lines = (unit.tt.x_lines, unit.tt.y_lines, unit.tt.tables)
-    model = Emb.of(unit, lines=lines)
-    model.loaded = set(plan.loaded)
+    model = Emb.of(unit)
+    model.bounds = dict(plan.timeline[0][1] if plan.timeline else plan.loaded)      # before the first instruction
+    model.loaded = set(model.bounds)
     memory = Memory(
         program=np.array(program, np.uint32), inputs=np.array(plan.inputs, np.uint32),
         outputs=np.zeros(plan.outputs_beats * unit.words, np.uint32),
@@ -152,6 +152,42 @@ def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int
     result = model.run(memory)
     return {"code": result.code, "instruction": result.instruction, "bag": result.bag, "index": result.index,
             "detail": result.detail}
+
+
+@cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
+async def bounds_of_tables(dut):
+    """What a table's descriptor says is all that an instruction may ask of it: up to it the instruction is carried
+    out, past it it is refused, as long as the table is loaded and looked up at all."""
+    unit = await fresh(dut)
+    r = rng("bounds")
+    row = {"row_format": 0, "piece_beats": 0, "dram_rows": 9, "dram_base": 0, "ring_first": 0, "ring_count": 0}
+    tried = 0
+    refused, outside, absent = (EMB.code(name) for name in ("BAD_INSTRUCTION", "INDEX_RANGE", "TT_TABLE"))
+    for number in range(40 if REGRESS else 8):
+        beats, chunk, rows = r.randint(2, unit.row_beats_max - 1), 1 + number % 7, r.randint(2, 1000)
+        loads = Plan(unit, r)
+        loads.load([2, 5], beats=beats, chunk_rows=chunk, rows=rows)
+        await carry_out(dut, unit, loads)
+        good = {"row_beats": beats, "chunk_rows": chunk, "tt_rows": rows, "word": rows - 1}
+        for code, change in ((0, {}), (refused, {"chunk_rows": chunk + 1}), (refused, {"row_beats": beats + 1}),
+                             (refused, {"row_beats": beats - 1}), (0, {"tt_rows": rows + 1}),
+                             (outside, {"tt_rows": 1 << unit.tt.index_bits, "word": rows}),
+                             (0, {"row_beats": beats + 1, "tt_rows": 0}),
+                             (absent, {"row_beats": beats + 1, "tt_table": 3})):
+            item = {"tt_table": 5, **row, **good, **change}
+            plan = Plan(unit, r)
+            plan.loaded = dict(loads.loaded)
+            word = 1 << 30 | item.pop("word") if item["tt_rows"] else 3
+            plan.bags([1, 2], chunk=item.pop("chunk_rows"), words=[7, word, 8], **item)
+            if code:
+                _, error = await _refused(dut, unit, plan)
+                want = _golden_of(unit, plan, encode(plan.items[0]))
+                assert error["code"] == code and error == want, f"{change}: {error}, golden says {want}"
+            else:
+                await carry_out(dut, unit, plan)
+            tried += 1
+    report(bounds=tried)
 
 
 @cocotb.test()
@@ -182,7 +218,7 @@ async def bad_indices(dut):
         else:
             lengths = [r.randrange(12) for _ in range(r.randint(1, 12))] + [r.randint(1, 12)]
             weighted = r.randrange(2)
-            item = plan.bags(lengths, weighted=weighted)
+            item = plan.bags(lengths, weighted=weighted, devices=(0, 2) if kind == 11 else (0, 1, 2))
             b = emb_tokens.stored(item)
             at = item["indices"] * unit.words + r.randrange(item["indices_count"])
             if kind == 3:
@@ -215,7 +251,7 @@ async def bad_indices(dut):
                 item["indices_count"] += 1
                 plan.inputs += [0] * unit.words
             else:
-                item["row_beats"], item["row_format"] = 4, 0
+                item["row_beats"], item["row_format"], item["tt_rows"] = 4, 0, 0
                 item["piece_beats"], item["dram_rows"], item["dram_base"] = 0, 5, 0
                 item["ring_first"], item["ring_count"], item["out"] = 0, plan.ring_beats, 0
                 item["out_stride"] = 4
@@ -303,7 +339,7 @@ async def loads_that_break(dut):
              "ring_first": 0, "ring_count": 2}
     for number in range(6):
         plan = Plan(unit, r)
-        plan.load([1, 3])
+        plan.load([1, 3], beats=1)
         await carry_out(dut, unit, plan)
         broken = Plan(unit, r)
         item = broken.load([5], extra=60)
@@ -324,7 +360,7 @@ async def loads_that_break(dut):
             _, error = await _refused(dut, unit, after)
             assert error["code"] == EMB.code("TT_TABLE") and error["detail"] == asked
     plan = Plan(unit, r)
-    plan.load([1, 5])
+    plan.load([1, 5], beats=1)
     plan.bags([1], words=[1 << 30], tt_table=5, **table)
     await carry_out(dut, unit, plan)
 
@@ -336,5 +372,5 @@ def test_emb_front_faults(number, words, half):
     matters."""
     only = "loads_that_break" if words == 16 and not REGRESS else ""
     simulate(Front(config(words, block16_only=half)), "verif.emb.test_front_faults",
-             name=f"emb_front_{words}{'_half' * half}", tests=1 if only else 4, seed=number, only=only,
+             name=f"emb_front_{words}{'_half' * half}", tests=1 if only else 5, seed=number, only=only,
              env={"BLOCK16_ONLY": "1"} if half else {})

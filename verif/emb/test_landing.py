@@ -289,7 +289,7 @@ async def corner_values(dut):
 @pytest.mark.testpoint("host_faults")
 async def host_faults(dut):
     """A row that never lands ends in timed_out after `timeout` cycles, one in time does not; a ring filled beyond
-    its size is told when it is polled. Both stay."""
+    its size is told when it is polled, one that is released further than it is filled is not. Both stay."""
     start(dut)
     for timeout in (0, 1, 17, 40):
         inputs = Inputs(100, ssd=[row(8, ssd=1)], ssd_offered=[3], filled=8, timeout=timeout)
@@ -304,7 +304,8 @@ async def host_faults(dut):
     polled = np.zeros(40, np.int64)
     polled[20] = 1
     for filled, released, over in ((RING, 0, False), (RING + 1, 0, True), (3, MODULUS - RING + 3, False),
-                                   (3, MODULUS - RING + 2, True), (4, 5, True), (7, 7, False)):
+                                   (3, MODULUS - RING + 2, True), (4, 5, False), (7, 7, False),
+                                   (4, 4 + MODULUS // 2, False), (4, 5 + MODULUS // 2, True)):
         inputs = Inputs(40, filled=filled, released=released, polled=polled)
         seen = await drive(dut, inputs)
         assert seen.overflow == [over and cycle >= 22 for cycle in range(40)], (filled, released)

@@ -308,20 +308,15 @@ async def corner_values(dut):
 @cocotb.test()
 @pytest.mark.testpoint("faults")
 async def faults(dut):
-    """Marked vectors of each tier, vectors that are too short and too long: told once with instruction and bag, all
-    other bags right, none hangs."""
+    """Marked vectors of each tier: told once with instruction and bag, all bags right, none hangs."""
     random = np.random.default_rng(seed("faults"))
     bench = await Bench.begin(dut)
     bags = [bag(random, beats=3, chunks=2, dram=True, ssd=True, weighted=False) for _ in range(12)]
-    # Bag 2: a tensor train's vector marked. 4: card memory's. 5: the SSD's. 7: a vector of two beats. 9: one of five.
+    # Bag 2: a tensor train's vector marked. 4: card memory's. 5: the SSD's.
     marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2)}
     for number, one in enumerate(bags):
         bench.sources["i_steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
         rows = one["vectors"].reshape(4, 3, WORDS).tolist()
-        if number == 7:
-            rows[1] = rows[1][:2]
-        if number == 9:     # another vector comes right behind the rest
-            rows[0] = [*rows[0], [1] * WORDS, [2] * WORDS]
         for at, (name, row) in enumerate(zip(("tt", "tt", "dram", "ssd"), rows, strict=True)):
             marked = marks.get((name, number))
             for beat, words in enumerate(row):
@@ -330,15 +325,8 @@ async def faults(dut):
                 bench.sources[f"i_{name}"].put({"words": words, "error": error, **last})
     await bench.finished(len(bags))
     code = EMB.code
-    assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5),
-                            (code("BAD_INSTRUCTION"), 4, 1), (code("BAD_INSTRUCTION"), 4, 3)]
+    assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5)]
     assert bench.instructions == [6, 12]
-    # The short vector counts as ending in zeros, the long one as if it had ended in time.
-    short = bags[7]["vectors"].copy()
-    short[1, 2 * WORDS:] = 0
-    one = bags[7]
-    bags[7]["want"] = packed(pooling.bag(
-        short[:2], short[2:3], short[3:], mode=MODES[one["mode"]], count=one["count"]), one["format"])
     bench.judge(bags)
 
 

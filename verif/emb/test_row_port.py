@@ -100,7 +100,7 @@ class Port:
 
 def sources(rows):
     offset, beats = (np.array(column, np.int64) for column in zip(*rows))
-    return golden.window(offset, beats, np.ones(len(rows), np.bool_), WINDOW, SETS)[0]
+    return golden.window(offset, beats, beats, np.ones(len(rows), np.bool_), WINDOW, SETS)[0]
 
 
 async def port(dut, beats, **kwargs):

@@ -131,8 +131,8 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Rows one after the other that are equal, that share a set, that differ in size alone; evictions in neighbouring
-    cycles; the last offset."""
+    """Rows one after the other that are equal, that share a set, that differ in size or in pieces alone; evictions in
+    neighbouring cycles; the last offset."""
     longest, sets = config()["row_beats_max"], config()["window_sets"]
     top = (1 << 32) - 1
     cases = [
@@ -143,6 +143,7 @@ async def corner_values(dut):
         [row(sets * k * (sets + 1)) for k in (0, 1, 2, 0, 1, 2, 0, 0, 1, 1, 2, 2, 2, 1, 0, 0, 3, 0, 3, 1) * 6],
         [row(sets * k * (sets + 1)) for k in np.random.default_rng(seed("set")).integers(0, 4, 300).tolist()],
         [row(64, 1 + i % longest) for i in range(100)],
+        [row(64, longest, piece=1 << i % 2) for i in range(100)],
         [row(top), row(top), row(0), row(top), row(top ^ 1), row(0), row(1 << 31), row(1 << 31)],
         # A hot row among enough others to push it out of the window again and again.
         [row(0, longest) if i % 5 == 0 else row(64 + longest * i, longest) for i in range(300)],

@@ -1,4 +1,5 @@
 // The simulated card: a Verilated core, its memory, its host, behind a C interface.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -66,10 +67,13 @@ struct Card {
         return true;
     }
 
+    // The reset of a core's ports begins at a register: they are quiet from its second cycle on, and not before.
+    static constexpr uint64_t RESET_CYCLES = 2;
+
     void reset(uint64_t cycles) {
         *pins.rst = 1;
         quiet();
-        for (uint64_t i = 0; i < cycles; i++) {
+        for (uint64_t i = 0; i < std::max(cycles, RESET_CYCLES); i++) {
             for (Port& p : ports) p.reset();
             clock();
         }

@@ -144,7 +144,11 @@ class Ssd {
     uint32_t end_of(uint64_t number) const {
         return uint32_t(transfers[2 * number + 1] + page_bytes / beat) & MASK;
     }
-    bool room() const { return ((end_of(next) - released) & MASK) <= ring_bytes / beat; }
+    // Also where more was released than has been brought.
+    bool room() const {
+        const uint32_t taken = (end_of(next) - released) & MASK;
+        return taken <= ring_bytes / beat || taken > MASK / 2;
+    }
     // Whether nobody may read a page of the ring: from its release until the next one has landed there.
     void empty(uint64_t number, uint8_t value) {
         uint64_t page = (target(number) - ring) / Store::PAGE;

@@ -162,6 +162,18 @@ def test_nothing_lands_without_credit(drive):
     it.stop()
 
 
+def test_more_may_be_released_than_has_landed():
+    """The pages up to there land nevertheless, and as many behind it as the ring has."""
+    content = data(16)
+    play = Play(content, list(range(16)), positions(16), ring_pages=4)
+    play.words[0] = 9 * BEATS
+    it = play.feed(ArraySource(np.frombuffer(content, np.uint8)), depth=1)
+    it.start()
+    until(lambda: it.landed == 13 and it.credit_waits > 3)
+    it.stop()
+    assert it.landed == 13 and play.words[1] == 13 * BEATS and it.credit_waits > 3
+
+
 class Slow:
     """A source whose reads end in another order than they began; counts how many are under way. The first `together`
     go on when all of them have begun."""

@@ -9,9 +9,10 @@ from fpga.card import open as open_card
 from gen.compiler.emb import encode
 from gen.compiler.mlp import Compiler
 from hw.isa import MLP
+from hw.isa.mlp import ADDEND
 from tests.support.faulty import CHANNELS, count_of
 from tests.support.mlp_bench import Bench
-from tests.support.mlp_programs import Run, any_program
+from tests.support.mlp_programs import Mix, Run, any_program
 from tests.support.mlp_sizes import TINY, batch, joined, plain
 from tests.support.twins import told
 
@@ -57,6 +58,26 @@ def test_random_programs_with_stalls(memory):
                 each.card.set_faults(Faults(seed=number, stalls=stalls))
             assert twin.same(program) == card.same(program), number
             assert twin.card.counters() == card.card.counters(), number
+
+
+@pytest.mark.parametrize(("missing", "detail"), [("LOAD_ROWS", 0), ("LOAD_WEIGHTS", 1), ("LOAD_ADDENDS", 2)])
+def test_operands_that_were_never_loaded(missing, detail):
+    """The card finds what no load has written, and its twin and the oracle say the same."""
+    mix = Mix(TINY, np.random.default_rng(3))
+    mix.to_memory(mix.rows(5, 2), 3, addend=ADDEND.BIAS)
+    program = mix.run()
+    loads = [MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS")]
+    left = [words for words in program.words if words[0] & 0xFF != MLP.instruction(missing).opcode]
+    program.words = np.stack(left)
+    program.words[:, [MLP.field(f"wait_{name}").word for name in ("rows", "weights", "layers")]] = 0
+    for at, opcodes in (("wait_rows", loads[:1]), ("wait_weights", loads[1:])):
+        program.words[-1, MLP.field(at).word] = sum(int(words[0]) & 0xFF in opcodes for words in left)
+    card, twin = (Bench(kind=kind) for kind in ("sim", "twin"))
+    with card.card, twin.card:
+        known, _ = card.refused(program, ("code", "instruction", "detail"))
+        assert (known["code"], known["instruction"], known["detail"]) == (MLP.code("MEMORY"), 2, detail)
+        with pytest.raises(CardError, match="instruction 2 would end the run in MEMORY$"):
+            twin.start(program)
 
 
 @pytest.mark.parametrize("mode", MLP.modes)

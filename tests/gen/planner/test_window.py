@@ -20,8 +20,8 @@ def shares(rows, exponent):
 def counted(core, row_beats, share, lookups, random):
     """Fetches of a run, rows of the table in any order."""
     places = random.permutation(len(share))[random.choice(len(share), lookups, p=share)] * row_beats
-    source, _, _ = window(places, np.full(lookups, row_beats), np.ones(lookups, bool), core.window_beats,
-                          core.window_sets)
+    beats = np.full(lookups, row_beats)
+    source, _, _ = window(places, beats, beats, np.ones(lookups, bool), core.window_beats, core.window_sets)
     return int((source == np.arange(lookups)).sum())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gen.compiler.emb import encode
+from gen.compiler.twin import fields
 from gen.rtl.headers import KERNELS, c_header, python_header, reference, write
 from hw.isa import EMB, Argument, Code, Field, Instruction, Kernel, Register, Use, Value
 
@@ -33,6 +34,19 @@ def test_headers_name_everything(kernel, tmp_path):
     for path in paths:
         text = path.read_text().lower()
         assert [name for name in named if name.lower() not in text] == []
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
+def test_fields_that_an_instruction_ignores_are_nought(kernel):
+    """To the oracles one by one, to the twins all at once."""
+    words = np.full((len(kernel.instructions), kernel.words), 0xFFFFFFFF, np.uint32)
+    words[:, 0] ^= 0xFF ^ np.array([item.opcode for item in kernel.instructions], np.uint32)
+    columns = fields(kernel, words)
+    for number, instruction in enumerate(kernel.instructions):
+        used, item = {use.field for use in instruction.uses}, kernel.decode(words[number].tolist())
+        for field in kernel.fields[1:]:
+            want = (1 << field.bits) - 1 if field.name in used else 0
+            assert getattr(item, field.name) == columns[field.name][number] == want, (instruction.name, field.name)
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)

@@ -10,6 +10,7 @@ from gen.compiler.emb import encode
 from golden.emb import core as emb
 from golden.emb import packer
 from golden.emb.core import Emb, Memory
+from golden.tt.load import Bounds
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import FORMAT
 
@@ -215,6 +216,50 @@ def test_a_table_that_was_never_loaded():
     assert (result.code, result.detail, result.bag, result.index) == (emb.TT_TABLE, 2, 3, 3)
 
 
+def table(case, **fields):
+    """A table of 9 rows in vectors of 2 beats and chunks of 3 rows at most, loaded as number 2; its row 8 is asked."""
+    case.core.loaded, case.core.bounds = {2}, {2: Bounds(rows=9, beats=2, chunk_rows=3)}
+    case.values |= {"tt_rows": 9, "tt_table": 2, "chunk_rows": 3, **fields}
+    case.indices[3] = TRAIN | 8
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    ({}, None), ({"tt_rows": 12}, None), ({"chunk_rows": 4}, emb.BAD_INSTRUCTION),
+    ({"row_beats": 1, "out_stride": 1}, emb.BAD_INSTRUCTION), ({"row_beats": 3, "dram_rows": 6}, emb.BAD_INSTRUCTION),
+    ({"tt_rows": 8}, emb.INDEX_RANGE), ({"chunk_rows": 4, "tt_rows": 0}, emb.INDEX_RANGE),
+    ({"chunk_rows": 8, "tt_table": 3}, emb.TT_TABLE),
+])
+def test_the_bounds_of_a_table(fields, code):
+    """An instruction that looks a table up is as the table's descriptor says."""
+    case = Case()
+    table(case, **fields)
+    if code is None:        # as far as the cores, which nobody has handed over
+        with pytest.raises(ValueError, match="the cores of the tensor-train table 2, which is loaded, are not known"):
+            case.run()
+        return
+    result = case.run()
+    place = (2, 0, 0) if code == emb.BAD_INSTRUCTION else (3 if code == emb.TT_TABLE else TRAIN | 8, 3, 3)
+    assert (result.code, result.detail, result.bag, result.index) == (code, *place)
+
+
+def test_rows_past_the_descriptor_are_out_of_range():
+    case = Case()
+    table(case, tt_rows=200)
+    case.indices[3] = TRAIN | 9
+    result = case.run()
+    assert (result.code, result.detail, result.bag, result.index) == (emb.INDEX_RANGE, TRAIN | 9, 3, 3)
+
+
+def test_a_load_says_the_bounds():
+    """In the low words of the first and the last part of a descriptor."""
+    case = Case()
+    load_image(case, 2 << 16 | 0 << 18 | 5, 2 << 16 | 3 << 18 | 5)
+    blocks = 16 // W
+    case.memory.inputs[blocks * W], case.memory.inputs[(blocks + 1) * W] = 7 << 9 | 130, 1 << 13 | 6 << 10 | 2
+    assert case.run("LOAD").code == emb.OK
+    assert case.core.bounds == {5: Bounds(rows=130, beats=3, chunk_rows=7)}
+
+
 def load_image(case, *headers):
     case.memory.inputs = np.zeros(64 * W, np.uint32)
     case.memory.inputs[:len(headers)] = headers
@@ -250,6 +295,24 @@ def test_a_row_that_never_lands():
     case.memory.landed = case.memory.landed[:14 * W]
     result = case.run()
     assert (result.code, result.detail, result.bag, result.index) == (emb.TIMEOUT, 14, 0, 0)
+
+
+def test_the_ring_brings_as_much_as_it_has_room_for():
+    """A row a ring behind what was released does not land; a release may be ahead of all that has."""
+    case = Case()
+    case.memory.landed = np.concatenate([case.memory.landed, case.memory.landed])
+    case.values |= {"ring_first": 14, "release": 0}
+    case.indices[2], case.indices[4], case.indices[5] = 2 << 30 | 16, 2 << 30 | 14, 2 << 30 | 18
+    assert (case.run().code, case.run().detail) == (emb.TIMEOUT, 16)
+    for free in (3, 4):
+        case.values |= {"release": free}
+        first = case.instruction()
+        first[[1, 3, 5]] = 1, 0, 0      # an empty bag
+        case.memory.inputs[5 * W] = 0
+        first[2] = 5
+        case.memory.program = np.concatenate([first, case.instruction()])
+        result = case.core.run(case.memory)
+        assert (result.code, result.instruction) == ((emb.OK, 0) if free == 4 else (emb.TIMEOUT, 1)), free
 
 
 def test_a_bag_has_a_longest_length():

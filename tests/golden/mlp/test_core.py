@@ -160,6 +160,8 @@ def filled(name, seed):
     core = Mlp(**SHAPES[name])
     for memory in (core.row_memory, core.weight_memory, core.addend_memory):
         memory[:] = random.standard_normal(memory.shape).astype(np.float32).view(np.uint32)
+    for known in core.known:
+        known[:] = True
     return core, random
 
 
@@ -392,6 +394,25 @@ def test_refusals_name_their_instruction_and_write_nothing(name, fields, change,
     written = np.ones((12, 8), bool)
     written[1:11] = False
     assert (memory.outputs.reshape(12, 8)[written] == 0xDEAD).all()
+
+
+@pytest.mark.parametrize(("missing", "detail"), [("LOAD_ROWS", 0), ("LOAD_WEIGHTS", 1), ("LOAD_ADDENDS", 2)])
+@pytest.mark.parametrize("dry", [False, True])
+def test_operands_that_were_never_loaded(missing, detail, dry):
+    """A layer that needs them ends in MEMORY, and nothing else does: what a layer writes is known."""
+    core = Mlp(**SHAPES["tiny"])
+    loads = [encode(name, fields, MLP) for name, fields in (
+        ("LOAD_ROWS", {**LOAD, "count": 5}), ("LOAD_WEIGHTS", WEIGHTS), ("LOAD_ADDENDS", ADDENDS)) if name != missing]
+    layer = encode("LAYER", {**DENSE, "addend": 1}, MLP)
+    memory = Memory(np.concatenate([*loads, layer]), np.zeros(18 * 8, np.uint32), np.zeros(20 * 8, np.uint32),
+                    np.zeros(12 * 8, np.uint32))
+    result = core.run(memory, dry=dry)
+    assert (result.code, result.instruction, result.detail) == (mlp.MEMORY, 2, detail)
+    assert any(known.any() for known in core.known) != dry
+    if not dry:
+        memory.program = np.concatenate([encode(missing, {**LOAD, "count": 5} if missing == "LOAD_ROWS" else
+                                                WEIGHTS if missing == "LOAD_WEIGHTS" else ADDENDS, MLP), layer])
+        assert core.run(memory).code == mlp.OK
 
 
 def test_edges_that_just_fit():

@@ -51,6 +51,7 @@ struct Parts {
     Doorbell doorbell;
     uint64_t pool = 0, decoder = 0;     // two bits a cycle: whose vector's beat is in the pooling unit, in the decoder
     int64_t tt_cycle = 0, tt_says = 0, tt_wake = 0;
+    bool begun = false;                 // the doorbell has said where the ring begins
     bool quiet = false, calm = false;   // nothing moved in the front; nor will anything before something comes to it
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
@@ -247,6 +248,10 @@ class EmbCore : public Core<3, COUNTS> {
         }
         reads->step(requests, taken);
         p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
+        if (p.doorbell.polled && !p.begun) {
+            p.begun = true;
+            program.released = value % POSITIONS;
+        }
         // What a part shows at the end of a cycle moves others in the next one.
         const bool quiet = !(comes || entered || job_taken || load_busy || load || program_taken || taken[LENGTHS] ||
                              taken[INDICES] || taken[WEIGHTS]) &&

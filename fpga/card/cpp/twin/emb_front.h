@@ -150,7 +150,10 @@ class Program {
             break;
         }
         finish = retire;
-        if (retire) released = releases.o, finished++;
+        if (retire) {
+            if (uint32_t(releases.o - released) % POSITIONS < POSITIONS / 2) released = releases.o;
+            finished++;
+        }
         jobs.step(issue && item->opcode != LOAD, item, job_taken);
         releases.step(issue, item ? item->release : 0, retire);
     }

@@ -206,7 +206,7 @@ class RowFetch {
   private:
     static constexpr uint32_t LAP_BITS = 8, TURNS = 4 * ((1u << LAP_BITS) - 1);
     struct Entry {
-        uint32_t offset[2], beats[2];
+        uint32_t offset[2], beats[2], piece[2];
         uint64_t began[2], life[2];     // life: of the table in which it was entered
     };
     struct Stage {
@@ -269,10 +269,11 @@ class RowFetch {
         Entry& e = table[set_of(item.offset)];
         for (int way = 0; way < 2; way++)
             if (e.life[way] == life && e.offset[way] == item.offset && e.beats[way] == item.beats &&
-                now - e.began[way] <= 2)
+                e.piece[way] == item.piece && now - e.began[way] <= 2)
                 return true;
-        e.offset[1] = e.offset[0], e.beats[1] = e.beats[0], e.began[1] = e.began[0], e.life[1] = e.life[0];
-        e.offset[0] = item.offset, e.beats[0] = item.beats, e.began[0] = now, e.life[0] = life;
+        e.offset[1] = e.offset[0], e.beats[1] = e.beats[0], e.piece[1] = e.piece[0];
+        e.began[1] = e.began[0], e.life[1] = e.life[0];
+        e.offset[0] = item.offset, e.beats[0] = item.beats, e.piece[0] = item.piece, e.began[0] = now, e.life[0] = life;
         return false;
     }
 };

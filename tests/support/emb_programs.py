@@ -1,0 +1,242 @@
+"""Programs of the EMB core that nobody compiles: drawn from what hw.isa says, allowed or with one mistake."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gen.compiler.emb import encode
+from gen.compiler.tables import TT, CardImages, Table
+from golden.emb import packer, row_decoder
+from golden.emb.stripes import Stripes
+from hw.isa import EMB
+from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
+from tests.support import emb_tables as make
+from tests.support.program_mutator import ProgramMutator
+
+__all__ = ["PAGE", "Drawn", "Programs", "images"]
+
+PAGE = 4096
+POSITIONS = 1 << 30
+MUTATOR = ProgramMutator(EMB)
+KINDS = ("BAGS",) * 6 + ("FILL",) * 2 + ("LOAD",)
+# Row modes, column modes and ranks of tensor trains whose chunks may have from 1 to 8 rows in the preset `tiny`.
+TRAINS = (((5, 5, 4), (2, 2, 4), 4), ((6, 6), (4, 4), 16), ((8, 8), (4, 4), 8), ((3, 5, 4, 5), (2, 2, 2, 4), 6),
+          ((8, 12), (4, 4), 2))
+
+
+def images(random, config):
+    """A tensor train of each shape, ready to be loaded."""
+    tables = []
+    for number, (modes, columns, rank) in enumerate(TRAINS):
+        rows = int(np.prod(modes))
+        values = np.zeros((rows, int(np.prod(columns))), np.float32)
+        tables.append(Table.place(f"t{number}", values, np.full(rows, TT), cores=make.cores(random, modes, columns,
+                                                                                          rank)))
+    return CardImages(tables, config, PAGE)
+
+
+@dataclass
+class Drawn:
+    """A program with its buffers. mistake: what is wrong with it, in words; pages: that the drive brings, `first` the
+    ring position of the first."""
+
+    words: np.ndarray
+    inputs: np.ndarray
+    outputs_beats: int
+    first: int
+    pages: int
+    mistake: str = ""
+    items: list = field(default_factory=list)
+
+
+class Programs:
+    """Draws programs for a core with tables loaded, `rows_beats` of rows and a ring. images: of the tables."""
+
+    def __init__(self, random, images, *, rows_beats, ring_beats):
+        self.r, self.images, self.config = random, images, images.config
+        self.rows_beats, self.ring_beats = rows_beats, ring_beats
+        self.words = self.config.words
+        self.page_beats = PAGE // (4 * self.words)
+        self.placed = list(images.placed.values())
+
+    def one(self, values):
+        return values[int(self.r.integers(len(values)))]
+
+    def upto(self, most, least=0):
+        """A whole number, often one of the ends."""
+        return int(self.one((least, most, self.r.integers(least, most + 1))))
+
+    def draw(self, wrong=False):
+        """A program; wrong: with one mistake."""
+        self.inputs, self.size, self.outputs = [], 0, 0
+        pages = self.upto(self.ring_beats // self.page_beats)
+        first = self.one((0, 4096, POSITIONS - 2 * self.page_beats, self.page_beats * int(self.r.integers(1 << 20))))
+        self.released, self.landed = first, pages * self.page_beats
+        kinds = [self.one(KINDS) for _ in range(int(self.r.integers(1, 5)))]
+        items = [(kind, item) for kind in [*kinds, "BAGS"] if (item := getattr(self, kind.lower())())]
+        if self.r.random() < 0.2:       # nothing is read behind it
+            items[-1][1]["release"] = (self.released + self.landed + int(self.r.integers(1 << 20))) % POSITIONS
+        words = np.stack([MUTATOR.garble(self.r, encode(kind, item)) for kind, item in items])
+        inputs = np.concatenate(self.inputs) if self.inputs else np.zeros(self.words, np.uint32)
+        drawn = Drawn(words, inputs.astype(np.uint32), self.outputs, first, pages, "", items)
+        if wrong:
+            drawn.mistake = self.mistake(drawn)
+        return drawn
+
+    def region(self, values):
+        """Where in the inputs the values lie, in beats."""
+        values = np.asarray(values, np.uint32).reshape(-1)
+        at = self.size
+        self.inputs.append(np.concatenate([values, self.r.integers(1 << 32, size=-len(values) % self.words)]))
+        self.size += -(-len(values) // self.words)
+        return at
+
+    def layout(self, beats=None):
+        """Fields of a table in DRAM, its rows in any format and in pieces; beats: of a row's values."""
+        value_beats = beats or self.upto(self.config.row_beats_max, 1)
+        form = self.one((0, 0, *ROW_FORMAT))
+        b = row_decoder.beats(value_beats, form)
+        lies = self.one([each for each in (Stripes(b, piece, self.config.stripe_beats) for piece in (0, 1, 2, 4))
+                         if each.allowed])
+        rows = self.upto(min(40, self.rows_beats // lies.beats(1)), 1)
+        # Many tables at one place: what is remembered of one must not be taken for another's.
+        base = min(self.one((0, 0, self.upto(self.rows_beats))), self.rows_beats - lies.beats(rows))
+        return {"row_beats": value_beats, "row_format": int(form), "piece_beats": lies.piece_beats, "dram_rows": rows,
+                "dram_base": base}, b
+
+    def ring(self, b):
+        """Fields of a stretch of the ring, and a function that draws a position in it, None if nothing has landed
+        there; what it releases are whole pages."""
+        begin, room = self.released, self.landed
+        done = self.upto(room // self.page_beats) * self.page_beats if self.r.random() < 0.3 else 0
+        self.released, self.landed = (begin + done) % POSITIONS, room - done
+        behind = int(self.r.integers(1 << 20)) if self.r.random() < 0.2 else 0      # what is released stays so
+        fields = {"ring_first": begin, "ring_count": min(self.ring_beats, room),
+                  "release": (self.released - behind) % POSITIONS}
+        if behind:
+            self.released, self.landed = begin, room
+
+        def position():
+            while True:
+                at = (begin + self.upto(room - b)) % POSITIONS
+                if at % self.ring_beats + b <= self.ring_beats:
+                    return at
+        return fields, position if room >= b else None
+
+    def bags(self):
+        r, mode = self.r, int(self.one((*MODE,)))
+        weighted = int(mode == MODE.SUM and r.random() < 0.4)
+        table = int(r.integers(len(self.placed))) if r.random() < 0.7 else None
+        placed = self.placed[table] if table is not None else None
+        fields, b = self.layout(placed.value_beats if placed else None)
+        ring, position = self.ring(b)
+        chunk = 1 if weighted or mode == MODE.MAX else self.upto(placed.chunk_rows if placed else 8, 1)
+        tt_rows = self.upto(placed.table.tt_rows, 1) if placed else 0
+        if placed and r.random() < 0.1:     # more than the table has
+            tt_rows = 1 << self.config.tt.index_bits
+        top = min(tt_rows, placed.table.tt_rows) if placed else 0
+        sources = [lambda: int(r.integers(fields["dram_rows"]))]
+        if placed:
+            sources.append(lambda: 1 << 30 | self.upto(top - 1))
+        if position:
+            sources.append(lambda: 2 << 30 | position())
+        lengths = [self.one((0, 1, int(r.integers(12)))) for _ in range(int(r.integers(1, 7)))]
+        few = [self.one(sources)() for _ in range(4)]
+        indices = [self.one(few) if r.random() < 0.4 else self.one(sources)() for _ in range(sum(lengths))]
+        item = {"mode": mode, "weighted": weighted, "format": int(self.one((*FORMAT,))), "count": len(lengths),
+                "lengths": self.region(lengths), "indices": self.region(indices), "indices_count": len(indices),
+                "chunk_rows": chunk, "tt_rows": tt_rows,
+                "tt_table": table if table is not None else int(r.integers(1 << 16)), **fields, **ring}
+        if weighted:
+            item["weights"] = self.region(r.standard_normal(len(indices)).astype(np.float32).view(np.uint32))
+        v = packer.beats(fields["row_beats"], item["format"])
+        item["out_stride"] = v + int(self.one((0, 0, r.integers(3))))
+        item["out"] = self.outputs + int(r.integers(2))
+        self.outputs = item["out"] + (len(lengths) - 1) * item["out_stride"] + v
+        return item
+
+    def fill(self):
+        fields, b = self.layout()
+        ring, position = self.ring(b)
+        if position is None:    # no row that could be copied
+            return None
+        count = int(self.r.integers(1, 6))
+        pairs = [(position(), int(self.r.integers(fields["dram_rows"]))) for _ in range(count)]
+        return {"count": count, "indices": self.region(np.array(pairs)), **fields, **ring}
+
+    def load(self):
+        return {"count": self.images.load_beats, "indices": self.region(self.images.load),
+                "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
+
+    # One mistake.
+
+    def mistake(self, drawn):
+        """Puts one into the program; what it is, in words. Some of them are none: a value that is allowed."""
+        number = int(self.r.integers(len(drawn.items)))
+        (kind, item), line = drawn.items[number], drawn.words[number]
+        what = self.one((self.edge, self.edge, self.unlike, self.index, self.index, self.length, self.reserved,
+                         self.shorter, self.header))
+        return f"{kind} {number}: {what(drawn, kind, item, line)}"
+
+    def put(self, line, name, value):
+        MUTATOR.set(line, name, value)
+        return f"{name} = {value}"
+
+    def edge(self, drawn, kind, item, line):
+        """A field at the end of what is allowed, or behind it. A release says what later instructions may read."""
+        names = [use.field for use in EMB.instruction(kind).uses if use.field != "release"] + ["opcode"]
+        name = self.one(names)
+        return self.put(line, name, self.one(MUTATOR.edges(name)))
+
+    def unlike(self, drawn, kind, item, line):
+        """An instruction that is not as its tensor-train table."""
+        if not item.get("tt_rows"):
+            return "none"
+        placed = self.placed[item["tt_table"]]
+        return self.put(line, *self.one((
+            ("chunk_rows", placed.chunk_rows + 1), ("row_beats", placed.value_beats + 1),
+            ("row_beats", max(placed.value_beats - 1, 1)), ("tt_rows", 1 << self.config.tt.index_bits),
+            ("tt_table", len(self.placed) + int(self.r.integers(100))))))
+
+    def word(self, drawn, at, value):
+        before = int(drawn.inputs[at])
+        drawn.inputs[at] = value & 0xFFFFFFFF
+        return f"word {at} of the inputs = {value & 0xFFFFFFFF:#x} instead of {before:#x}"
+
+    def index(self, drawn, kind, item, line):
+        count = {"BAGS": item.get("indices_count", 0), "FILL": 2 * item["count"]}.get(kind, 0)
+        if not count:
+            return "none"
+        at = item["indices"] * self.words + int(self.r.integers(count))
+        rows, placed = item["dram_rows"], self.placed[item["tt_table"]] if item.get("tt_rows") else None
+        end = item["ring_first"] + item["ring_count"]
+        return self.word(drawn, at, int(self.one((
+            rows, 3 << 30, 3 << 30 | 5, 1 << 30 | min(item.get("tt_rows", 0), POSITIONS - 1),
+            1 << 30 | (placed.table.tt_rows if placed else 0), 2 << 30 | end % POSITIONS,
+            2 << 30 | (item["ring_first"] - 1) % POSITIONS, self.r.integers(1 << 32)))))
+
+    def length(self, drawn, kind, item, line):
+        if kind != "BAGS":
+            return "none"
+        at = item["lengths"] * self.words + int(self.r.integers(item["count"]))
+        return self.word(drawn, at, self.one((int(drawn.inputs[at]) + 1, int(drawn.inputs[at]) - 1, 65537, -1)))
+
+    def reserved(self, drawn, kind, item, line):
+        word = self.one((0, 9))
+        bits = [bit for bit in range(32) if EMB.reserved(word) >> bit & 1]
+        bit = self.one(bits)
+        line[word] |= np.uint32(1 << bit)
+        return f"bit {bit} of word {word}"
+
+    def shorter(self, drawn, kind, item, line):
+        if self.r.random() < 0.5 and drawn.outputs_beats:
+            drawn.outputs_beats -= 1
+            return "outputs a beat shorter"
+        drawn.inputs = drawn.inputs[:-self.words].copy()
+        return "inputs a beat shorter"
+
+    def header(self, drawn, kind, item, line):
+        if kind != "LOAD":
+            return "none"
+        at = item["indices"] * self.words + int(self.r.integers(16))
+        return self.word(drawn, at, int(drawn.inputs[at]) | self.one((1 << 22, 1 << 31, 3 << 16, 0xFFFF)))
