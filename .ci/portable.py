@@ -25,7 +25,7 @@ NUMBERS = ("tests/golden", "tests/gen", "tests/bench", "tests/hotrail", "tests/f
            "tests/test_documents.py")
 # What reads and writes text and files, and starts programs.
 TEXTS = ("tests/gen", "tests/hotrail", "tests/fpga/vitis", "tests/fpga/synth", "tests/verif", "tests/hw",
-         "tests/test_documents.py", "tests/test_import_law.py", "tests/test_sizes.py", "tests/test_statements.py")
+         "tests/test_documents.py", "tests/test_import_law.py", "tests/test_statements.py")
 NOBODY = 65534
 AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"
 BASELINE = {"OPENBLAS_CORETYPE": "Prescott", "NUMBA_CPU_NAME": "generic", "ATEN_CPU_CAPABILITY": "default"}

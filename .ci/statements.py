@@ -2,8 +2,9 @@
 """The shape of statements in hw: one a line, found and with --fix rewritten.
 
 Up to three assignments to a domain are statements of their own; a longer list has one element a line, between its
-brackets; nothing follows a semicolon or the colon of a block. And nothing is born on `self` outside __init__: what one
-method makes and another needs is passed, which --fix leaves to the author.
+brackets; nothing follows a semicolon or the colon of a block. A signal is made in a statement of its own, or is given a
+name: Amaranth finds none where several are assigned at once, and the Verilog says `$signal`. And nothing is born on
+`self` outside __init__: what one method makes and another needs is passed, which --fix leaves to the author.
 
 Usage: .ci/statements.py [--fix] [FILE or FOLDER ...]      default: hw
 """
@@ -114,6 +115,43 @@ def spread(source: Source, node: ast.List | ast.Tuple) -> Edit:
     return begin, end, f"{body}\n{' ' * indent}{closing}"
 
 
+def is_nameless(node: ast.AST) -> bool:
+    """Whether it is a signal, or many of them out of a generator, without a name of its own."""
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        node = node.elt
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("Signal", "Signal.like"):
+        return False
+    return all(keyword.arg != "name" for keyword in node.keywords)
+
+
+def has_nameless(node: ast.AST) -> bool:
+    """Whether it assigns signals without a name to several targets at once."""
+    return (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+            and any(map(is_nameless, node.value.elts if isinstance(node.value, ast.Tuple) else [node.value])))
+
+
+def part(source: Source, node: ast.Assign) -> Edit | None:
+    """`a, b = x, y` as two statements, where y does not ask for what a was before; and `a, b = (x for _ in ...)`."""
+    targets, values = node.targets[0].elts, getattr(node.value, "elts", ())
+    if isinstance(node.value, ast.GeneratorExp) and ast.unparse(node.value.generators[0].target) == "_":
+        values = [node.value.elt] * len(targets)
+    if len(targets) != len(values) or any(isinstance(each, ast.Starred) for each in targets):
+        return None
+    for number, target in enumerate(targets):
+        before = ast.unparse(target)
+        if any(ast.unparse(inner) == before for value in values[number + 1:] for inner in ast.walk(value)):
+            return None
+    indent = source.indent(node.lineno)
+    lines = [source.comments[line] for line in range(node.lineno, node.end_lineno + 1) if line in source.comments]
+    for target, value in zip(targets, values):
+        head = f"{source.text[slice(*source.span(target))]} = "
+        lines.append(head + source.moved(value, indent + len(head)))
+    begin, end = source.span(node)
+    if node.end_lineno in source.comments:
+        end = source.starts[node.end_lineno] - 1
+    return begin, end, ("\n" + " " * indent).join(lines)
+
+
 def is_short(node: ast.List | ast.Tuple) -> bool:
     return 0 < len(node.elts) <= SHORT and all(is_assignment(e) and isinstance(e, ast.Call) for e in node.elts)
 
@@ -135,6 +173,8 @@ def edits(source: Source) -> list[tuple[int, str, Edit]]:
             unwrapped.add(node.value)
         elif isinstance(node, ast.List | ast.Tuple) and node not in unwrapped and is_packed(node):
             found.append((node.lineno, "several assignments on a line", spread(source, node)))
+        elif has_nameless(node) and (edit := part(source, node)):
+            found.append((node.lineno, "several signals in a statement, which have no names then", edit))
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, ())
             if not isinstance(block, list) or not block:
@@ -160,6 +200,15 @@ def born(source: Source) -> list[tuple[int, str]]:
     return found
 
 
+def nameless(source: Source) -> list[tuple[int, str]]:
+    """(line, what is wrong with it) of every statement that makes signals without names."""
+    several = [(node.lineno, "several signals in a statement, which have no names then")
+               for node in ast.walk(source.tree) if has_nameless(node) and not part(source, node)]
+    handed = [(node.lineno, f"the signal that is handed on as {node.arg} has no name") for node in ast.walk(source.tree)
+              if isinstance(node, ast.keyword) and node.arg and is_nameless(node.value)]
+    return several + handed
+
+
 def fixed(text: str) -> str:
     """With one statement a line."""
     while True:
@@ -183,7 +232,8 @@ def main(arguments: list[str]) -> int:
             path.write_text(fixed(text))
             continue
         source = Source(text)
-        for line, what in sorted([*((line, what) for line, what, _ in edits(source)), *born(source)]):
+        for line, what in sorted([*((line, what) for line, what, _ in edits(source)), *born(source),
+                                  *nameless(source)]):
             wrong += 1
             print(f"{path}:{line}: {what}")
     if wrong:

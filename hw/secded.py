@@ -108,7 +108,8 @@ class Decoder(Part):
         # A light column is met where its three bits are set and no others: that there are just three is found
         # once for all. Nets of their own, or the mapper takes them apart again.
         node = {"keep": 1}
-        wrong, light = Signal(attrs=node), Signal(attrs=node)
+        wrong = Signal(attrs=node)
+        light = Signal(attrs=node)
         heavy = Signal(len(_HEAVY), attrs=node)
         check_bit = Signal()
         m.d.comb += wrong.eq(syndrome != 0)

@@ -55,6 +55,15 @@ CASES = {
     "else on its line": (
         "if a: b = 1\nelif c: d = 1\nelse: e = 1; f = 1\n",
         "if a:\n    b = 1\nelif c:\n    d = 1\nelse:\n    e = 1\n    f = 1\n"),
+    "several signals": (
+        "a, b = Signal(), Signal(c)     # two\n",
+        "# two\na = Signal()\nb = Signal(c)\n"),
+    "a signal beside another value": (
+        "def f():\n    a, b = [], Signal.like(c,\n                             reset_less=True)\n",
+        "def f():\n    a = []\n    b = Signal.like(c, reset_less=True)\n"),
+    "signals out of a generator": (
+        "a, b = (Signal() for _ in range(2))\n",
+        "a = Signal()\nb = Signal()\n"),
     "a semicolon": ("a = 1; b = 2\n", "a = 1\nb = 2\n"),
 }
 CLEAN = """\
@@ -68,16 +77,24 @@ m.d.comb += [
 ]
 m.d.sync += [a.eq(0) for a in b]
 pairs = [(a, b), (c, d)]
+a, b = Signal(name="first"), Signal(name="second")
 """
 
 
 def flat(text: str) -> list[str]:
-    """Its statements, each assignment of a list by itself: what the formatter must keep."""
+    """Its statements, each assignment of a list and each signal by itself: what the formatter must keep."""
 
     class Flat(ast.NodeTransformer):
         def visit_AugAssign(self, node):
             whole = isinstance(node.value, ast.List) and all(isinstance(e, ast.Call) for e in node.value.elts)
             return [ast.AugAssign(node.target, node.op, e) for e in node.value.elts] if whole else node
+
+        def visit_Assign(self, node):
+            if not statements.has_nameless(node):
+                return node
+            targets = node.targets[0].elts
+            values = getattr(node.value, "elts", None) or [node.value.elt] * len(targets)
+            return [ast.Assign([ast.Name(target.id, ast.Store())], value) for target, value in zip(targets, values)]
 
     return [ast.dump(node) for node in Flat().visit(ast.parse(text)).body]
 
@@ -95,6 +112,13 @@ def test_finds_and_fixes(case):
 def test_what_is_right_stays():
     assert not statements.edits(statements.Source(CLEAN))
     assert statements.fixed(CLEAN) == CLEAN
+
+
+def test_signals_without_a_name_that_no_fix_can_give_one():
+    """They would ask for what another was before, there are as many as a generator has, or they are handed on."""
+    text = "a, b = Signal(), f(a)\na, b = (Signal(k) for k in c)\nf(valid=Signal(), ready=Signal(name='ready'))\n"
+    assert [line for line, _ in statements.nameless(statements.Source(text))] == [1, 2, 3]
+    assert statements.fixed(text) == text
 
 
 def test_what_is_born_outside_init():

@@ -78,7 +78,8 @@ class Splitter(wiring.Component):
         burst_tag = Signal(self.tag_bits, reset_less=True)
         final = Signal()  # the request ends in this block: end[inside:] == 0, from a register
         through = Signal(17)
-        go, load = Signal(), Signal()
+        go = Signal()
+        load = Signal()
         m.d.comb += [
             through.eq(less_one + at[:inside]),
             go.eq(ready & self.room & ahead.i.ready),
@@ -160,7 +161,9 @@ class BurstTracker(wiring.Component):
         m.submodules.bursts = bursts = Fifo(burst_layout(self.tag_bits), depth=self.outstanding)
         wiring.connect(m, wiring.flipped(self.i), bursts.i)
         burst = bursts.o.payload
-        position, ends, step = Signal(8), Signal(), Signal()
+        position = Signal(8)
+        ends = Signal()
+        step = Signal()
         m.d.comb += [
             ends.eq(position == burst.len),
             step.eq(self.beat & bursts.o.valid),

@@ -74,8 +74,12 @@ class ControlSlave(Part):
     def _writes(self, m: Module) -> SimpleNamespace:
         """Writes: address and data in any order, then both at once, when a word is `written`."""
         bus = self.bus
-        address, value, strobe = Signal(12), Signal(32), Signal(4)
-        addressed, filled, write = Signal(), Signal(), Signal()
+        address = Signal(12)
+        value = Signal(32)
+        strobe = Signal(4)
+        addressed = Signal()
+        filled = Signal()
+        write = Signal()
         m.d.comb += [
             bus.awready.eq(~addressed),
             bus.wready.eq(~filled),
@@ -104,7 +108,9 @@ class ControlSlave(Part):
     def _reads(self, m: Module) -> SimpleNamespace:
         """Reads: the address, a word of each group, the word."""
         bus = self.bus
-        wanted, reading, grouped = Signal(12), Signal(), Signal()
+        wanted = Signal(12)
+        reading = Signal()
+        grouped = Signal()
         clear = Signal()  # CTRL is read: ap_done and ap_ready go
         m.d.comb += bus.arready.eq(~reading & ~grouped & ~bus.rvalid)
         m.d.comb += bus.rresp.eq(0)
@@ -122,8 +128,14 @@ class ControlSlave(Part):
     def _run(self, m: Module, writes, clear) -> dict:
         """ap_ctrl_hs: the words of the run and of its interrupts by their offsets."""
         written, value, low = writes.written, writes.value, writes.strobe[0]
-        start, done, ready, auto, running = Signal(), Signal(), Signal(), Signal(), Signal()
-        gie, ier, isr = Signal(), Signal(2), Signal(2)
+        start = Signal()
+        done = Signal()
+        ready = Signal()
+        auto = Signal()
+        running = Signal()
+        gie = Signal()
+        ier = Signal(2)
+        isr = Signal(2)
         with m.If(self.done):
             m.d.sync += start.eq(auto)
             m.d.sync += running.eq(0)
@@ -171,7 +183,9 @@ class ControlSlave(Part):
         bus = self.bus
         known = list(words.items())
         count = -(-len(known) // 4)
-        slot, place, group = Signal(2), Signal(range(count + 1)), Signal(range(count + 1))
+        slot = Signal(2)
+        place = Signal(range(count + 1))
+        group = Signal(range(count + 1))
         m.d.comb += place.eq(count)
         with m.Switch(reads.wanted[2:]):
             for number, (offset, _) in enumerate(known):

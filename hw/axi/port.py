@@ -84,17 +84,23 @@ class ReadPort(Part):
         m.submodules.store = store
         write, read = store.write_port(), store.read_port(domain="comb")
         active = Signal(count)  # the client's request is in the memory
-        turn, last = Signal(count), Signal(count)  # whose turn it is, and whose it was, one-hot
+        # whose turn it is, and whose it was, one-hot
+        turn = Signal(count)
+        last = Signal(count)
         number = Signal(range(max(2, count)))
-        fresh, stored = Signal(count), Signal()  # where the turn's request is: at its client, in the memory
+        # where the turn's request is: at its client, in the memory
+        fresh = Signal(count)
+        stored = Signal()
         now = Signal(run, reset_less=True)
         cut = Signal(burst_layout(count), reset_less=True)
         rest = Signal(run, reset_less=True)
         issue = Signal()
         # Who has something to ask and room for it, from registers. Of the client whose burst is issued right now it
         # is known only whether something is left and whether its queue has room for two.
-        room, ample = Signal(count), Signal(count)
-        asking, granted = Signal(count), Signal(count)
+        room = Signal(count)
+        ample = Signal(count)
+        asking = Signal(count)
+        granted = Signal(count)
         issuing = Mux(issue, turn, 0)
         valid = Cat(requests.valid for requests in self.i_requests)
         m.d.comb += granted.eq(Cat(round_robin(list(asking), last)))
@@ -228,7 +234,8 @@ class ReadPort(Part):
         o, depth = self.o[k], self.clients[k]
         bits = depth.bit_length()
         free = Signal(bits, init=depth)
-        length_here, taken = Signal(bits), Signal(bits)
+        length_here = Signal(bits)
+        taken = Signal(bits)
         m.d.comb += [
             length_here.eq(length),
             taken.eq(Mux(issues, ~length_here, 0)),

@@ -77,7 +77,9 @@ class WritePort(Part):
         m.submodules.waiting = waiting = Fifo(
             data.StructLayout({"final": 1, "tag": count}), depth=self.outstanding)
 
-        busy, quiet, empty = Signal(), Signal(), Signal()
+        busy = Signal()
+        quiet = Signal()
+        empty = Signal()
         m.d.comb += busy.eq(splitter.held | sending.held | waiting.held | bus.wvalid)
         m.d.comb += empty.eq(self.stop & quiet)  # nothing granted is left: what the queues hold may go
         m.d.sync += quiet.eq(self.stop & ~busy)
@@ -93,7 +95,8 @@ class WritePort(Part):
     def _clients(self, m: Module, splitter, empty) -> tuple[list, list]:
         """Grants: a request whose beats are all in its client's queue. Returns the queues, and the requests held."""
         queues, held, whole = [], [], []
-        granted, last = Signal(len(self.clients)), Signal(len(self.clients))
+        granted = Signal(len(self.clients))
+        last = Signal(len(self.clients))
         for k, depth in enumerate(self.clients):
             queue = Fifo(data_layout(self.beat_bytes), depth=depth)
             m.submodules[f"queue_{k}"] = ResetInserter(empty)(queue)
@@ -164,7 +167,9 @@ class WritePort(Part):
             bus.awlen.eq(splitter.o.payload.len),
             *address_constants("aw", bus, self.beat_bytes),
         ]
-        shown, sent, seen = Signal(), Signal(), Signal()
+        shown = Signal()
+        sent = Signal()
+        seen = Signal()
         owed = Signal(range(2 * self.outstanding))
         owing = Signal()  # owed != 0, from a register
         m.d.comb += shown.eq(bus.awvalid & ~seen)
@@ -177,7 +182,9 @@ class WritePort(Part):
         """Data, burst by burst from the queue of its client."""
         bus, count = self.bus, len(self.clients)
         burst = sending.o.payload
-        there, move, ends = Signal(), Signal(), Signal()
+        there = Signal()
+        move = Signal()
+        ends = Signal()
         position = Signal(8)
         picked = Signal(data_layout(self.beat_bytes))
         m.d.comb += [
@@ -209,7 +216,8 @@ class WritePort(Part):
     def _responses(self, m: Module, waiting) -> None:
         """Responses, in the order of the addresses."""
         bus = self.bus
-        bad, failed = Signal(), Signal()
+        bad = Signal()
+        failed = Signal()
         answer = Signal()
         m.d.comb += [
             bus.bready.eq(1),

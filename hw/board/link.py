@@ -85,8 +85,11 @@ class Link(wiring.Component):
         word = Signal(32, reset_less=True)
         status = Signal(Status)
         silence = Signal(range(self.gap_cycles + 1))
-        broken, silent = Signal(), Signal()
-        takes, early = Signal(), Signal()                       # bytes are due; one came before the reply was sent
+        broken = Signal()
+        silent = Signal()
+        # bytes are due; one came before the reply was sent
+        takes = Signal()
+        early = Signal()
         taken = self.i.valid
         is_write = Signal()
         m.d.comb += [

@@ -97,7 +97,8 @@ class Board(Part):
         button = Signal()
         m.submodules.button = FFSynchronizer(self.button, button)
         left = Signal(range(HOLD_CYCLES), init=HOLD_CYCLES - 1)
-        held, core_held = Signal(init=1), Signal(init=1)
+        held = Signal(init=1)
+        core_held = Signal(init=1)
         with m.If(button):
             m.d.sync += left.eq(HOLD_CYCLES - 1)
         with m.Elif(left != 0):
@@ -108,7 +109,8 @@ class Board(Part):
     def _lamps(self, m: Module, events: list) -> None:
         """Lamp 0 blinks; the others show an event until the next tick of its clock but one."""
         beat = Signal(self.config.lamp_log2)
-        seen, shown = Signal(len(events)), Signal(len(events))
+        seen = Signal(len(events))
+        shown = Signal(len(events))
         now = Cat(*events)
         m.d.sync += beat.eq(beat + 1)
         m.d.sync += seen.eq(seen | now)

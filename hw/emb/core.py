@@ -230,7 +230,8 @@ class EmbCore(Part):
         wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
         wiring.connect(m, reads.o[DOORBELL], doorbell.i)
         # What is read first is where the run begins; nobody can have filled too much by then.
-        ring, begun = Signal(), Signal(name="ring_begun")
+        ring = Signal()
+        begun = Signal(name="ring_begun")
         m.d.sync += ring.eq(arguments.ring_beats != 0)
         m.d.sync += begun.eq((begun | doorbell.polled) & ~parts.flush)
         m.d.comb += [

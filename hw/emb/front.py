@@ -199,7 +199,8 @@ class Front(Part):
         """Where rows are copied to, piece after piece, the next a stripe behind; and when a row is there. The rows of
         a FILL are alike, so what the last request was made of says when."""
         config, copies, fill = self.config, self.o_copies, fills.payload
-        free, row = Signal(), Signal.like(fill, reset_less=True)
+        free = Signal()
+        row = Signal.like(fill, reset_less=True)
         sent, written = _pieces(m, "sent", fill), _pieces(m, "written", row)
         m.d.comb += [
             free.eq(~copies.valid | copies.ready),

@@ -127,7 +127,8 @@ class IndexDecoder(Part):
         """Lengths, checked against what is left of the indices, into a queue of bags."""
         job = jobs.job
         left = Signal(32, reset_less=True)
-        last, first = Signal(reset_less=True), Signal(reset_less=True)
+        last = Signal(reset_less=True)
+        first = Signal(reset_less=True)
         room = Signal(range(BAGS_AHEAD + 1), init=BAGS_AHEAD)
         take = Signal()
         m.d.comb += take.eq(jobs.reading & (room != 0) & (self.i_lengths.valid | job.copy))
@@ -149,9 +150,10 @@ class IndexDecoder(Part):
 
         # The length, then what it leaves of the indices, then the verdict.
         read = Signal(3)
-        length, length_error, length_first, length_last = (
-            Signal(32, name="length", reset_less=True), Signal(reset_less=True), Signal(reset_less=True),
-            Signal(reset_less=True))
+        length = Signal(32, name="length", reset_less=True)
+        length_error = Signal(reset_less=True)
+        length_first = Signal(reset_less=True)
+        length_last = Signal(reset_less=True)
         m.d.sync += [
             read.eq(Cat(take, read[:-1])),
             length.eq(Mux(job.copy, 2, cursor.word)),
@@ -160,9 +162,10 @@ class IndexDecoder(Part):
             length_last.eq(last),
         ]
         remains = Signal(33, reset_less=True)
-        after, after_error, after_first, after_last = (
-            Signal(32, name="length_after", reset_less=True), Signal(reset_less=True), Signal(reset_less=True),
-            Signal(reset_less=True))
+        after = Signal(32, name="length_after", reset_less=True)
+        after_error = Signal(reset_less=True)
+        after_first = Signal(reset_less=True)
+        after_last = Signal(reset_less=True)
         with m.If(read[0]):
             m.d.sync += remains.eq(Mux(length_first, job.indices, remains[:32]) - length)
         m.d.sync += after.eq(length)
@@ -197,7 +200,9 @@ class IndexDecoder(Part):
         """An index or a pair a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
         job = jobs.job
         # What the stage needs of the job whose bag it is at.
-        weighted, mean, copies = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+        weighted = Signal(reset_less=True)
+        mean = Signal(reset_less=True)
+        copies = Signal(reset_less=True)
         one, two, last, wrong, error = (Signal(name=f"bag_{name}", reset_less=True) for name in
                                         ("one", "two", "last", "wrong", "error"))
         pair = Signal()    # the word at hand and its partner are one
@@ -206,9 +211,14 @@ class IndexDecoder(Part):
         needs, hollow, closes, closes_pair, closes_hollow = (Signal(name=f"bag_{name}") for name in (
             "needs", "hollow", "closes", "closes_pair", "closes_hollow"))
         some = needs | hollow
-        length, left = Signal(32, name="bag_length", reset_less=True), Signal(LENGTH_BITS, reset_less=True)
-        take, ends, load, taken = Signal(), Signal(), Signal(), Signal()
-        skip, no_index = Signal(), Signal()
+        length = Signal(32, name="bag_length", reset_less=True)
+        left = Signal(LENGTH_BITS, reset_less=True)
+        take = Signal()
+        ends = Signal()
+        load = Signal()
+        taken = Signal()
+        skip = Signal()
+        no_index = Signal()
         m.d.comb += [
             taken.eq(needs & self.open & self.i_indices.valid & (self.i_weights.valid | ~weighted)),
             take.eq(taken | (hollow & self.open)),
@@ -308,7 +318,8 @@ class IndexDecoder(Part):
 
         # Stage 2: the ring, now that position and end are there.
         span, ring = kept("span", jobs.job.span, 2), kept("ring", jobs.job.ring, 2)
-        in_span, wraps = Signal(reset_less=True), Signal(reset_less=True)
+        in_span = Signal(reset_less=True)
+        wraps = Signal(reset_less=True)
         m.d.sync += in_span.eq((compared.along <= span) & ring)
         m.d.sync += wraps.eq((compared.end & self.ring_beats[:POSITION_BITS + 1]).any())
         kind_2, above_2 = _late(m, "kind", compared.kind, 1), _late(m, "above", compared.above, 1)
@@ -354,7 +365,8 @@ class IndexDecoder(Part):
         to_dram = Mux(copy, second, device == 0)
         to_ssd = Mux(copy, ~second, device == 2)
         kind = Signal(4, name="kind_1", reset_less=True)   # dram, tt, ssd, none of them
-        in_dram, in_tt = Signal(reset_less=True), Signal(reset_less=True)
+        in_dram = Signal(reset_less=True)
+        in_tt = Signal(reset_less=True)
         along = Signal(POSITION_BITS, reset_less=True)
         end = Signal(POSITION_BITS + 1, reset_less=True)
         above = Signal(reset_less=True)  # the device bits of a pair's word are not zero
@@ -402,7 +414,10 @@ class IndexDecoder(Part):
         job, error, flags, kind, bad = jobs.job, self.error, stage.flags, stage.kind, stage.bad
         bag, index = Signal(32, name="bag_number", reset_less=True), Signal(32, name="index_number", reset_less=True)
         number, table = kept("number", job.number, 4), kept("table", job.table, 4)
-        any_bad, row_bad, tt_bad, tt_worse = Signal(), Signal(), Signal(), Signal()
+        any_bad = Signal()
+        row_bad = Signal()
+        tt_bad = Signal()
+        tt_worse = Signal()
         first_good = Signal()
         m.d.comb += [
             error.bag.eq(bag),

@@ -84,8 +84,11 @@ class TierArbiter(Part):
         layout = self.i_dram.payload.shape()
 
         # The SSD's row: compared with what has landed until it has.
-        ssd, ssd_held, landed = Signal(layout, reset_less=True), Signal(), Signal()
-        end, mask = Signal(POSITION_BITS, reset_less=True), Signal(POSITION_BITS)
+        ssd = Signal(layout, reset_less=True)
+        ssd_held = Signal()
+        landed = Signal()
+        end = Signal(POSITION_BITS, reset_less=True)
+        mask = Signal(POSITION_BITS)
         ssd_taken = Signal()
         behind = Signal(POSITION_BITS)  # beats that landed after the row; if it has not, most of the modulus
         there = Signal()
@@ -154,7 +157,8 @@ class TierArbiter(Part):
 
         # What goes wrong on the host's side.
         left = Signal(32)
-        held, polled = Signal(signed(POSITION_BITS)), Signal()
+        held = Signal(signed(POSITION_BITS))
+        polled = Signal()
         m.d.sync += held.eq(self.filled - self.released)
         m.d.sync += polled.eq(self.polled)
         m.d.sync += self.overflow.eq(self.overflow | (polled & (held > self.ring_beats)))

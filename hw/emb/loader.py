@@ -82,11 +82,15 @@ class Loader(Part):
             shape=32, depth=HEADERS, init=[], attrs={"ram_style": "distributed"})
         to_headers, from_headers = headers.write_port(), headers.read_port(domain="comb")
         number = Signal(range(HEADERS))     # of the header that is read or used
-        done, last = Signal(32, reset_less=True), Signal(reset_less=True)
-        heading, passing = Signal(), Signal()
+        done = Signal(32, reset_less=True)
+        last = Signal(reset_less=True)
+        heading = Signal()
+        passing = Signal()
         header = Signal(Header, reset_less=True)
-        sound, ready = Signal(reset_less=True), Signal()
-        wrong, unread = Signal(32, reset_less=True), Signal(reset_less=True)
+        sound = Signal(reset_less=True)
+        ready = Signal()
+        wrong = Signal(32, reset_less=True)
+        unread = Signal(reset_less=True)
         broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
         load = SimpleNamespace(
             number=number, done=done, last=last, heading=heading, passing=passing, header=header, sound=sound,

@@ -64,7 +64,8 @@ class Packer(Part):
         m.d.sync += coming.eq(Cat(self.i_valid & is_half, coming))
         m.d.sync += odd.eq(Cat(self.form.odd, odd))
         m.d.sync += last.eq(Cat(self.form.last, last))
-        beat, before = Cat(*codes), Signal(16 * self.words, reset_less=True)
+        beat = Cat(*codes)
+        before = Signal(16 * self.words, reset_less=True)
         with m.If(coming[-1]):
             m.d.sync += before.eq(beat)
         whole = Signal()

@@ -162,7 +162,8 @@ class PoolingUnit(Part):
         # What goes with the words reaches the lanes a cycle behind them.
         valid = Signal(2)
         layout = data.StructLayout({"context": self.contexts_log2, "first": 1, "maximum": 1})
-        control, late_control = Signal(layout, reset_less=True), Signal(layout, reset_less=True)
+        control = Signal(layout, reset_less=True)
+        late_control = Signal(layout, reset_less=True)
         pattern = Signal(32, reset_less=True)
         weight = Signal(Operand, reset_less=True)
         m.d.sync += [

@@ -116,7 +116,8 @@ class PostPool(Part):
         config = self.config
 
         # -- The step under way and the one behind it, whose factor is made ready.
-        step, held = Signal(step_layout(config), reset_less=True), Signal()
+        step = Signal(step_layout(config), reset_less=True)
+        held = Signal()
         value = Signal(32, reset_less=True)
         taken = Signal()  # the step under way ends, or there is none
         is_half = held & (step.format != FORMAT.FLOAT32)
@@ -124,7 +125,8 @@ class PostPool(Part):
 
         # -- Its vectors one after the other, their beats one after the other.
         source = Signal(From)
-        dram_left, ssd_left = Signal(reset_less=True), Signal(reset_less=True)
+        dram_left = Signal(reset_less=True)
+        ssd_left = Signal(reset_less=True)
         plain = Signal(reset_less=True)     # the factor is 1
         first = Signal(reset_less=True)
         beat = Signal(len(step.beats))
@@ -136,7 +138,8 @@ class PostPool(Part):
         for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid), (From.DRAM, self.i_dram.valid),
                              (From.SSD, self.i_ssd.valid)):
             m.d.comb += takes[which].eq(held & may & (source == which) & there)
-        more, ends = dram_left | ssd_left, Signal()
+        more = dram_left | ssd_left
+        ends = Signal()
         m.d.comb += [
             fire.eq(Cat(takes.values()).any()),
             ends.eq(fire & final & ~more),
@@ -182,7 +185,8 @@ class PostPool(Part):
 
     def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: SimpleNamespace):
         """The beat that is taken on its way to the writer; what it is there."""
-        config, form = self.config, Signal(form_layout())
+        config = self.config
+        form = Signal(form_layout())
         pool = PoolingUnit(words=config.words, contexts_log2=max(config.context_log2, 1), tag_bits=form.shape().size,
                            lut_products=config.lut_products, family=config.tt.family)
         place(m, platform, "pool", pool)
@@ -215,7 +219,8 @@ class PostPool(Part):
 
     def _prepare(self, m: Module, platform, taken: Signal, is_half: Value):
         """The next step, whether it may begin, and its factor. is_half: the step under way is in half precision."""
-        following, valid = Signal(step_layout(self.config), reset_less=True), Signal()
+        following = Signal(step_layout(self.config), reset_less=True)
+        valid = Signal()
         mean = following.mode == MODE.MEAN
         count = following.factor[:COUNT_BITS]
         few = Signal()
@@ -228,11 +233,13 @@ class PostPool(Part):
         divide = Reciprocal()
         place(m, platform, "divide", divide)
         # FP32 would overtake what half precision has before it in the packer.
-        leaving, clash = Signal(Packer.latency - 1), Signal()
+        leaving = Signal(Packer.latency - 1)
+        clash = Signal()
         m.d.sync += leaving.eq(Cat(is_half, leaving))
         m.d.comb += clash.eq((following.format == FORMAT.FLOAT32) & (is_half | leaving.any()))
         asked = Signal()  # the quotient of this bag, there or on its way
-        ready, move = Signal(), Signal()
+        ready = Signal()
+        move = Signal()
         factor = Signal(32)
         m.d.comb += [
             divide.start.eq(valid & mean & ~few & ~asked),
@@ -296,7 +303,8 @@ class PostPool(Part):
         bag = Signal(32)
         with m.If(bag_ends):
             m.d.sync += bag.eq(Mux(step.last, 0, bag + 1))
-        unread, unfit = Signal(), Signal()
+        unread = Signal()
+        unfit = Signal()
         m.d.comb += unfit.eq(takes[From.TT] & self.i_tt.payload.last & self.i_tt.payload.error)
         m.d.comb += unread.eq(final & ((takes[From.DRAM] & self.i_dram.payload.error)
                                        | (takes[From.SSD] & self.i_ssd.payload.error)))

@@ -200,7 +200,9 @@ class Program(Part):
             job.ring.eq(~span[32]),
         ]
 
-        issue, retire, quiet = releases.i.valid, releases.o.ready, Signal()
+        issue = releases.i.valid
+        retire = releases.o.ready
+        quiet = Signal()
         further = Signal(signed(POSITION_BITS), name="released_further")
         m.d.comb += further.eq(releases.o.payload - self.released)
         m.d.comb += releases.i.payload.eq(item.release)
@@ -350,7 +352,8 @@ class Program(Part):
     def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
         """Looks at one instruction after the other, and waits for what must have finished before and behind it."""
         item, instructions, check = state.item, state.instructions, bounds.check
-        rows_left, last_row = Signal(32, reset_less=True), Signal(reset_less=True)
+        rows_left = Signal(32, reset_less=True)
+        last_row = Signal(reset_less=True)
         wait = Signal(2)
         region_valid = Signal()
         m.d.comb += self.o_regions.valid.eq(region_valid)

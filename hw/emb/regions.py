@@ -44,7 +44,8 @@ class Regions(Part):
     def elaborate(self, platform):
         m = Module()
         region, shift = self.i.payload, (self.beat_bytes - 1).bit_length()
-        address, span = Signal(64), Signal(32)
+        address = Signal(64)
+        span = Signal(32)
         m.d.comb += address.eq(self.inputs + Cat(Const(0, shift), region.begin))
         m.d.comb += span.eq(region.end - region.begin)
         entry = self.i.valid & self.i.ready

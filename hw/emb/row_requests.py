@@ -111,10 +111,15 @@ class RowRequests(Part):
         heads, tails, levels = (
             [Signal(rows_bits + bits, name=f"{name}_{k}") for k in range(self.banks)]
             for name, bits in (("head", 0), ("tail", 0), ("level", 1)))
-        picked, free = Cat(round_robin(list(some), turn)), Signal()
+        picked = Cat(round_robin(list(some), turn))
+        free = Signal()
         # A row that was picked is read in the next cycle.
-        reads, chosen, number = Signal(), Signal(range(depth)), Signal(range(max(2, self.banks)))
-        which, head, tail = Signal.like(number), Signal(rows_bits), Signal(rows_bits)
+        reads = Signal()
+        chosen = Signal(range(depth))
+        number = Signal(range(max(2, self.banks)))
+        which = Signal.like(number)
+        head = Signal(rows_bits)
+        tail = Signal(rows_bits)
         for k in range(self.banks):
             push, pull = Signal(name=f"push_{k}"), Signal(name=f"pull_{k}")
             m.d.comb += push.eq(self.valid & (bank == k))
@@ -127,7 +132,8 @@ class RowRequests(Part):
                 some[k].eq(push | (levels[k][1:] != 0) | (levels[k][0] & ~pull)),
             ]
         loads = Signal()
-        row = SimpleNamespace(valid=Signal(), payload=Signal(self.i.shape(), name="row", reset_less=True),
+        row = SimpleNamespace(valid=Signal(name="row_valid"),
+                              payload=Signal(self.i.shape(), name="row", reset_less=True),
                               bank=Signal.like(number, name="row_bank", reset_less=True))
         with m.Switch(bank):
             for k in range(self.banks):
@@ -160,8 +166,10 @@ class RowRequests(Part):
         """A request per piece, the next one a stripe behind; says when a row's first piece goes."""
         o, payload = self.o, row.payload
         beat_log2 = (4 * self.words - 1).bit_length()
-        begun, go = Signal(), Signal()
-        offset, left = Signal(OFFSET_BITS), Signal.like(payload.beats)
+        begun = Signal()
+        go = Signal()
+        offset = Signal(OFFSET_BITS)
+        left = Signal.like(payload.beats)
         next_offset = Signal(OFFSET_BITS, reset_less=True)
         next_left = Signal.like(payload.beats, reset_less=True)
         base = Mux(payload.ring, self.ring[beat_log2:], self.rows[beat_log2:])
@@ -190,7 +198,9 @@ class RowRequests(Part):
         beats = len(row.payload.beats)
         layout = data.StructLayout({"position": self.position_bits, "beats": beats, "bank": len(self.bank)})
         m.submodules.order = order = Fifo(layout, depth=self.under_way, block=False, register=False)
-        entry, valid, loads = order.o.payload, Signal(), Signal()
+        entry = order.o.payload
+        valid = Signal()
+        loads = Signal()
         place_, left, bank = (Signal(bits, name=f"landing_{name}", reset_less=True) for name, bits in (
             ("place", self.position_bits), ("left", beats), ("bank", len(self.bank))))
         # From a register, not at the end of a carry chain that counts.

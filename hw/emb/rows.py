@@ -138,7 +138,9 @@ class RowFetch(Part):
         holds one more than its depth, for the row that is taken before `hold` is heeded.
         """
         window, i = self._window, self.i.payload
-        waiting, take, served = Signal(range(2 * self.delivery_rows)), Signal(), Signal()
+        waiting = Signal(range(2 * self.delivery_rows))
+        take = Signal()
+        served = Signal()
         m.d.comb += [
             window.hold.eq(waiting[-1] | self._requests.full),
             self.i.ready.eq(window.ready),
@@ -202,7 +204,9 @@ class RowFetch(Part):
         pooling unit takes for its values. The place of the beat is a register, since it goes to all memories of the
         ring."""
         window, requests = self._window, self._requests
-        row, valid, go = Signal(queue.shape, name="front", reset_less=True), Signal(name="front_valid"), Signal()
+        row = Signal(queue.shape, name="front", reset_less=True)
+        valid = Signal(name="front_valid")
+        go = Signal()
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
                               depth=self.window_beats, init=[], attrs={"ram_style": "block"})
@@ -245,8 +249,12 @@ class RowFetch(Part):
         """Which part of which of the row's beats it is: beat of its values, slot in the stored one; begins: the row's
         first; leaves: the stored beat's last; may: nothing is in the row's way."""
         beat = Signal(beats_bits(self.row_beats_max))
-        begun, held = Signal(), Signal(3, name="slot_held")
-        slot, last_slot, full, leaves = Signal(3), Signal(3), Signal(), Signal()
+        begun = Signal()
+        held = Signal(3, name="slot_held")
+        slot = Signal(3)
+        last_slot = Signal(3)
+        full = Signal()
+        leaves = Signal()
         whole_numbers = row.row_format >= ROW_FORMAT.INT8
         with m.Switch(row.row_format):
             for form, values in ((ROW_FORMAT.FLOAT32, 1), (ROW_FORMAT.INT8, 4), (ROW_FORMAT.INT4, 8)):
@@ -283,8 +291,11 @@ class RowFetch(Part):
         about = data.StructLayout({**{name: fields[name] for name in names}, "tier": 1, "opens": 1})
         # While the ring's memory is read, and with what is in its output register.
         read, shown = (Signal(about, name=name, reset_less=True) for name in ("read", "shown"))
-        pooled, copied = Signal(), Signal()
-        error, late = Signal(), Signal(2)   # late: an error of this tier's bag in an earlier beat
+        pooled = Signal()
+        copied = Signal()
+        # late: an error of this tier's bag in an earlier beat
+        error = Signal()
+        late = Signal(2)
         m.d.sync += [
             pooled.eq(go & ~row.copy),
             copied.eq(go & row.copy),

@@ -145,7 +145,8 @@ class TierRouter(Part):
         """Rows of the tensor-train unit, in chunks."""
         token = self.i
         some, load, push = Signal(name="tt_held"), Signal(name="tt_load"), Signal(name="tt_push")
-        begin, full = Signal(), Signal()
+        begin = Signal()
+        full = Signal()
         index = Signal.like(queues["tt"].payload.index, reset_less=True)
         place_ = Signal(CHUNK_BITS, name="tt_place", reset_less=True)  # the held row's in its chunk
         following = Signal(CHUNK_BITS)

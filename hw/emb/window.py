@@ -117,12 +117,18 @@ class RowWindow(wiring.Component):
     def _admission(self, m: Module) -> SimpleNamespace:
         """The ring, and whether a row can be taken."""
         # Its next beat, how often it went round, and the next beat if no row under way were found.
-        head, lap = Signal(self.position_bits), Signal(self.lap_bits, init=1)
+        head = Signal(self.position_bits)
+        lap = Signal(self.lap_bits, init=1)
         ahead = Signal(self.within_bits)
         gate = Signal()  # a row that entered a quarter still waits: no row may enter another
-        near, slow = Signal(), Signal()  # another quarter might be entered; the last before the table is cleared
-        clearing, cleared = Signal(init=1), Signal(self.set_bits)
-        valid_1, valid_2, under_way = Signal(), Signal(), Signal()
+        # another quarter might be entered; the last before the table is cleared
+        near = Signal()
+        slow = Signal()
+        clearing = Signal(init=1)
+        cleared = Signal(self.set_bits)
+        valid_1 = Signal()
+        valid_2 = Signal()
+        under_way = Signal()
         m.d.comb += near.eq(ahead[self.row_log2 + 1:].all())
         m.d.comb += under_way.eq(self.valid | valid_1 | valid_2)
         # Decided a cycle ahead, so a row that is taken meanwhile must still find room: two rows are near the end.
@@ -170,7 +176,9 @@ class RowWindow(wiring.Component):
         (key_1, key_2, key_3), (set_1, set_2, set_3), (shared_1, _) = asked.keys, asked.sets, asked.shared
         now = Cat(ring.head[self.within_bits:], ring.lap)
         earlier_place = Signal(self.position_bits, reset_less=True)
-        found_young, found_old, barred = Signal(WAYS), Signal(WAYS), Signal(WAYS)
+        found_young = Signal(WAYS)
+        found_old = Signal(WAYS)
+        barred = Signal(WAYS)
         places = [Signal(self.position_bits, name=f"place_{way}", reset_less=True) for way in range(WAYS)]
         turns = Signal(WAYS)
         same_set = Signal()
@@ -189,7 +197,9 @@ class RowWindow(wiring.Component):
                 places[way].eq(entry.position),
                 turns[way].eq(Mux(newer, entered.turn, entry.turn)),
             ]
-        last_set, last_row, earlier = Signal(), Signal(), Signal()
+        last_set = Signal()
+        last_row = Signal()
+        earlier = Signal()
         m.d.sync += [
             last_set.eq(set_1 == set_2),
             last_row.eq((key_1.as_value() == key_2.as_value()) & shared_1),
@@ -206,14 +216,18 @@ class RowWindow(wiring.Component):
         key_2, shared_2, places, earlier = asked.keys[1], asked.shared[1], candidates.places, candidates.earlier
         crossed = Signal()
         last = Signal()
-        live, turn = Signal(WAYS), Signal(WAYS)
+        live = Signal(WAYS)
+        turn = Signal(WAYS)
         m.d.comb += last.eq(candidates.last_row & entered.ways.any())
         for way in range(WAYS):
             newer = candidates.last_set & entered.ways[way]
             found = candidates.young[way] | (candidates.old[way] & ~crossed)
             m.d.comb += live[way].eq(found & ~newer & ~candidates.barred[way])
             m.d.comb += turn[way].eq(Mux(newer, entered.turn, candidates.turns[way]))
-        hit, miss, enter, victim = Signal(), Signal(), Signal(), Signal()
+        hit = Signal()
+        miss = Signal()
+        enter = Signal()
+        victim = Signal()
         after = Signal(self.position_bits)
         crosses = Signal()
         m.d.comb += [
@@ -258,7 +272,8 @@ class RowWindow(wiring.Component):
         head, lap, ahead, miss, crosses = ring.head, ring.lap, ring.ahead, placed.miss, placed.crosses
         last_lap = (1 << self.lap_bits) - 1
         # What a found row would have taken is given back a cycle later.
-        refund, refunded = Signal(self.beats_bits, reset_less=True), Signal()
+        refund = Signal(self.beats_bits, reset_less=True)
+        refunded = Signal()
         m.d.sync += [
             refund.eq(asked.keys[1].beats),
             refunded.eq(ring.valid_2 & placed.hit),

@@ -57,14 +57,18 @@ class WriteJoiner(Part):
     def elaborate(self, platform):
         m = Module()
         block_log2 = (self.block_beats - 1).bit_length()
-        coming, vector = Signal(), Signal(self.i.shape(), reset_less=True)
+        coming = Signal()
+        vector = Signal(self.i.shape(), reset_less=True)
         m.d.sync += coming.eq(self.valid)
         m.d.sync += vector.eq(self.i)
 
-        held, joined = Signal(), Signal(self.o.shape(), reset_less=True)
+        held = Signal()
+        joined = Signal(self.o.shape(), reset_less=True)
         end = Signal(32, reset_less=True)       # the beat behind what is held
         is_open = Signal()                      # something is held, and more may be joined to it
-        following, joins, leaves = Signal(32), Signal(), Signal()
+        following = Signal(32)
+        joins = Signal()
+        leaves = Signal()
         m.d.comb += following.eq(vector.out + vector.beats + 1)
         m.d.comb += joins.eq(is_open & (vector.out == end))
         m.d.comb += leaves.eq(held & Mux(coming, ~joins, ~is_open))

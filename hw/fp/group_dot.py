@@ -114,7 +114,8 @@ class GroupDot(Part):
 
     def elaborate(self, platform):
         m = Module()
-        first, combine = Signal(reset_less=True), Signal(2, reset_less=True)
+        first = Signal(reset_less=True)
+        combine = Signal(2, reset_less=True)
         m.d.sync += first.eq(self.first)
         m.d.sync += combine.eq(self.combine)
         joined = Cat(combine != 0, combine == 2)

@@ -47,7 +47,8 @@ class Narrow(Part):
         near, far = amount[:2], amount[2:]
         some = named(m, "some", digits >> near)
         most = named(m, "most", some >> Cat(Const(0, 2), far))
-        lost_near, lost_far = Signal(), Signal()
+        lost_near = Signal()
+        lost_far = Signal()
         with m.Switch(near):
             for places in range(1, 4):
                 with m.Case(places):

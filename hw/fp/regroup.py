@@ -69,8 +69,10 @@ class Regroup(Part):
         held = delay(m, "spread_held", spread, 1)
         upper = [Cat(Const(0, BLOCK), held)[max(high - BLOCK * k, 0):][:BLOCK] for k in range(len(blocks))]
         lead = [named(m, f"lead{at}", Array(block[BLOCK - 1 - at] for block in upper)[empty]) for at in range(3)]
-        fine, fine_twin = Signal(2, reset_less=True), Signal(2, reset_less=True, init=3)
-        by4, by4_twin = Signal(2, reset_less=True), Signal(2, reset_less=True, init=3)
+        fine = Signal(2, reset_less=True)
+        fine_twin = Signal(2, reset_less=True, init=3)
+        by4 = Signal(2, reset_less=True)
+        by4_twin = Signal(2, reset_less=True, init=3)
         places = named(m, "places", Cat(~lead[0] & (lead[1] | ~lead[2]), ~lead[0] & ~lead[1]))
         m.d.sync += [
             fine.eq(places),

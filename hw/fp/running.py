@@ -65,7 +65,8 @@ class RunningSums(Part):
 
     def elaborate(self, platform):
         m = Module()
-        x, y = Signal(Operand, reset_less=True), Signal(Operand, reset_less=True)
+        x = Signal(Operand, reset_less=True)
+        y = Signal(Operand, reset_less=True)
         control = Signal(self.contexts_log2 + 1, reset_less=True)
         copy = Signal(reset_less=True)
         m.d.sync += [
@@ -76,7 +77,8 @@ class RunningSums(Part):
         ]
 
         exponent, kind = classify(m, 0, x, y, copy)
-        sign, zero = Signal(reset_less=True), Signal(reset_less=True)
+        sign = Signal(reset_less=True)
+        zero = Signal(reset_less=True)
         m.d.sync += sign.eq(x.sign ^ y.sign)
         m.d.sync += zero.eq(x.zero | y.zero)
         if self.family == "any":
@@ -123,9 +125,12 @@ class RunningSums(Part):
         all_kinds = named(m, "all_kinds", kind | Mux(first, 0, kinds_before))
         m.d.comb += following.eq(Cat(largest, all_kinds))
 
-        top, not_top = Signal(EXPONENT_BITS, reset_less=True), Signal(EXPONENT_BITS, reset_less=True, init=511)
-        old, new = Signal(EXPONENT_BITS, reset_less=True), Signal(EXPONENT_BITS, reset_less=True)
-        took, kept = Signal(reset_less=True), Signal(reset_less=True, init=1)
+        top = Signal(EXPONENT_BITS, reset_less=True)
+        not_top = Signal(EXPONENT_BITS, reset_less=True, init=511)
+        old = Signal(EXPONENT_BITS, reset_less=True)
+        new = Signal(EXPONENT_BITS, reset_less=True)
+        took = Signal(reset_less=True)
+        kept = Signal(reset_less=True, init=1)
         kinds = Signal(3, reset_less=True)
         m.d.sync += [
             top.eq(largest),
@@ -159,7 +164,9 @@ class RunningSums(Part):
         """
         near = shift_level(m, "near_fine", product, ~Cat(shift[0], shift[3]), ~Cat(twin[0], twin[3]), (1, 8))
         near = shift_level(m, "near", near, ~Cat(shift[1], shift[4]), ~Cat(twin[1], twin[4]), (2, 16))
-        nearer, negative, far = Signal(PRODUCT_BITS, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+        nearer = Signal(PRODUCT_BITS, reset_less=True)
+        negative = Signal(reset_less=True)
+        far = Signal(reset_less=True)
         m.d.sync += nearer.eq(near)
         m.d.sync += negative.eq(sign)
         m.d.sync += far.eq(~shift[2])
@@ -171,8 +178,10 @@ class RunningSums(Part):
 
     def _accumulate(self, m: Module, control: Value, first: Value, gap: Value, term: Value, carry: Value) -> Value:
         width = PRODUCT_BITS + 1 + self.terms_log2
-        fine, coarse = Signal(4, reset_less=True), Signal(2, reset_less=True)
-        fine_twin, coarse_twin = Signal(4, reset_less=True, init=15), Signal(2, reset_less=True, init=3)
+        fine = Signal(4, reset_less=True)
+        coarse = Signal(2, reset_less=True)
+        fine_twin = Signal(4, reset_less=True, init=15)
+        coarse_twin = Signal(2, reset_less=True, init=3)
         # A first beat shifts out all that its context holds, and what comes in then is not the sign but 0.
         places = named(m, "places", Mux(gap[6:].all() & ~first, ~gap[4:6], 3))
         m.d.sync += [

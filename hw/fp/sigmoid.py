@@ -72,7 +72,8 @@ class Sigmoid(Part):
     def elaborate(self, platform):
         m = Module()
         # Words move on from stage to stage together, every INTERVAL cycles; the first does not wait for its turn.
-        word, held = Signal(self.i.payload.shape(), reset_less=True), Signal()
+        word = Signal(self.i.payload.shape(), reset_less=True)
+        held = Signal()
         there = Signal(STAGES)
         phase = Signal(range(INTERVAL))
         turn = Signal()
@@ -110,8 +111,10 @@ class Sigmoid(Part):
         bits = LOG2_E.bit_length()
         right = Signal(9)
         m.d.comb += right.eq(133 - x.exp)       # shifts a |x| below 128 to its place
-        mantissa, product = Signal(24, reset_less=True), Signal(bits, reset_less=True)
-        shift, large = Signal(6, reset_less=True), Signal(reset_less=True)
+        mantissa = Signal(24, reset_less=True)
+        product = Signal(bits, reset_less=True)
+        shift = Signal(6, reset_less=True)
+        large = Signal(reset_less=True)
         following = Signal(bits + DIGIT_BITS)
         count = Signal(3, reset_less=True)      # digits left
         digit = Signal(bits + DIGIT_BITS)
@@ -143,7 +146,8 @@ class Sigmoid(Part):
     def _power(self, m: Module, turn: Signal, phase: Signal, n, scaled, along):
         """Stage 1: 2^-f from the table and one multiplier, used twice: stretch by stretch value - tangent * step, in
         which tangent = slope - bend * step."""
-        fraction, n_here = Signal(FRACTION_BITS, reset_less=True), Signal(8, reset_less=True)
+        fraction = Signal(FRACTION_BITS, reset_less=True)
+        n_here = Signal(8, reset_less=True)
         with m.If(turn):
             m.d.sync += fraction.eq(scaled)
             m.d.sync += n_here.eq(n)

@@ -118,7 +118,9 @@ class BagReader(Part):
             begin.eq(positions.done),
         ]
         # A whole sample is at hand that was not started; it is started; all rows of the oldest one were asked for.
-        sample_there, sample_started, sample_over = (Signal() for _ in range(3))
+        sample_there = Signal()
+        sample_started = Signal()
+        sample_over = Signal()
         state = SimpleNamespace(
             batch=batch, begin=begin, length=length, positions=positions, sample_over=sample_over,
             sample_started=sample_started, sample_there=sample_there)
@@ -157,9 +159,14 @@ class BagReader(Part):
             shape=32 * config.words, depth=SAMPLES, init=[], attrs={"ram_style": "distributed"})
         write = samples.write_port()
         o = self.o_place
-        beats_left, more = Signal(20), Signal()     # more: beats_left != 0, from a register
-        at, room = Signal(6), Signal(range(SAMPLES + 1), init=SAMPLES)
-        part, last_part, whole = Signal(4), Signal(4, reset_less=True), Signal()
+        # more: beats_left != 0, from a register
+        beats_left = Signal(20)
+        more = Signal()
+        at = Signal(6)
+        room = Signal(range(SAMPLES + 1), init=SAMPLES)
+        part = Signal(4)
+        last_part = Signal(4, reset_less=True)
+        whole = Signal()
         asks = o.valid & o.ready
         waiting = Signal(range(SAMPLES + 1))        # whole samples that nobody has started
         m.d.comb += [
@@ -199,14 +206,18 @@ class BagReader(Part):
         """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
         the vector that has waited longest. Returns it, that there is one, and what says that a vector's last position
         has been asked for."""
-        position, at = Signal(6), Signal(6)
+        position = Signal(6)
+        at = Signal(6)
         joined = state.positions.joined[0]
         samples_left = Signal(16)
         # Beats of vectors of which not all rows have been asked for: no more than their contexts, full with bit 6.
-        span, tail = Signal(CONTEXT_BITS + 1), Signal(CONTEXT_BITS)
-        advance, fresh = (Signal() for _ in range(2))
+        span = Signal(CONTEXT_BITS + 1)
+        tail = Signal(CONTEXT_BITS)
+        advance = Signal()
+        fresh = Signal()
         closes = Signal(CONTEXTS)
-        step, valid = Signal(Step, reset_less=True), Signal()
+        step = Signal(Step, reset_less=True)
+        valid = Signal()
         m.submodules.active = active = Fifo(Step, depth=CONTEXTS)
         m.submodules.asked = asked = InOrder()
         m.d.comb += [
@@ -251,8 +262,10 @@ class BagReader(Part):
         m.submodules.rows = rows = Fifo(Row, depth=AHEAD)
         m.submodules.hot_rows = hot = Fifo(config.hot_bits, depth=REQUESTS)
         m.submodules.cold_rows = cold = Fifo(config.slot_bits, depth=REQUESTS)
-        word, row = Signal(32, reset_less=True), Signal(Row, reset_less=True)
-        pinned, read = Signal(reset_less=True), Signal()
+        word = Signal(32, reset_less=True)
+        row = Signal(Row, reset_less=True)
+        pinned = Signal(reset_less=True)
+        read = Signal()
         m.d.comb += [
             state.positions.position[1].eq(step.position),
             words.addr.eq((step.at + step.position[word_bits:])[:6]),
@@ -272,7 +285,8 @@ class BagReader(Part):
                 word.eq(words.data.word_select(step.position[:word_bits], 32)),
             ]
         # -- What the word says.
-        known, held = Signal(Row, reset_less=True), Signal()
+        known = Signal(Row, reset_less=True)
+        held = Signal()
         number = Signal(max(config.hot_bits, config.slot_bits), reset_less=True)
         with m.If(starts.advance):
             m.d.sync += [
@@ -300,8 +314,10 @@ class BagReader(Part):
             self.o_rows.payload.eq(self.i_query.payload.slot),
         ]
         # -- Hot rows: shifted, then added.
-        offset, shifted = Signal(config.hot_bits + ROW_BEATS_LOG2_MAX, reset_less=True), Signal()
-        o, address = self.o_requests, Signal(64, reset_less=True)
+        offset = Signal(config.hot_bits + ROW_BEATS_LOG2_MAX, reset_less=True)
+        shifted = Signal()
+        o = self.o_requests
+        address = Signal(64, reset_less=True)
         move = ~o.valid | o.ready
         m.d.comb += hot.o.ready.eq(~shifted | move)
         m.d.comb += o.payload.address.eq(address)
@@ -329,9 +345,14 @@ class BagReader(Part):
         leaves = Signal()      # a vector leaves
         left = Signal()
 
-        waits, waiting, blocked = Signal(Row, reset_less=True), Signal(), Signal(reset_less=True)
-        now, there = Signal(Row, reset_less=True), Signal()
-        beat, move, take = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
+        waits = Signal(Row, reset_less=True)
+        waiting = Signal()
+        blocked = Signal(reset_less=True)
+        now = Signal(Row, reset_less=True)
+        there = Signal()
+        beat = Signal(ROW_BEATS_LOG2_MAX)
+        move = Signal()
+        take = Signal()
         ends = state.length.is_last(m, beat, take)
         begins = Signal()
         coming = rows.o.payload
@@ -362,7 +383,8 @@ class BagReader(Part):
         m.d.sync += pending.eq((pending & ~Mux(done.valid, 1 << done.context, 0)) | Mux(move, 1 << waits.context, 0))
 
         # -- Beats.
-        failed, there_now = Signal(), Signal()
+        failed = Signal()
+        there_now = Signal()
         hot, cold = self.i_hot, self.i_rows
         tagged = tag(reducer.i.tag)
         left_out = (now.kind == NO_ROW) & (now.join != JOIN.BEGIN)
@@ -401,9 +423,12 @@ class BagReader(Part):
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
         tagged = reduced.tag(reducer.o.tag)
         m.submodules.whole = whole = InOrder()
-        beat, go, left = Signal(ROW_BEATS_LOG2_MAX), Signal(), Signal()
+        beat = Signal(ROW_BEATS_LOG2_MAX)
+        go = Signal()
+        left = Signal()
         ends = state.length.is_last(m, beat, go)
-        o, payload = self.o, Signal(32 * config.words, reset_less=True)
+        o = self.o
+        payload = Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             write.en.eq(reducer.o_valid & tagged.last),
             write.addr.eq(tagged.context),

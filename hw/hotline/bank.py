@@ -115,7 +115,8 @@ class LoggerBank(Part):
         ]
 
         # -- The ways compared. That the access before has just put its row there is known when that is done.
-        match, brings = Signal(WAYS), Signal(WAYS)
+        match = Signal(WAYS)
+        brings = Signal(WAYS)
         equal = Signal()            # this access, at 3, is to the same row as the one before
         m.d.sync += equal.eq(ids[2] == ids[3])
         for way in range(WAYS):
@@ -125,7 +126,9 @@ class LoggerBank(Part):
         count = self._decide(m, learn[4], ids[4], word[4], after, match, brings)
 
         # -- Out, and back into the memory.
-        writes, hit, way_hit = Signal(), Signal(), Signal(2, reset_less=True)
+        writes = Signal()
+        hit = Signal()
+        way_hit = Signal(2, reset_less=True)
         m.d.sync += writes.eq(learn[4])
         m.d.sync += hit.eq(match.any())
         m.d.sync += way_hit.eq(Mux(match[0], 0, Mux(match[1], 1, Mux(match[2], 2, Mux(match[3], 3, 0)))))

@@ -54,9 +54,11 @@ class BankQueue(Part):
         # -- Which columns a run takes and in which row: from its start on, and round the end into the next row.
         i = self.i
         column, row = i.start[:column_bits], i.start[column_bits:]
-        takes, writes = Signal(columns), Signal(columns)
+        takes = Signal(columns)
+        writes = Signal(columns)
         run_layout = data.StructLayout({"column": column_bits, "more": column_bits, "tag": self.tag})
-        run, comes = Signal(run_layout, reset_less=True), Signal()
+        run = Signal(run_layout, reset_less=True)
+        comes = Signal()
         for c in range(columns):
             select = Signal(self.row_bits + 1, name=f"select_{c}", reset_less=True)
             # Whether c is among the `more` columns behind the first one: six bits, one LUT.
@@ -77,7 +79,9 @@ class BankQueue(Part):
         # -- The runs, and the one under way.
         m.submodules.runs = runs = Fifo(run_layout, depth=2 * self.depth, block=False, register=False,
                                         headroom=self.MARGIN + 1)
-        now, busy, fetch = Signal(run_layout, reset_less=True), Signal(), Signal()
+        now = Signal(run_layout, reset_less=True)
+        busy = Signal()
+        fetch = Signal()
         m.d.comb += [
             runs.i.payload.eq(run),
             runs.i.valid.eq(comes),
@@ -94,7 +98,9 @@ class BankQueue(Part):
             m.d.sync += [now.more[k].eq(now.more[k] ^ (~now.more[:k].any() if k else 1)) for k in range(column_bits)]
 
         # -- The accesses.
-        places, near, near_full = [], [], Signal()
+        places = []
+        near = []
+        near_full = Signal()
         for c in range(columns):
             store = memory.Memory(shape=self.payload, depth=self.depth, init=[], attrs={"ram_style": "distributed"})
             m.submodules[f"store_{c}"] = store

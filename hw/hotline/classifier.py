@@ -47,7 +47,9 @@ class Classifier(Part):
         m.submodules.beats = beats = Fifo(layout, depth=depth)
         m.submodules.classes = classes = Fifo(1, depth=depth)
         i, o = self.i, self.o
-        some, taken = Signal(), Signal()    # a beat of this sample was cold
+        # a beat of this sample was cold
+        some = Signal()
+        taken = Signal()
         cold = i.payload.cold | (some & ~i.payload.first)
         m.d.comb += [
             i.ready.eq(beats.i.ready & classes.i.ready),

@@ -112,8 +112,10 @@ class Dispatcher(Part):
         now = Signal(gathered_layout(config), reset_less=True)
         kind = Signal(reset_less=True)
         gradient_at = Signal(32, reset_less=True)
-        take, launch = (Signal() for _ in range(2))
-        picking, outstanding = (Signal() for _ in range(2))
+        take = Signal()
+        launch = Signal()
+        picking = Signal()
+        outstanding = Signal()
         state = SimpleNamespace(
             shift=shift, number=number, seen=seen, pending=pending, now=now, kind=kind,
             gradient_at=gradient_at, launch=launch, take=take, outstanding=outstanding, picking=picking)
@@ -129,8 +131,11 @@ class Dispatcher(Part):
         """What the GPU says, and how long it takes."""
         error, seen = self.error, state.seen
         claim = Signal(NUMBER_BITS, reset_less=True)
-        polled, judged = Signal(), Signal()
-        beyond, newer, advanced = Signal(reset_less=True), Signal(reset_less=True), Signal()
+        polled = Signal()
+        judged = Signal()
+        beyond = Signal(reset_less=True)
+        newer = Signal(reset_less=True)
+        advanced = Signal()
         left = Signal(32, reset_less=True)
         m.d.sync += [
             polled.eq(self.polled),
@@ -158,7 +163,8 @@ class Dispatcher(Part):
         """The gathered mini-batch that is with the GPU, until its updates are made."""
         update, now = self.o_update, state.now
         number = Signal(NUMBER_BITS, name="pending_number", reset_less=True)
-        reached, sent = Signal(), Signal()
+        reached = Signal()
+        sent = Signal()
         with m.If(update.ready):
             m.d.sync += update.valid.eq(0)
         m.d.sync += reached.eq(state.pending & (state.seen > number))
@@ -183,8 +189,11 @@ class Dispatcher(Part):
         first_beat = Signal(len(self.o_place.payload.beat), reset_less=True)
         sample_beats = Signal(range(config.frame_beats + 1), reset_less=True)
         place, query = self.o_place, self.o_query
-        beats_left, last_beat = Signal.like(sample_beats), Signal(reset_less=True)
-        rows_left, last_row, asks = Signal.like(now.rows), Signal(reset_less=True), Signal()
+        beats_left = Signal.like(sample_beats)
+        last_beat = Signal(reset_less=True)
+        rows_left = Signal.like(now.rows)
+        last_row = Signal(reset_less=True)
+        asks = Signal()
         gone = Signal()
         m.d.comb += [
             query.valid.eq(asks & ~place.valid),
@@ -225,7 +234,9 @@ class Dispatcher(Part):
     def _room(self, m: Module, state) -> Signal:
         """Which mini-batch may go: how many are in the mailbox, that under way included, and who is there."""
         popular, gathered = self.i_popular, self.i_gathered
-        ahead, room, empty = Signal(NUMBER_BITS, reset_less=True), Signal(), Signal()
+        ahead = Signal(NUMBER_BITS, reset_less=True)
+        room = Signal()
+        empty = Signal()
         may_gather = Signal()
         some = popular.valid | gathered.valid
         able = may_gather | popular.valid
@@ -248,7 +259,8 @@ class Dispatcher(Part):
 
     def _written(self, m: Module, ends) -> None:
         """Counts what is dealt. ends: which requests are a mini-batch's last."""
-        ended, kind = Signal(), ends.o.payload.kind
+        ended = Signal()
+        kind = ends.o.payload.kind
         m.d.comb += ended.eq(self.written & ends.o.valid & ends.o.payload.last)
         m.d.comb += ends.o.ready.eq(self.written)
         m.d.sync += [
@@ -266,19 +278,27 @@ class Dispatcher(Part):
         m.submodules.ends = ends = Fifo(
             data.StructLayout({"last": 1, "kind": 1}), depth=config.writes_in_flight)
         self._written(m, ends)
-        sending, go, closes = (Signal() for _ in range(3))
+        sending = Signal()
+        go = Signal()
+        closes = Signal()
         address = Signal(64, reset_less=True)
         rest_beats = Signal(29, reset_less=True)
         more = Signal(reset_less=True)                     # rows or vectors follow the samples
         current = Signal(NUMBER_BITS, reset_less=True)     # the mini-batch's number
-        beat, source = Signal(32 * config.words, reset_less=True), Signal(32 * config.words)
+        beat = Signal(32 * config.words, reset_less=True)
+        source = Signal(32 * config.words)
         part = Signal(2, reset_less=True)
-        there, cuts, able = Signal(), Signal(), Signal()
-        left, final = Signal(29, reset_less=True), Signal(reset_less=True)
+        there = Signal()
+        cuts = Signal()
+        able = Signal()
+        left = Signal(29, reset_less=True)
+        final = Signal(reset_less=True)
         pooled = job.pooled & (state.kind == KIND.GATHERED)
         rest = narrowed(m, platform, words=config.words, begin=state.launch, beats=rest_beats, half=job.half,
                         pooled=pooled, rows=self.i_rows, vectors=self.i_vectors)
-        count, full = Signal(range(chunk)), Signal()            # beats of a request; all but one that it may have
+        # beats of a request; all but one that it may have
+        count = Signal(range(chunk))
+        full = Signal()
         m.d.comb += [
             closes.eq(final & (part[1] | (part[0] & ~more))),
             cuts.eq(full | closes),
@@ -350,14 +370,19 @@ class Dispatcher(Part):
         first, and at a job's begin a division."""
         now, job = state.now, self.job
         popular, gathered = self.i_popular.payload, self.i_gathered.payload
-        mail_at, slot = Signal(32, reset_less=True), Signal(8, reset_less=True)
+        mail_at = Signal(32, reset_less=True)
+        slot = Signal(8, reset_less=True)
         step = Signal(range(NUMBER_BITS + 1))
-        of_beats, of_vectors = Signal(7, reset_less=True), Signal(7, reset_less=True)
+        of_beats = Signal(7, reset_less=True)
+        of_vectors = Signal(7, reset_less=True)
         first, beats, rest = (Signal(bits, name=name, reset_less=True)
                               for name, bits in (("first", 17), ("beats", 17), ("rest", 23)))
-        dividend, remainder = Signal(NUMBER_BITS, reset_less=True), Signal(9, reset_less=True)
-        multiplier, slot_last = Signal(8, reset_less=True), Signal(reset_less=True)
-        doubled, less = Signal(9), Signal(10)
+        dividend = Signal(NUMBER_BITS, reset_less=True)
+        remainder = Signal(9, reset_less=True)
+        multiplier = Signal(8, reset_less=True)
+        slot_last = Signal(reset_less=True)
+        doubled = Signal(9)
+        less = Signal(10)
         m.d.comb += doubled.eq(Cat(dividend[-1], remainder))
         m.d.comb += less.eq(doubled - job.mailbox_slots)
         m.d.sync += state.launch.eq(0)

@@ -96,7 +96,9 @@ class EmbeddingBuffer(Part):
         # -- In: rows that land, and before them beats that were updated.
         m.submodules.landing = landing = Fifo(config.slot_bits, depth=config.row_read_beats)
         wiring.connect(m, wiring.flipped(self.i_landing), landing.i)
-        failed, take, ends = Signal(), Signal(), Signal()
+        failed = Signal()
+        take = Signal()
+        ends = Signal()
         beat = Signal(ROW_BEATS_LOG2_MAX)
         update = self.i_write.payload
         m.d.comb += [
@@ -111,7 +113,8 @@ class EmbeddingBuffer(Part):
         with m.If(self.i_data.valid & self.i_data.payload.error):
             m.d.sync += failed.eq(1)
         writes = Signal()
-        into, words = Signal(bits, reset_less=True), Signal(32 * config.words, reset_less=True)
+        into = Signal(bits, reset_less=True)
+        words = Signal(32 * config.words, reset_less=True)
         m.d.sync += [
             writes.eq(take | self.i_write.valid),
             self.landed.eq(take & ends),
@@ -126,7 +129,10 @@ class EmbeddingBuffer(Part):
         # -- Out: each client's row under way, beats in turns as there is room for them.
         delay = 2 + self.registers      # cycles from a turn to the beat at the client's queue
         depth = 16 if delay + 3 < 16 else 32
-        wants, turns, addresses, queues = [], Signal(CLIENTS), [], []
+        wants = []
+        turns = Signal(CLIENTS)
+        addresses = []
+        queues = []
         last = Signal(range(CLIENTS))
         for k in range(CLIENTS):
             m.submodules[f"slots_{k}"] = slots = Fifo(config.slot_bits, depth=SLOTS)

@@ -85,7 +85,8 @@ class InputBuffer(Part):
         # -- One beat a cycle goes in, a rewritten one first.
         write = store.write_port()
         writes = Signal()
-        target, text = Signal(place, reset_less=True), Signal(32 * config.words, reset_less=True)
+        target = Signal(place, reset_less=True)
+        text = Signal(32 * config.words, reset_less=True)
         m.d.comb += [
             self.i_write.ready.eq(1),
             self.i.ready.eq(~self.i_write.valid & ~unopened),
@@ -114,7 +115,8 @@ class InputBuffer(Part):
         config = self.config
         i = self.i.payload
         frames = range(config.frames)
-        take, found = Signal(), Signal()
+        take = Signal()
+        found = Signal()
         lowest, highest = (Signal(config.frames, name=name, reset_less=True) for name in ("lowest", "highest"))
         low, high = (Signal(config.frame_bits, name=name, reset_less=True) for name in ("low", "high"))
 
@@ -125,8 +127,12 @@ class InputBuffer(Part):
         left = [Signal(16, name=f"left_{name}", reset_less=True) for name in CLASSES]   # this sample included
         final = [Signal(name=f"final_{name}", reset_less=True) for name in CLASSES]     # it is the last
         part = [Signal(16, name=f"part_{name}", reset_less=True) for name in CLASSES]   # samples that are in
-        single, pair = Signal(), Signal()
-        goes_on, ends, closes, opens = Signal(), Signal(), Signal(), Signal()
+        single = Signal()
+        pair = Signal()
+        goes_on = Signal()
+        ends = Signal()
+        closes = Signal()
+        opens = Signal()
         frame = Signal(config.frame_bits, name="frame_now")
         at = Signal.like(beats[0], name="beat_now")
         count = Signal(16)
@@ -142,7 +148,8 @@ class InputBuffer(Part):
         m.d.sync += single.eq(self.batch == 1)
         m.d.sync += pair.eq(self.batch == 2)
         handed = Signal(data.StructLayout({"cold": 1, **frame_layout(config).members}), reset_less=True)
-        hands, flushing = Signal(), Signal()
+        hands = Signal()
+        flushing = Signal()
         m.d.sync += [
             flushing.eq(self.flush & ~self.i.valid),
             hands.eq(closes | (flushing & opened.any())),
@@ -202,8 +209,10 @@ class InputBuffer(Part):
         """A beat a cycle out of the memory, for a client that has room for it. Whether any is on its way."""
         config = self.config
         read = store.read_port(transparent_for=())
-        wanted, room = Signal(2), Signal(2)
-        granted, turn = Signal(2), Signal()
+        wanted = Signal(2)
+        room = Signal(2)
+        granted = Signal(2)
+        turn = Signal()
         asked = Signal(place_layout(config), reset_less=True)
         line = Signal(32 * config.words, reset_less=True)
         under_way = [Signal(2, name=f"under_way_{stage}") for stage in range(3)]    # address, array, register

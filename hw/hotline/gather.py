@@ -94,10 +94,14 @@ class Gather(Part):
 
         # -- Room: slots in use and those that words under way may take, against what a sample may need.
         slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
-        limit, most = Signal(count_bits, reset_less=True), Signal(count_bits, reset_less=True)
+        limit = Signal(count_bits, reset_less=True)
+        most = Signal(count_bits, reset_less=True)
         claims = Signal(range(2 * config.row_slots))
-        fits, full = Signal(), Signal()     # a further sample does; the mini-batch's own rows leave too few slots
-        take, drained = Signal(), Signal()
+        # a further sample does; the mini-batch's own rows leave too few slots
+        fits = Signal()
+        full = Signal()
+        take = Signal()
+        drained = Signal()
         m.d.sync += [
             limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
             most.eq(limit - self.indices),
@@ -120,7 +124,8 @@ class Gather(Part):
         # -- Out: rows land in order, so a mini-batch is complete when as many have as are new in it.
         closed = batches.closed.o
         arrived = Signal(range(2 * config.row_slots))
-        enough, hands_out = Signal(), Signal()
+        enough = Signal()
+        hands_out = Signal()
         out = Signal(gathered_layout(config), reset_less=True)
         m.d.comb += hands_out.eq(enough & ~self.o.valid)
         m.d.comb += closed.ready.eq(hands_out)
@@ -142,7 +147,8 @@ class Gather(Part):
         place(m, platform, "table", table)
         m.submodules.requests = requests = Fifo(32, depth=REQUESTS)
         m.submodules.landing = landing = Fifo(self.config.slot_bits, depth=REQUESTS)
-        fresh, shared = Signal(), Signal()
+        fresh = Signal()
+        shared = Signal()
         shift = (self.config.beat_bytes - 1).bit_length()
         wiring.connect(m, wiring.flipped(self.i_release), table.i_release)
         for k in range(QUERY_CLIENTS):
@@ -179,12 +185,20 @@ class Gather(Part):
         """Mini-batches: opened, sample by sample, closed."""
         config = self.config
         count_bits = range(config.row_slots + 1)
-        frame, left = Signal(config.frame_bits, reset_less=True), Signal(16, reset_less=True)
-        start, samples = Signal(16, reset_less=True), Signal(16, reset_less=True)   # of this part of the frame
-        number, in_flight = Signal(config.batch_bits), Signal(range(config.batches + 1))
+        frame = Signal(config.frame_bits, reset_less=True)
+        left = Signal(16, reset_less=True)
+        # of this part of the frame
+        start = Signal(16, reset_less=True)
+        samples = Signal(16, reset_less=True)
+        number = Signal(config.batch_bits)
+        in_flight = Signal(range(config.batches + 1))
         news = Signal(count_bits)           # rows of it that have to land
-        begins, opens, closes = Signal(), Signal(), Signal()
-        sample_begins, sample_ends, more = Signal(), Signal(), Signal()
+        begins = Signal()
+        opens = Signal()
+        closes = Signal()
+        sample_begins = Signal()
+        sample_ends = Signal()
+        more = Signal()
         record_layout = data.StructLayout({"gathered": gathered_layout(config), "news": count_bits})
         m.submodules.closed = closed = Fifo(record_layout, depth=config.batches)
         resting = Signal()
@@ -249,7 +263,8 @@ class Gather(Part):
         """Asks for all beats of a frame, one after the other."""
         asking = Signal()
         at = Signal(place_layout(self.config), reset_less=True)
-        beat, left = Signal.like(self.sample_beats, reset_less=True), Signal(16, reset_less=True)
+        beat = Signal.like(self.sample_beats, reset_less=True)
+        left = Signal(16, reset_less=True)
         m.d.comb += self.o_place.valid.eq(asking)
         m.d.comb += self.o_place.payload.eq(at)
         with m.If(begins):
@@ -275,18 +290,25 @@ class Gather(Part):
         count = config.words
         index_bits = (count - 1).bit_length()
         register = self.registers
-        pinned, looked_up = Signal(config.positions), Signal(config.positions, reset_less=True)
+        pinned = Signal(config.positions)
+        looked_up = Signal(config.positions, reset_less=True)
         for k in range(config.positions):
             with m.If(register.valid & (register.position == k)):
                 m.d.sync += pinned[k].eq(register.pinned)
             m.d.sync += looked_up[k].eq((self.indices > k) & ~pinned[k])
 
-        held, picked, begun = Signal(), Signal(), Signal()
+        held = Signal()
+        picked = Signal()
+        begun = Signal()
         words = [Signal(32, name=f"scanned_{k}", reset_less=True) for k in range(count)]
-        rest, pick = Signal(count, reset_less=True), Signal(count, reset_less=True)
-        loads, beat = Signal.like(self.sample_beats), Signal.like(self.sample_beats, reset_less=True)
+        rest = Signal(count, reset_less=True)
+        pick = Signal(count, reset_less=True)
+        loads = Signal.like(self.sample_beats)
+        beat = Signal.like(self.sample_beats, reset_less=True)
         place_in_frame = Signal((config.frame_beats - 1).bit_length(), reset_less=True)
-        finishes, load, none_left = Signal(), Signal(), Signal()
+        finishes = Signal()
+        load = Signal()
+        none_left = Signal()
         found = _Words(config, m)
         lowest = rest & ~Cat(Const(0, 1), *(rest[:k].any() for k in range(1, count)))
         of_beats = [looked_up[at:at + count] for at in range(0, config.positions, count)]
@@ -366,9 +388,13 @@ class Gather(Part):
         first, base, index = (Signal(width, name=name, reset_less=True)
                               for name, width in (("first", config.domain_bits), ("base", 32), ("index", HOT)))
         rows = [Signal(config.domain_bits, name=f"row_{k}", reset_less=True) for k in range(3)]
-        base_1, offset = Signal(32, reset_less=True), Signal(32 + ROW_BEATS_LOG2_MAX, reset_less=True)
-        address, address_1 = Signal(bits, reset_less=True), Signal(32, reset_less=True)
-        last_address, short = Signal(32, reset_less=True), Signal(reset_less=True)    # where a row may begin
+        base_1 = Signal(32, reset_less=True)
+        offset = Signal(32 + ROW_BEATS_LOG2_MAX, reset_less=True)
+        address = Signal(bits, reset_less=True)
+        address_1 = Signal(32, reset_less=True)
+        # where a row may begin
+        last_address = Signal(32, reset_less=True)
+        short = Signal(reset_less=True)
         outside = Signal(reset_less=True)
         m.d.sync += [
             Cat(valids).eq(Cat(words.valid, valids[:-1])),
@@ -404,7 +430,10 @@ class Gather(Part):
         index_bits = (config.words - 1).bit_length()
         m.submodules.answers = answers = Fifo(
             data.StructLayout({"ordinal": config.slot_bits, "lane": index_bits, "last": 1}), depth=WORDS_UNDER_WAY)
-        held, whole, patched, leaves = Signal(), Signal(), Signal(), Signal()
+        held = Signal()
+        whole = Signal()
+        patched = Signal()
+        leaves = Signal()
         beat = Signal.like(queue.o.payload.beat, reset_less=True)
         answer = answers.o.payload
         m.d.comb += [
@@ -445,6 +474,7 @@ class _Words:
         m.submodules.beats = self.queue = Fifo(beat, depth=WORDS_UNDER_WAY)
         self.room = Signal()
         self.valid = Signal()
-        self.last, self.index = Signal(reset_less=True), Signal(HOT, reset_less=True)
+        self.last = Signal(reset_less=True)
+        self.index = Signal(HOT, reset_less=True)
         self.lane = Signal((config.words - 1).bit_length(), reset_less=True)
         self.beat = Signal(4, reset_less=True)

@@ -53,15 +53,19 @@ class ImageMover(Part):
         config = self.config
         parts = config.words // WAYS        # sets of a beat
         bits = config.bank_bits + config.set_bits
-        saving, loading = Signal(), Signal()
+        saving = Signal()
+        loading = Signal()
         # The set that goes to the logger, written or asked for, bank in the low bits; how many sets came.
-        number, came = Signal(bits), Signal(bits)
-        moves, ends = Signal(), Signal()
+        number = Signal(bits)
+        came = Signal(bits)
+        moves = Signal()
+        ends = Signal()
 
         # -- Load: a beat's sets leave one after the other.
         beat = [Signal(32 * WAYS, name=f"beat_{k}", reset_less=True) for k in range(parts)]
         left = Signal(range(parts + 1))
-        written, fills = Signal(), Signal()
+        written = Signal()
+        fills = Signal()
         more = Signal()         # beats are still to come
         image = self.o_image.payload
         m.d.comb += [
@@ -83,8 +87,11 @@ class ImageMover(Part):
 
         # -- Save: sets are asked for ahead and gather, the newest behind the others.
         gathered = [Signal(32 * WAYS, name=f"gathered_{k}", reset_less=True) for k in range(parts)]
-        asks, whole = Signal(), Signal()
-        asked, put, sent = Signal(), Signal(), Signal()
+        asks = Signal()
+        whole = Signal()
+        asked = Signal()
+        put = Signal()
+        sent = Signal()
         ask = self.o_ask.payload
         m.d.comb += [
             self.o_ask.valid.eq(asks),

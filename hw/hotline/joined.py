@@ -67,9 +67,13 @@ class JoinedPositions(wiring.Component):
         found = memory.Memory(shape=Joined, depth=positions, init=[], attrs={"ram_style": "distributed"})
         m.submodules.written, m.submodules.found = written, found
         write, read, into = written.write_port(), written.read_port(domain="comb"), found.write_port()
-        looks, position = Signal(), Signal(range(positions), init=positions - 1)
-        exists, joins, follows = Signal(), Signal(), Signal(reset_less=True)
-        some, begin = Signal(reset_less=True), Signal(POSITION_BITS, reset_less=True)
+        looks = Signal()
+        position = Signal(range(positions), init=positions - 1)
+        exists = Signal()
+        joins = Signal()
+        follows = Signal(reset_less=True)
+        some = Signal(reset_less=True)
+        begin = Signal(POSITION_BITS, reset_less=True)
         m.d.comb += [
             write.en.eq(self.registers.valid),
             write.addr.eq(self.registers.position),
@@ -109,8 +113,9 @@ class JoinedPositions(wiring.Component):
             m.d.comb += port.addr.eq(self.position[k])
             m.d.comb += self.joined[k].eq(port.data)
 
-        times, start, samples = Signal(4), *(Signal(PLACE_BITS, name=name, reset_less=True)
-                                             for name in ("shifted_start", "shifted_samples"))
+        times = Signal(4)
+        start = Signal(PLACE_BITS, name="shifted_start", reset_less=True)
+        samples = Signal(PLACE_BITS, name="shifted_samples", reset_less=True)
         m.d.sync += times.eq(times >> 1)
         m.d.sync += start.eq(start << 1)
         m.d.sync += samples.eq(samples << 1)
@@ -153,7 +158,8 @@ class InOrder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         marked = Signal(CONTEXTS)
-        here, behind = self.context, Signal(CONTEXT_BITS)
+        here = self.context
+        behind = Signal(CONTEXT_BITS)
         m.d.sync += marked.eq(
             (marked & ~Mux(self.step, 1 << here, 0)) | Mux(self.mark.valid, 1 << self.mark.context, 0))
         # A row as long as all contexts is behind itself.

@@ -132,10 +132,14 @@ class Logger(Part):
         slot_bits = (config.waves - 1).bit_length()
 
         # -- Waves inside: each has a slot from when it comes until its answers are in the output's registers.
-        inside, after = Signal(range(config.waves + 1)), Signal(range(config.waves + 1))
-        empty, room = Signal(init=1), Signal(init=1)
+        inside = Signal(range(config.waves + 1))
+        after = Signal(range(config.waves + 1))
+        empty = Signal(init=1)
+        room = Signal(init=1)
         clearing = Signal()
-        leaves, left = Signal(), Signal()       # the second a cycle later, for o.ready comes late
+        # the second a cycle later, for o.ready comes late
+        leaves = Signal()
+        left = Signal()
         m.d.comb += self.i.ready.eq(room)
         m.d.comb += after.eq(inside + (self.i.valid & room) - left)
         m.d.sync += left.eq(leaves)
@@ -174,8 +178,11 @@ class Logger(Part):
             valids.append(wave)
             learn.append(learns)
 
-        tail, turn = Signal(slot_bits), Signal(slot_bits)      # slots: to be filled, to be sent
-        waiting, level = Signal(), Signal(range(config.waves + 1))
+        # slots: to be filled, to be sent
+        tail = Signal(slot_bits)
+        turn = Signal(slot_bits)
+        waiting = Signal()
+        level = Signal(range(config.waves + 1))
         sent = Signal()
         m.d.comb += scheduler.i.valid.eq(waiting)
         m.d.comb += sent.eq(waiting & scheduler.i.ready)
@@ -230,10 +237,12 @@ class Logger(Part):
         ask = Signal(data.StructLayout({"valid": 1, "bank": config.bank_bits, "set": config.set_bits}))
         write = Signal(data.StructLayout({
             "banks": config.banks, "set": config.set_bits, "ways": data.ArrayLayout(Way, WAYS)}))
-        asked, after = Signal(range(IMAGES + 1)), Signal(range(IMAGES + 1))
+        asked = Signal(range(IMAGES + 1))
+        after = Signal(range(IMAGES + 1))
         credit = Signal(init=1)
         swept = Signal(config.set_bits)
-        sweeps, takes = Signal(), Signal()
+        sweeps = Signal()
+        takes = Signal()
         m.d.comb += [
             # A wave that comes in this cycle gets to the banks cycles after what the image wants of them.
             self.i_image.ready.eq(empty & ~clearing),
@@ -302,13 +311,17 @@ class Logger(Part):
 
         # -- A wave is answered when the scheduler has none of it left and no bank shows an answer to it: banks answer
         # in the order of waves, so one that shows a later wave, or none, is done with it.
-        head, due = Signal(slot_bits), Signal(range(config.waves + 1))
+        head = Signal(slot_bits)
+        due = Signal(range(config.waves + 1))
         told = [scheduler.released]
         for n in range(1, LoggerBank.LATENCY + 1):
             stage = Signal(name=f"released_{n}")
             m.d.sync += stage.eq(told[-1])
             told.append(stage)
-        some, there, move, done = Signal(), Signal(), Signal(), Signal()
+        some = Signal()
+        there = Signal()
+        move = Signal()
+        done = Signal()
         at = Signal(slot_bits, reset_less=True)
         m.d.comb += move.eq(~self.o.valid | self.o.ready)
         m.d.comb += done.eq(some & (~there | move)

@@ -98,10 +98,13 @@ class LookupArray(Part):
 
         # -- Stage 4: faults, and what is left of the beat goes into the queues.
         bad = asked & ~inside
-        fault, stopped, asks = Signal(), Signal(), Signal()
+        fault = Signal()
+        stopped = Signal()
+        asks = Signal()
         worst = Signal(config.words, reset_less=True)   # the lowest bad one
         rows_4 = Signal(lanes, reset_less=True)
-        push, sample = Signal(), Signal(32)
+        push = Signal()
+        sample = Signal(32)
         m.d.sync += [
             fault.eq(valid[3] & bad.any()),
             asks.eq(asked.any()),
@@ -277,7 +280,8 @@ class LookupArray(Part):
 
         # Every wave that is under way has a beat that waits: there is room for its size.
         m.submodules.sizes = sizes = Fifo(range(parts), depth=waiting_beats(config))
-        filled, load = Signal(range(parts)), Signal()
+        filled = Signal(range(parts))
+        load = Signal()
         part = Mux(wave.valid, 0, filled)
         full = Signal()
         m.d.comb += [
@@ -307,7 +311,8 @@ class LookupArray(Part):
                 with m.Elif(load & (part == 0)):
                     m.d.sync += lane.valid.eq(0)
 
-        turn, ends = Signal(range(parts)), Signal()
+        turn = Signal(range(parts))
+        ends = Signal()
         m.d.comb += ends.eq(turn == sizes.o.payload)
         m.d.comb += answer.ready.eq(taken & ends)
         m.d.comb += sizes.o.ready.eq(taken & ends)

@@ -51,7 +51,10 @@ class Narrower(Part):
         packer = self._packer
         place(m, platform, "packer", packer)
         m.submodules.queue = queue = Fifo(32 * self.words, depth=DEPTH, headroom=HEADROOM)
-        left, last, odd, takes = Signal(29, reset_less=True), Signal(reset_less=True), Signal(), Signal()
+        left = Signal(29, reset_less=True)
+        last = Signal(reset_less=True)
+        odd = Signal()
+        takes = Signal()
         m.d.comb += [
             takes.eq(self.half & self.i.valid & queue.room),
             packer.i_valid.eq(takes),

@@ -164,7 +164,9 @@ class Program(Part):
         of_length = Array(
             min(config.row_slots, config.embedding_beats >> log2) for log2 in range(ROW_BEATS_LOG2_MAX + 1))
         slots = Signal(range(config.row_slots + 1), reset_less=True)
-        late, first, rows = Signal(2, reset_less=True), Signal(41, reset_less=True), Signal(32, reset_less=True)
+        late = Signal(2, reset_less=True)
+        first = Signal(41, reset_less=True)
+        rows = Signal(32, reset_less=True)
         last = Signal(41, reset_less=True)      # number of the table's last row
         m.d.sync += [
             slots.eq(of_length[item.row_beats_log2[:3]]),
@@ -195,7 +197,8 @@ class Program(Part):
         beats = image_beats(config)
         vectors = Signal(7, reset_less=True)
         sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
-        rows, many = (Signal(32, reset_less=True) for _ in range(2))
+        rows = Signal(32, reset_less=True)
+        many = Signal(32, reset_less=True)
         row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         m.d.sync += row_beats.eq(1 << item.row_beats_log2[:3])
         terms = {
@@ -239,7 +242,9 @@ class Program(Part):
         wait = Signal(2)
         counted = Signal(8, reset_less=True)
         scan = Signal(self.config.positions, reset_less=True)
-        moved, calm, quiet = Signal(), Signal(CALM_CYCLES), Signal()
+        moved = Signal()
+        calm = Signal(CALM_CYCLES)
+        quiet = Signal()
 
         pulses = (state.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
                   self.finish, reader.begin, writer.begin)

@@ -94,14 +94,16 @@ class ReleaseStage(Part):
         run_bits = (self.lanes - 1).bit_length() + (self.columns - 1).bit_length()
 
         # -- Two waves; `lack` is what a run's credits go beyond those there are, less one: negative lets it go.
-        older, newer = Signal(), Signal()
+        older = Signal()
+        newer = Signal()
         last = Signal(2)                        # of its wave's parts: the older's, the newer's
         tags = [Signal(self.tag, name=f"tag_{k}", reset_less=True) for k in range(2)]
         runs = [[Signal(run_bits, name=f"run{k}_{b}", reset_less=True) for b in range(banks)] for k in range(2)]
         lacks = [[Signal(bits, name=f"lack{k}_{b}", reset_less=True) for b in range(banks)] for k in range(2)]
         done = [Signal(banks, name=f"done_{k}", init=-1) for k in range(2)]
         enough = [Cat(lack[-1] for lack in each) for each in lacks]
-        advance, load = Signal(), Signal()
+        advance = Signal()
+        load = Signal()
         m.d.comb += advance.eq(~older | (lacks[0][-1][-1] & ~self.hold))
         m.d.comb += load.eq(self.i.valid & (advance | ~newer))
         m.d.comb += self.i.ready.eq(advance | ~newer)
@@ -132,7 +134,8 @@ class ReleaseStage(Part):
             ]
 
         # -- Accesses that wait, bank by bank, and who returns a credit.
-        returns, some = Signal(banks), Signal(banks)
+        returns = Signal(banks)
+        some = Signal(banks)
         for b in range(banks):
             waits = Signal(range(self.queue + 1), name=f"waits_{b}")
             more = Signal((self.columns - 1).bit_length(), name=f"more_{b}")

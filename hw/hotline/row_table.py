@@ -132,7 +132,8 @@ class RowTable(Part):
         arrays = self._arrays(m)
         # Slots. fresh_slots: given out so far, from 0 on; lonely: one is in use; stacked: some came back.
         fresh_slots = Signal(range(self.config.row_slots + 1))
-        lonely, stacked = Signal(), Signal()
+        lonely = Signal()
+        stacked = Signal()
         slots = SimpleNamespace(fresh=fresh_slots, lonely=lonely, stacked=stacked)
         ahead = self._look_ahead(m, arrays)
         op = self._begin(m, arrays, ahead, slots)
@@ -167,10 +168,13 @@ class RowTable(Part):
     def _look_ahead(self, m: Module, arrays) -> SimpleNamespace:
         """The next lookup, whose bucket's head is looked up ahead. start: it begins."""
         i = self.i.payload
-        next_held, start_lookup = Signal(), Signal()
+        next_held = Signal()
+        start_lookup = Signal()
         bucket, tag = hashed(i.row, bucket_bits(self.config))
-        next_bucket, next_tag = Signal(len(bucket), reset_less=True), Signal(len(tag), reset_less=True)
-        next_address, next_mark = Signal(32, reset_less=True), Signal.like(i.tag, reset_less=True)
+        next_bucket = Signal(len(bucket), reset_less=True)
+        next_tag = Signal(len(tag), reset_less=True)
+        next_address = Signal(32, reset_less=True)
+        next_mark = Signal.like(i.tag, reset_less=True)
         known = Signal(arrays.heads.registers + 1)      # cycles since its bucket is asked for, head unchanged
         m.d.comb += self.i.ready.eq(~next_held | start_lookup)
         m.d.comb += arrays.heads.address.eq(next_bucket)
@@ -190,11 +194,14 @@ class RowTable(Part):
     def _begin(self, m: Module, arrays, ahead, slots) -> SimpleNamespace:
         """One lookup or release after the other: array, its registers, compare, act. What is under way."""
         releases = Signal()
-        op_bucket, op_tag = Signal(len(ahead.bucket), reset_less=True), Signal(len(ahead.tag), reset_less=True)
-        address, mark = Signal(32, reset_less=True), Signal.like(ahead.mark)
+        op_bucket = Signal(len(ahead.bucket), reset_less=True)
+        op_tag = Signal(len(ahead.tag), reset_less=True)
+        address = Signal(32, reset_less=True)
+        mark = Signal.like(ahead.mark)
         slot = Signal(self.config.slot_bits, reset_less=True)       # that is looked at
         reading = Signal(arrays.names.registers + 1)                # one-hot: cycles until it is known
-        compare, act = Signal(), Signal()
+        compare = Signal()
+        act = Signal()
         idle = Signal(init=1)
         start_release = Signal()
         first = Signal(reset_less=True)                             # of the bucket
@@ -229,13 +236,17 @@ class RowTable(Part):
     def _compare(self, m: Module, arrays, op) -> SimpleNamespace:
         """What the arrays say of the slot; a copy of the links for the act."""
         name, hold, following = arrays.names.word, arrays.holds.word, arrays.nexts.word
-        lives, matches, same_tag = Signal(), Signal(), Signal()
+        lives = Signal()
+        matches = Signal()
+        same_tag = Signal()
         found, here, passes, last_holder = (Signal(name=name_, reset_less=True)
                                             for name_ in ("found_", "here", "passes", "last_holder"))
         link = following.shape()
-        link_next, link_before = Signal(link, reset_less=True), Signal(link, reset_less=True)
+        link_next = Signal(link, reset_less=True)
+        link_before = Signal(link, reset_less=True)
         was = Signal.like(hold, reset_less=True)
-        first_slot, headed = Signal(self.config.slot_bits, reset_less=True), Signal(reset_less=True)
+        first_slot = Signal(self.config.slot_bits, reset_less=True)
+        headed = Signal(reset_less=True)
         m.d.comb += lives.eq(op.was_given & (hold.life != 0))
         m.d.comb += matches.eq(lives & (name.bucket == op.bucket))
         m.d.comb += same_tag.eq(name.tag == op.tag)
@@ -263,7 +274,11 @@ class RowTable(Part):
         # What the memory of free slots says has been there for cycles when a row comes.
         new_slot = Signal(s, reset_less=True)
         target = Signal(s)
-        goes_on, answers, shares, comes, goes = Signal(), Signal(), Signal(), Signal(), Signal()
+        goes_on = Signal()
+        answers = Signal()
+        shares = Signal()
+        comes = Signal()
+        goes = Signal()
         m.d.comb += [
             goes_on.eq(op.act & ~op.releases & seen.passes),
             answers.eq(op.act & ~op.releases & ~seen.passes),
@@ -291,7 +306,9 @@ class RowTable(Part):
                                                                     arrays.lists))
         nexts, befores, heads = (array.write for array in (arrays.nexts, arrays.befores, arrays.heads))
         # A row that comes goes before the head; its own links and the head's, which is written a cycle later.
-        later, later_at, later_slot = Signal(), Signal(s, reset_less=True), Signal(s, reset_less=True)
+        later = Signal()
+        later_at = Signal(s, reset_less=True)
+        later_slot = Signal(s, reset_less=True)
         m.d.sync += later.eq(comes & seen.headed)
         m.d.sync += later_at.eq(seen.first_slot)
         m.d.sync += later_slot.eq(new_slot)
@@ -347,7 +364,9 @@ class RowTable(Part):
     def _free_slots(self, m: Module, arrays, ahead, op, act, slots) -> None:
         """Free slots: those that came back, in a stack, then those never given out."""
         s, count, free = self.config.slot_bits, range(self.config.row_slots + 1), arrays.free
-        in_use, depth = Signal(count), Signal(count)      # slots; of them in the stack
+        # slots; of them in the stack
+        in_use = Signal(count)
+        depth = Signal(count)
         m.d.sync += [
             in_use.eq(in_use + act.comes - act.goes),
             slots.lonely.eq(in_use == 1),

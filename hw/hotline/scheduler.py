@@ -42,7 +42,8 @@ class _LaneWindow(Part):
     def elaborate(self, platform):
         m = Module()
         m.submodules.waves = waves = Fifo(self.i.payload.shape(), depth=self.depth)
-        advance, load = Signal(), Signal()
+        advance = Signal()
+        load = Signal()
         older, newer = (Signal(self.i.payload.shape(), name=name, reset_less=True) for name in ("first", "second"))
         m.d.comb += [
             waves.i.valid.eq(self.i.valid),
@@ -147,7 +148,8 @@ class BankScheduler(Part):
         sorter = BankSorter(lanes=lanes, banks=banks, payload=self.payload, tag=tag, columns=columns)
         place(m, platform, "sorter", sorter)
         m.submodules.waves = waves = Fifo(runs_layout(lanes=lanes, banks=banks, tag=tag), depth=self.waves_ahead)
-        takes, leaves = Signal(), Signal()
+        takes = Signal()
+        leaves = Signal()
         m.d.comb += [
             takes.eq(self.i.valid & self.i.ready),
             sorter.i_valid.eq(takes),
@@ -157,7 +159,8 @@ class BankScheduler(Part):
             leaves.eq(waves.o.valid & waves.o.ready),
         ]
         # Room that becomes free is seen a cycle late, which spares the counters a long path.
-        ahead, left = Signal(range(self.waves_ahead + 2)), Signal()
+        ahead = Signal(range(self.waves_ahead + 2))
+        left = Signal()
         m.d.sync += left.eq(leaves)
         m.d.sync += ahead.eq(ahead + takes - left)
         m.d.sync += self.i.ready.eq(ahead + takes - left < self.waves_ahead)
@@ -173,14 +176,16 @@ class BankScheduler(Part):
             depth=self.parts_ahead)
         wiring.connect(m, waves.o, splitter.i)
         wiring.connect(m, parts.o, release.i)
-        enters, goes = Signal(), Signal()
+        enters = Signal()
+        goes = Signal()
         m.d.comb += [
             parts.i.valid.eq(splitter.o.valid),
             parts.i.payload.eq(splitter.o.payload),
             enters.eq(waves.o.valid & splitter.room),
             goes.eq(parts.o.valid & parts.o.ready),
         ]
-        behind, gone = Signal(range(self.parts_ahead + 2)), Signal()
+        behind = Signal(range(self.parts_ahead + 2))
+        gone = Signal()
         m.d.sync += gone.eq(goes)
         m.d.sync += behind.eq(behind + enters - gone)
         m.d.sync += splitter.room.eq(behind + enters - gone < self.parts_ahead)

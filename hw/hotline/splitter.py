@@ -66,7 +66,9 @@ class RunSplitter(Part):
 
         # -- Which part of the wave at hand leaves.
         wave = self.i.payload
-        part, final, leaves = Signal(max(1, part_bits)), Signal(), Signal()
+        part = Signal(max(1, part_bits))
+        final = Signal()
+        leaves = Signal()
         m.d.comb += final.eq(~wave.heavy | (part == parts - 1))
         m.d.comb += leaves.eq(self.i.valid & self.room)
         m.d.comb += self.i.ready.eq(self.room & final)

@@ -39,11 +39,15 @@ class InputReader:
         m.d.sync += address.eq(base + Cat(Const(0, shift), source))
         request_beats(m, o_requests, start=self.begin, address=address, span=self.span, beat_bytes=config.beat_bytes)
 
-        left, final = Signal(32, reset_less=True), Signal(reset_less=True)
-        moving, take = Signal(), Signal()
+        left = Signal(32, reset_less=True)
+        final = Signal(reset_less=True)
+        moving = Signal()
+        take = Signal()
         beat = Signal(32 * config.words, reset_less=True)
-        part, ends = Signal(range(config.sample_beats_max)), Signal()
-        first, last = Signal(reset_less=True), Signal(reset_less=True)
+        part = Signal(range(config.sample_beats_max))
+        ends = Signal()
+        first = Signal(reset_less=True)
+        last = Signal(reset_less=True)
         full, bad = o_beats.valid | o_image.valid, i.payload.error
         m.d.comb += [
             i.ready.eq(moving & (~full | (o_beats.valid & o_beats.ready) | (o_image.valid & o_image.ready))),
@@ -98,7 +102,8 @@ class ImageWriter:
         shift = (config.beat_bytes - 1).bit_length()
         self.begin = Signal(name="write_begin")
         address = Signal(64, name="image_address", reset_less=True)
-        to_ask, to_come = Signal(range(chunks + 1)), Signal(range(chunks + 1))
+        to_ask = Signal(range(chunks + 1))
+        to_come = Signal(range(chunks + 1))
         m.d.comb += [
             o_requests.valid.eq(to_ask != 0),
             o_requests.payload.address.eq(address),

@@ -106,8 +106,12 @@ class Updater(Part):
         config = self.config
         batch = Signal(update_layout(config), reset_less=True)
         # What the list is gone through for, one-hot: to update, to write, to release.
-        updating, writing, releasing = Signal(init=1), Signal(), Signal()
-        load, begin, again = Signal(), Signal(), Signal()
+        updating = Signal(init=1)
+        writing = Signal()
+        releasing = Signal()
+        load = Signal()
+        begin = Signal()
+        again = Signal()
         # How long a row is: in beats, and in beats less one.
         scale = Signal.like(self.row_beats_log2, reset_less=True)
         logs = range(ROW_BEATS_LOG2_MAX + 1)
@@ -122,7 +126,8 @@ class Updater(Part):
 
         # -- A row of the list is read, and updated or written; at last its slot is released.
         m.submodules.under_way = under_way = Fifo(queried_layout(config), depth=ROWS)
-        forward, released = Signal(), Signal()
+        forward = Signal()
+        released = Signal()
         m.d.comb += [
             self.o_read.payload.eq(answers.o.payload.slot),
             self.o_read.valid.eq(answers.o.valid & ~releasing & under_way.i.ready),
@@ -147,13 +152,16 @@ class Updater(Part):
 
     def _count(self, m: Module, batch: data.View, begins, ended, again: Signal) -> SimpleNamespace:
         """Rows that this time through the list still has to bring to an end, and writes that failed."""
-        left, final = Signal.like(batch.rows, reset_less=True), Signal()
+        left = Signal.like(batch.rows, reset_less=True)
+        final = Signal()
         m.d.comb += final.eq(left == 0)
         with m.If(begins):
             m.d.sync += left.eq(batch.rows)
         with m.Elif(ended):
             m.d.sync += left.eq(left - 1)
-        second, bad = Signal(), Signal()        # the rows are written once more; one was refused this time
+        # the rows are written once more; one was refused this time
+        second = Signal()
+        bad = Signal()
         ordinal = Signal(self.config.slot_bits, reset_less=True)    # of the next row to be answered
         first_bad = Signal.like(ordinal, reset_less=True)
         m.d.sync += self.dma_wr.eq(self.written & ~self.not_written)
@@ -234,7 +242,9 @@ class Updater(Part):
         config = self.config
         reducer = Reducer(words=config.words)
         m.submodules.reducer = reducer
-        failed, able, take = Signal(), Signal(), Signal()
+        failed = Signal()
+        able = Signal()
+        take = Signal()
         gradients, rows = self.i_gradients, self.i_rows
         m.d.comb += [
             able.eq(updating & ~failed & ~gradients.payload.error),
@@ -251,7 +261,8 @@ class Updater(Part):
         ]
         with m.If(gradients.valid & gradients.payload.error):
             m.d.sync += failed.eq(1)
-        beat, ends = Signal(ROW_BEATS_LOG2_MAX), Signal()
+        beat = Signal(ROW_BEATS_LOG2_MAX)
+        ends = Signal()
         m.d.comb += [
             ends.eq(reducer.o_valid & (beat == last_beat)),
             self.o_write.valid.eq(reducer.o_valid),
@@ -266,9 +277,12 @@ class Updater(Part):
     def _list(self, m: Module, batch: data.View, begin) -> Fifo:
         """Asks for all rows of the list in order, each time that it begins; the queue of the answers."""
         m.submodules.answers = answers = Fifo(queried_layout(self.config), depth=ANSWERS)
-        left, more = Signal.like(batch.rows), Signal()      # more: left != 0, from a register
+        # more: left != 0, from a register
+        left = Signal.like(batch.rows)
+        more = Signal()
         room = Signal(range(ANSWERS + 1), init=ANSWERS)
-        asked, leaves = Signal(), Signal()
+        asked = Signal()
+        leaves = Signal()
         o = self.o_query
         m.d.comb += [
             o.valid.eq(more & (room != 0)),

@@ -37,13 +37,18 @@ class BoundedSum:
 
     def __init__(self, m: Module, check: Signal, terms: Mapping[enum.Enum, Term], *, sizes: Sequence[Value],
                  buffers: Mapping[enum.Enum, int]):
-        self.load, self.summed, self.outside = Signal(), Signal(), Signal()
+        self.load = Signal()
+        self.summed = Signal()
+        self.outside = Signal()
         self.total = total = Signal(33, name="sum", reset_less=True)
         self.buffer = buffer = Signal(range(len(sizes)), name="buffer")
         limit = Signal(32, reset_less=True)
-        over, lost = Signal(reset_less=True), Signal(reset_less=True)
-        times, bits = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        carry, shifts = Signal(reset_less=True), Signal(reset_less=True)
+        over = Signal(reset_less=True)
+        lost = Signal(reset_less=True)
+        times = Signal(32, reset_less=True)
+        bits = Signal(32, reset_less=True)
+        carry = Signal(reset_less=True)
+        shifts = Signal(reset_less=True)
         with m.Switch(check):
             for name, number in buffers.items():
                 with m.Case(name):
@@ -72,7 +77,8 @@ class BoundedSum:
                 m.d.sync += total.eq(total[:32] + times + carry)
                 m.d.sync += over.eq(over | total[32] | lost)
         m.d.comb += self.summed.eq(bits == 0)
-        beyond, passed = Signal(reset_less=True), Signal(reset_less=True)
+        beyond = Signal(reset_less=True)
+        passed = Signal(reset_less=True)
         m.d.sync += beyond.eq(total[:32] > limit)
         m.d.sync += passed.eq(over | total[32])
         m.d.comb += self.outside.eq(beyond | passed)

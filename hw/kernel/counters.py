@@ -58,7 +58,8 @@ class CounterFile(Part):
         residues += [0] * (self.period - len(residues))
 
         # The residue of this turn, then its total with it.
-        picked, place = Signal(residue_bits), Signal(range(self.period))
+        picked = Signal(residue_bits)
+        place = Signal(range(self.period))
         clearing = Signal()
         m.d.sync += picked.eq(Array(residues)[turn])
         m.d.sync += place.eq(turn)

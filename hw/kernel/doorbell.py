@@ -51,7 +51,8 @@ class Doorbell(Part):
     def elaborate(self, platform):
         m = Module()
         request, answer = self.o_requests, self.i
-        asked, pause = Signal(), Signal(range(GLANCE_CYCLES))
+        asked = Signal()
+        pause = Signal(range(GLANCE_CYCLES))
         m.d.comb += request.payload.address.eq(self.address)
         m.d.comb += request.payload.beats.eq(1)
         m.d.comb += answer.ready.eq(1)

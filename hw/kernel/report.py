@@ -71,10 +71,12 @@ class Reporter(Part):
     def elaborate(self, platform):
         m = Module()
         pairs = self.words // 2
-        finish, tell = Signal(), Signal()
+        finish = Signal()
+        tell = Signal()
         beat = Signal(data.ArrayLayout(64, pairs), reset_less=True)
         filled = Signal(range(pairs))
-        pair, taking = Signal(64), Signal()
+        pair = Signal(64)
+        taking = Signal()
         at = Signal(range(HEADER_WORDS // 2))
         push = Signal()
 

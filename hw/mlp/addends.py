@@ -42,7 +42,8 @@ class AddendPart(Part):
         m = Module()
         store = Store(depth=self.config.addend_lines, words=self.pairs, style="block")
         m.submodules.store = store
-        write, line = Signal(), Signal.like(self.write_line, reset_less=True)
+        write = Signal()
+        line = Signal.like(self.write_line, reset_less=True)
         coded = Signal(WORD_BITS * self.pairs, reset_less=True)
         m.d.sync += write.eq(self.write)
         m.d.sync += line.eq(self.write_line)
@@ -107,8 +108,10 @@ class AddendMemory(Part):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        results, writes = Signal(addends_layout(config), reset_less=True), Signal()
-        load, loads = Signal(addend_line_layout(config), reset_less=True), Signal()
+        results = Signal(addends_layout(config), reset_less=True)
+        writes = Signal()
+        load = Signal(addend_line_layout(config), reset_less=True)
+        loads = Signal()
         m.d.comb += self.i_load.ready.eq(~self.i_results.valid)
         m.d.sync += writes.eq(self.i_results.valid)
         m.d.sync += loads.eq(self.i_load.valid & ~self.i_results.valid)

@@ -194,7 +194,8 @@ class MlpCore(Part):
         moves = [port.valid & port.ready for port in (
             parts.reads.o[ROWS], parts.weight_reads.o[0], parts.writes.i_data[OUTPUTS])]
         memories = (parts.rows, parts.weights, parts.addends)
-        corrected, lost = Signal(8), Signal()
+        corrected = Signal(8)
+        lost = Signal()
         m.d.sync += corrected.eq(sum(part.corrected for part in memories))
         m.d.sync += lost.eq(Cat(part.uncorrectable for part in memories).any())
         m.d.comb += [

@@ -126,7 +126,9 @@ class Destinations(Part):
         m.submodules.tiles = tiles = Fifo(self._layout, depth=self.depth)
         wiring.connect(m, wiring.flipped(self.i), tiles.i)
         tile = tiles.o.payload
-        row, first, last = Signal(_bits(rows)), Signal(init=1), Signal()
+        row = Signal(_bits(rows))
+        first = Signal(init=1)
+        last = Signal()
         m.d.comb += last.eq(row == tile.end)
         m.d.comb += tiles.o.ready.eq(self.go & last)
         with m.If(self.go):
@@ -138,7 +140,8 @@ class Destinations(Part):
         o, valid = Signal(layout, name="counted", reset_less=True), Signal(name="counted_valid")
         # Columns are two groups of rows: of a tile on the diagonal as many count as rows lie above.
         above = Cat(row, tile.near)
-        columns, pieces = Signal(range(config.columns + 1)), Signal(range(config.pieces + 1))
+        columns = Signal(range(config.columns + 1))
+        pieces = Signal(range(config.pieces + 1))
         m.d.comb += columns.eq(config.columns)
         m.d.comb += pieces.eq(config.columns // config.piece)
         with m.If(~tile.far):
@@ -167,8 +170,10 @@ class Destinations(Part):
         config, units, pieces = self.config, self.config.units, self.config.pieces
         line_bits = len(a.line)
         kept = a.last_pieces
-        next_line, next_bank = Signal(line_bits, reset_less=True), Signal(_bits(pieces), reset_less=True)
-        line, bank = Signal(line_bits), Signal(_bits(pieces))
+        next_line = Signal(line_bits, reset_less=True)
+        next_bank = Signal(_bits(pieces), reset_less=True)
+        line = Signal(line_bits)
+        bank = Signal(_bits(pieces))
         m.d.comb += line.eq(Mux(a.take, a.line, next_line))
         m.d.comb += bank.eq(Mux(a.triangle & ~a.take, next_bank, a.start))
         beyond = _sum(bank, kept)   # below 2 * pieces
@@ -220,7 +225,9 @@ class Destinations(Part):
     def _beats(self, m: Module, valid, b) -> None:
         """The row's beats, one a cycle: lines, banks and rows of the memory."""
         config, rows, pieces = self.config, self.config.rows, self.config.pieces
-        busy, done = Signal(), Signal()     # done: with the beat, the tile is; other targets take one cycle as well
+        # done: with the beat, the tile is; other targets take one cycle as well
+        busy = Signal()
+        done = Signal()
         beat = Signal(_bits(config.units // config.groups_per_beat), reset_less=True)
         end = Signal.like(beat, reset_less=True)
         ends, last, wraps = (Signal(name=name, reset_less=True) for name in ("ends", "last", "wraps"))
@@ -229,7 +236,8 @@ class Destinations(Part):
         turn = turns[-1]
         line, after, line_stride = (Signal(len(b.line), name=name, reset_less=True) for name in ("line", "after",
                                                                                                  "line_stride"))
-        lanes, banks = Signal(config.samples, reset_less=True), Signal(pieces, reset_less=True)
+        lanes = Signal(config.samples, reset_less=True)
+        banks = Signal(pieces, reset_less=True)
         is_rows = Signal(reset_less=True)
         row = Mux(b.fixed, b.bank, b.row)
         with m.If(valid):

@@ -45,11 +45,16 @@ class InteractOrder(wiring.Component):
         # -- The loops. Which of them ends with this tile is known from registers.
         groups = Signal(group_bits(config), reset_less=True)    # of samples, left
         left = Signal(8, reset_less=True)                       # groups of features
-        row, a, b = Signal(rows_log2, reset_less=True), Signal(8, reset_less=True), Signal(7, reset_less=True)
+        row = Signal(rows_log2, reset_less=True)
+        a = Signal(8, reset_less=True)
+        b = Signal(7, reset_less=True)
         last_group, last_row, last_a, last_b = (
             Signal(name=f"last_{name}", reset_less=True) for name in ("group", "row", "a", "b"))
-        group_before, a_before = Signal(reset_less=True), Signal(reset_less=True)   # one more to go
-        first, begin = Signal(reset_less=True), Signal(reset_less=True)
+        # one more to go
+        group_before = Signal(reset_less=True)
+        a_before = Signal(reset_less=True)
+        first = Signal(reset_less=True)
+        begin = Signal(reset_less=True)
         single = last_a & (plan.last_live == 0) & ~a[0]
         m.d.sync += [
             group_before.eq(groups == 1),
@@ -57,7 +62,9 @@ class InteractOrder(wiring.Component):
             last_row.eq(row == Mux(last_group, plan.last_rows, config.rows - 1)),
             last_b.eq((b + single)[:7] == a[1:]),
         ]
-        next_a, next_row, next_group = Signal(), Signal(), Signal()
+        next_a = Signal()
+        next_row = Signal()
+        next_group = Signal()
         m.d.comb += next_a.eq(self.step & last_b)
         m.d.comb += next_row.eq(next_a & last_a)
         m.d.comb += next_group.eq(next_row & last_row)
@@ -99,7 +106,8 @@ class InteractOrder(wiring.Component):
         # -- Whether both groups of the block exist, which of them is a, and whether two of the tile's lie in the same
         # banks. Registers.
         bits = len(o.x_bank)
-        both, twice = Signal(reset_less=True), Signal(reset_less=True)
+        both = Signal(reset_less=True)
+        twice = Signal(reset_less=True)
         own = Signal(2, reset_less=True)
         zero, one = Const(0, 1), Const(1, 1)
         # 2b + 1 is at most a, unless 2b is: then a + 1, which lies elsewhere.
@@ -165,7 +173,8 @@ class InteractOrder(wiring.Component):
         """What of the tile exists: of the samples its lanes, of group a its rows. Registers."""
         config, plan = self.config, self.plan
         rest_row, rest_unit = plan.rest[:len(row)], plan.rest[len(row):]
-        lanes, live = Signal(config.samples, reset_less=True), Signal(len(self.o.live), reset_less=True)
+        lanes = Signal(config.samples, reset_less=True)
+        live = Signal(len(self.o.live), reset_less=True)
         m.d.sync += live.eq(Mux(last_a, plan.last_live + 1, config.rows))
         for unit in range(config.units):
             beyond = below(rest_unit, unit) | ((rest_unit == unit) & (rest_row < row))

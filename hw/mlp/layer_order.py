@@ -67,11 +67,15 @@ class LayerOrder(wiring.Component):
         latency = plan.shared.latency
 
         # -- The loops. Which of them ends with this tile is known from registers.
-        passes, groups = Signal(12, reset_less=True), Signal(group_bits(config), reset_less=True)     # left
+        # left
+        passes = Signal(12, reset_less=True)
+        groups = Signal(group_bits(config), reset_less=True)
         inner = Signal(units_log2, reset_less=True)
         first_pass, last_pass, last_group = (Signal(name=name, reset_less=True)
                                              for name in ("first_pass", "last_pass", "last_group"))
-        pass_before, group_before = Signal(reset_less=True), Signal(reset_less=True)    # one more to go
+        # one more to go
+        pass_before = Signal(reset_less=True)
+        group_before = Signal(reset_less=True)
         last_inner = Signal(reset_less=True)
         limit = Signal(units_log2)
         short = Mux(latency, last_group, last_pass)
@@ -79,7 +83,8 @@ class LayerOrder(wiring.Component):
         m.d.sync += pass_before.eq(passes == 1)
         m.d.sync += group_before.eq(groups == 1)
         m.d.sync += last_inner.eq(inner == limit)
-        next_group, next_pass = Signal(), Signal()
+        next_group = Signal()
+        next_pass = Signal()
         m.d.comb += next_group.eq(self.step & last_inner)
         m.d.comb += next_pass.eq(next_group & last_group)
         with m.If(self.load):

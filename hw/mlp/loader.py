@@ -134,10 +134,15 @@ class RowLoader(Part):
         wiring.connect(m, requests.o, wiring.flipped(self.o_requests))
 
         # The next instruction: whether its waits are over, and what it counts and walks by.
-        new, held, may = Signal(_place_layout(config), reset_less=True), Signal(), Signal()
+        new = Signal(_place_layout(config), reset_less=True)
+        held = Signal()
+        may = Signal()
         shape = _walk_layout(config)
         coming = Signal(shape, reset_less=True)
-        active, last, begin, fire = Signal(), Signal(), Signal(), Signal()
+        active = Signal()
+        last = Signal()
+        begin = Signal()
+        fire = Signal()
         m.d.comb += jobs.o.ready.eq(~held)
         with m.If(~held):
             m.d.sync += new.eq(jobs.o.payload)
@@ -223,8 +228,10 @@ class RowLoader(Part):
         """Which unit, row, line and turn the beat has."""
         config = self.config
         row_ends, sample_ends = ends[0], ends[0] & ends[1]
-        within, unit = Signal(range(config.rows), reset_less=True), Signal(range(config.units), reset_less=True)
-        row, turn = Signal.like(within, name="row"), Signal(len(load.turn), reset_less=True)
+        within = Signal(range(config.rows), reset_less=True)
+        unit = Signal(range(config.units), reset_less=True)
+        row = Signal.like(within, name="row")
+        turn = Signal(len(load.turn), reset_less=True)
         line = Signal(len(load.line), reset_less=True)
         group, sample = Signal.like(line, name="group"), Signal.like(line, name="sample")
         # Of the samples that the units take at once, and of the next ones.

@@ -83,9 +83,13 @@ class ParameterLoader(Part):
         jobs = self._jobs(m, platform)
 
         # The next instruction, and whether its waits are over.
-        new, held, may = Signal(PLACE, reset_less=True), Signal(), Signal()
-        one_line, one_group = Signal(reset_less=True), Signal(reset_less=True)
-        active, begin = Signal(), Signal()
+        new = Signal(PLACE, reset_less=True)
+        held = Signal()
+        may = Signal()
+        one_line = Signal(reset_less=True)
+        one_group = Signal(reset_less=True)
+        active = Signal()
+        begin = Signal()
         m.d.comb += jobs.o.ready.eq(~held)
         with m.If(~held):
             m.d.sync += new.eq(jobs.o.payload)
@@ -107,12 +111,17 @@ class ParameterLoader(Part):
         # -- Weights: lines are put together in a register.
         parts = config.line_beats
         part = Signal(range(parts))
-        line_ends, lines_end = Signal(), Signal(reset_less=True)    # the last beat of a line, the last line of a group
+        # the last beat of a line, the last line of a group
+        line_ends = Signal()
+        lines_end = Signal(reset_less=True)
         groups_end = Signal(reset_less=True)                        # the last group, or the last line of addends
         take = Signal()
-        line, unit = Signal(16, reset_less=True), Signal(range(config.units), reset_less=True)
-        steps_on, next_group = Signal(), Signal()
-        weights, final = self.o_weights, Signal(reset_less=True)
+        line = Signal(16, reset_less=True)
+        unit = Signal(range(config.units), reset_less=True)
+        steps_on = Signal()
+        next_group = Signal()
+        weights = self.o_weights
+        final = Signal(reset_less=True)
         m.d.comb += take.eq(going & ~now.addends)
         m.d.comb += line_ends.eq(take & (part == parts - 1))
         with m.If(take):
@@ -177,8 +186,11 @@ class ParameterLoader(Part):
         """Addends: a beat in a register, line by line, and when a line goes and a beat is taken."""
         config, beat, bad = self.config, self.i_data.payload.data, self.i_data.payload.error
         held_beat = Signal(32 * config.words, reset_less=True)
-        some, half, half_ends = Signal(), Signal(range(max(2, config.groups_per_beat))), Signal()
-        give, fetch = Signal(), Signal()
+        some = Signal()
+        half = Signal(range(max(2, config.groups_per_beat)))
+        half_ends = Signal()
+        give = Signal()
+        fetch = Signal()
         addends = self.o_addends
         columns = 32 * config.columns
         m.d.comb += [
@@ -204,8 +216,10 @@ class ParameterLoader(Part):
     def _count(self, m: Module, at) -> None:
         """Where the next line goes, and which lines are the last ones."""
         base = Signal(16, reset_less=True)
-        lines_left, groups_left = Signal(12, reset_less=True), Signal(20, reset_less=True)
-        one_line_now, one_group_now = Signal(reset_less=True), Signal(reset_less=True)
+        lines_left = Signal(12, reset_less=True)
+        groups_left = Signal(20, reset_less=True)
+        one_line_now = Signal(reset_less=True)
+        one_group_now = Signal(reset_less=True)
         with m.If(at.begin):
             m.d.sync += [
                 at.unit.eq(0),

@@ -88,7 +88,9 @@ class Planner(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         item = Signal(LayerJob, reset_less=True)
-        held, first, second = Signal(), Signal(), Signal()
+        held = Signal()
+        first = Signal()
+        second = Signal()
         m.d.comb += self.i.ready.eq(~held)
         m.d.comb += self.empty.eq(~held)
         m.d.comb += self.valid.eq(held & ~first & ~second)

@@ -114,7 +114,8 @@ class Program(Part):
         check = Signal(Check)
         less_one = Signal(32, reset_less=True)      # rows less one
         before_last = Signal(20, reset_less=True)   # samples less one
-        row_end, out_end = Signal(33, reset_less=True), Signal(33, reset_less=True)
+        row_end = Signal(33, reset_less=True)
+        out_end = Signal(33, reset_less=True)
         group = item.feature >> (config.rows - 1).bit_length()
         halves_log2 = (config.groups_per_beat - 1).bit_length()
         out_beats = Signal(16, reset_less=True)     # of a sample
@@ -146,7 +147,8 @@ class Program(Part):
     def _queues(self, m: Module, state, allowed, bounds) -> SimpleNamespace:
         """An engine's instructions each."""
         item, kind = state.item, allowed.kind
-        rows_less_one, line = Signal(28, reset_less=True), Signal(16, name="line", reset_less=True)
+        rows_less_one = Signal(28, reset_less=True)
+        line = Signal(16, name="line", reset_less=True)
         run = Signal(reset_less=True)
         m.d.sync += run.eq(item.stride == bounds.stored_beats)
         queues = []
@@ -172,7 +174,8 @@ class Program(Part):
         instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)
         groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
-        send, ready = Signal(), Signal()
+        send = Signal()
+        ready = Signal()
         m.d.comb += ready.eq(
             Cat(queue.i.ready & group for queue, group in zip(queues.queues, groups, strict=True)).any())
         for queue, group, before in zip(queues.queues, groups, allowed.before, strict=True):

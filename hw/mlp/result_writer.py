@@ -89,9 +89,13 @@ class ResultWriter(Part):
 
         # -- Places: one for each tile that is reserved, then one for each beat that is or becomes whole.
         groups = groups_of(self.config)
-        places, after = Signal(range(groups + 1), init=groups), Signal(range(groups + 1))
-        left_place, shared = Signal(), Signal()
-        coming, still_coming = Signal(range(groups + 1)), Signal(range(groups + 1))     # tiles reserved and not in
+        places = Signal(range(groups + 1), init=groups)
+        after = Signal(range(groups + 1))
+        left_place = Signal()
+        shared = Signal()
+        # tiles reserved and not in
+        coming = Signal(range(groups + 1))
+        still_coming = Signal(range(groups + 1))
         m.d.comb += still_coming.eq(coming + self.reserve - (self.i_valid & self.i.last))
         m.d.comb += after.eq(places + left_place + shared - self.reserve)
         m.d.sync += [
@@ -110,9 +114,12 @@ class ResultWriter(Part):
         """Rows come in; a tile that makes its beats whole is told of."""
         groups, samples = groups_of(self.config), self.config.samples
         i = self.i
-        incoming, opened = Signal(range(groups)), Signal()
-        closes, shares = Signal(), Signal()
-        closed, closing = Signal(staged_tile_layout(self.config), reset_less=True), Signal()
+        incoming = Signal(range(groups))
+        opened = Signal()
+        closes = Signal()
+        shares = Signal()
+        closed = Signal(staged_tile_layout(self.config), reset_less=True)
+        closing = Signal()
         m.submodules.tiles = tiles = Fifo(staged_tile_layout(self.config), depth=groups)
         # Lanes that exist are the first ones; in latency mode all rows that come exist.
         ends = i.lanes & ~(i.lanes >> 1)
@@ -146,8 +153,11 @@ class ResultWriter(Part):
         """The next tile: where it begins, and whether it is one run of beats. alone: it waits for no other."""
         config, samples = self.config, self.config.samples
         following = Signal(staged_tile_layout(config), reset_less=True)
-        run, total = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
-        waiting, ready, load = Signal(), Signal(), Signal()
+        run = Signal(reset_less=True)
+        total = Signal(range(samples + 1), reset_less=True)
+        waiting = Signal()
+        ready = Signal()
+        load = Signal()
         second = Signal()       # the one before was the first of a pair
         first = tiles.o.payload
         each = Mux(first.latency, first.outs, 1)
@@ -173,14 +183,20 @@ class ResultWriter(Part):
     def _beats(self, m: Module, following) -> SimpleNamespace:
         """The tile under way, beat by beat: all of a sample's, sample by sample."""
         config, samples, bits = self.config, self.config.samples, (groups_of(self.config) - 1).bit_length()
-        tile, held = Signal(staged_tile_layout(config), reset_less=True), Signal()
-        whole, left = Signal(reset_less=True), Signal(range(samples + 1), reset_less=True)
+        tile = Signal(staged_tile_layout(config), reset_less=True)
+        held = Signal()
+        whole = Signal(reset_less=True)
+        left = Signal(range(samples + 1), reset_less=True)
         outgoing = Signal(bits)
-        row, unit = Signal(range(config.rows)), Signal(range(config.units))
+        row = Signal(range(config.rows))
+        unit = Signal(range(config.units))
         part = Signal(range(max(2, config.units // config.groups_per_beat)))
-        asks, final = Signal(reset_less=True), Signal(reset_less=True)  # a request with this beat; the tile's last
+        # a request with this beat; the tile's last
+        asks = Signal(reset_less=True)
+        final = Signal(reset_less=True)
         sample_ends = Signal()
-        go, move = Signal(), Signal()
+        go = Signal()
+        move = Signal()
         m.submodules.requests = requests = Fifo(
             data.StructLayout({"address": 32, "beats": range(samples + 1)}), depth=REQUESTS)
         there = Signal()
@@ -283,8 +299,13 @@ class ResultWriter(Part):
         index_bits = (config.words - 1).bit_length()
         sigmoid = Sigmoid(tag_bits=index_bits + 1)
         place(m, platform, "sigmoid", sigmoid)
-        at, ends_here, steady = Signal(index_bits), Signal(), Signal()
-        take, put, free, enters = Signal(), Signal(), Signal(), Signal()
+        at = Signal(index_bits)
+        ends_here = Signal()
+        steady = Signal()
+        take = Signal()
+        put = Signal()
+        free = Signal()
+        enters = Signal()
         result = sigmoid.o.payload
         m.d.comb += [
             free.eq(~self.o_data.valid | self.o_data.ready),

@@ -100,7 +100,8 @@ class ResultUnit(Part):
     def elaborate(self, platform):
         m = Module()
         came, leave, plain = (Signal(name=f"{name}_now") for name in ("came", "leave", "plain"))
-        to, at = Signal(_bits(self.depth)), Signal(_bits(self.depth))
+        to = Signal(_bits(self.depth))
+        at = Signal(_bits(self.depth))
         m.d.sync += [
             came.eq(self.came),
             leave.eq(self.leave),
@@ -193,7 +194,8 @@ class Results(Part):
         words = self._finish(m, platform, there, turn, plain)
         self._hand_out(m, there, words)
 
-        inside, busy = Signal(range(self.tiles + 1)), Signal()
+        inside = Signal(range(self.tiles + 1))
+        busy = Signal()
         following = (inside + self.i_tile_valid - self.written)[:len(inside)]
         m.d.sync += inside.eq(following)
         m.d.sync += busy.eq((inside[1:] != 0) | self.i_tile_valid | (inside[0] & ~self.written))
@@ -207,7 +209,8 @@ class Results(Part):
         there = Signal(destination_layout(config), reset_less=True)
         turn = Signal(turns.payload.shape(), reset_less=True)
         to_rows = Signal()
-        last_unit, last_beat = Signal(_bits(config.units)), Signal(_bits(self.beats))
+        last_unit = Signal(_bits(config.units))
+        last_beat = Signal(_bits(self.beats))
         group_pieces = config.pieces // config.groups_per_beat
         distance = Signal(9)    # groups of rows from the tile's columns to its rows
         halves_log2 = (config.groups_per_beat - 1).bit_length()
@@ -254,8 +257,12 @@ class Results(Part):
         """Rows' turns: as many cycles each as it has writes to the rows' memory; with it goes the line of addends."""
         config = self.config
         tile = turns.payload
-        level, some = Signal(range(self.depth + 1)), Signal()   # rows that wait for their turn
-        left, closed = Signal(_bits(self.beats)), Signal()      # cycles that are the row's before
+        # rows that wait for their turn
+        level = Signal(range(self.depth + 1))
+        some = Signal()
+        # cycles that are the row's before
+        left = Signal(_bits(self.beats))
+        closed = Signal()
         turn = Signal()
         m.d.comb += turn.eq((some | self.i_valid) & ~closed)
         m.d.sync += [
@@ -264,8 +271,11 @@ class Results(Part):
             left.eq(Mux(turn, tile.last_beat, left - 1)),
             closed.eq(Mux(turn, tile.last_beat != 0, closed & (left != 1))),
         ]
-        row, first, last = Signal(_bits(config.rows)), Signal(init=1), Signal()
-        line, following = Signal(len(tile.line)), Signal(len(tile.line), reset_less=True)
+        row = Signal(_bits(config.rows))
+        first = Signal(init=1)
+        last = Signal()
+        line = Signal(len(tile.line))
+        following = Signal(len(tile.line), reset_less=True)
         m.d.comb += last.eq(row == tile.end)
         m.d.comb += turns.ready.eq(turn & last)
         m.d.comb += line.eq(Mux(first, tile.line, following))

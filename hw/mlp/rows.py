@@ -63,7 +63,8 @@ class RowLane(Part):
 
         lines = Signal.like(self.lines, reset_less=True)
         banks = Signal.like(self.banks, reset_less=True)
-        write, write_lines = Signal(config.pieces), Signal.like(self.write_lines, reset_less=True)
+        write = Signal(config.pieces)
+        write_lines = Signal.like(self.write_lines, reset_less=True)
         with m.If(self.enable):
             m.d.sync += lines.eq(self.lines)
         m.d.sync += banks.eq(self.banks)
@@ -220,8 +221,10 @@ class RowMemory(Part):
         config, slot = self.config, self.slot
 
         # Results in a register, a load in another; never in the same cycle.
-        rows, writes = Signal(rows_layout(config), reset_less=True), Signal()
-        loads, load_line = Signal(config.samples), Signal.like(self.i_load.payload.line, reset_less=True)
+        rows = Signal(rows_layout(config), reset_less=True)
+        writes = Signal()
+        loads = Signal(config.samples)
+        load_line = Signal.like(self.i_load.payload.line, reset_less=True)
         load_words = Signal(32 * config.words, reset_less=True)
         payload = self.i_load.payload
         lane = Cat(payload.row, payload.unit)

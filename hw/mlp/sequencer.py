@@ -88,11 +88,16 @@ class Sequencer(Part):
         m.submodules.layer = layer = LayerOrder(config)
         m.submodules.interact = interact = InteractOrder(config)
         plan = Signal(plan_layout(config), reset_less=True)
-        cutting, unbegun = (Signal() for _ in range(2))     # tiles are left; its first has not begun
+        # tiles are left; its first has not begun
+        cutting = Signal()
+        unbegun = Signal()
         loaded = Signal()      # the plan is new
-        settled, fresh = Signal(), Signal(reset_less=True)
-        emit, new = (Signal() for _ in range(2))
-        order, load = (Signal(shape) for shape in (order_layout(config), 1))
+        settled = Signal()
+        fresh = Signal(reset_less=True)
+        emit = Signal()
+        new = Signal()
+        order = Signal(order_layout(config))
+        load = Signal()
         first_free = Signal()
         wiring.connect(m, wiring.flipped(self.i), planner.i)
         m.d.comb += [
@@ -126,8 +131,11 @@ class Sequencer(Part):
     def _queue(self, m: Module, state, orders) -> SimpleNamespace:
         """Two tiles behind the one that is issued. Each place fills when it is empty: no path through all of them."""
         first, second = (Signal(state.current.shape(), name=name, reset_less=True) for name in ("first", "second"))
-        first_valid, second_valid, valid_now = (Signal() for _ in range(3))
-        move, take = (Signal() for _ in range(2))
+        first_valid = Signal()
+        second_valid = Signal()
+        valid_now = Signal()
+        move = Signal()
+        take = Signal()
         m.d.comb += [
             orders.first_free.eq(~first_valid),
             move.eq(first_valid & ~second_valid),
@@ -144,7 +152,7 @@ class Sequencer(Part):
             with m.If(second.new):
                 m.d.sync += state.shared.eq(orders.plan.shared)
         # The tile that is taken, and what its instruction's have in common.
-        coming = SimpleNamespace(order=second.order, shared=Signal(state.shared.shape()))
+        coming = SimpleNamespace(order=second.order, shared=Signal(state.shared.shape(), name="coming_shared"))
         m.d.comb += coming.shared.eq(Mux(second.new, orders.plan.shared, state.shared))
 
         # Cycles from the last slot before to the last one of the tile, a step in each place; those that are then
@@ -153,7 +161,8 @@ class Sequencer(Part):
         after = Signal(signed(len(live) + 2), reset_less=True)      # what the array needs
         least = Signal(max(len(spacing), len(after)), reset_less=True)
         missing = Signal(signed(max(len(least), SHORT_BITS + 1) + 1))
-        pads, padded = (Signal(bits, reset_less=True) for bits in (len(least), 1))
+        pads = Signal(len(least), reset_less=True)
+        padded = Signal(reset_less=True)
         m.d.comb += missing.eq(least - second.order.short)
         with m.If(orders.emit):
             m.d.sync += first.order.eq(orders.order)
@@ -175,7 +184,8 @@ class Sequencer(Part):
     def _may(self, m: Module, state, orders, queue) -> SimpleNamespace:
         """Whether the tile that is next may begin, from registers and `room`."""
         plan, current, shared = orders.plan, state.current, state.shared
-        rows_there, weights_there = Signal(reset_less=True), Signal(reset_less=True)
+        rows_there = Signal(reset_less=True)
+        weights_there = Signal(reset_less=True)
         m.d.sync += rows_there.eq(self.rows_done >= plan.wait_rows)
         m.d.sync += weights_there.eq(self.weights_done >= plan.wait_weights)
         # How many more may be under way: of the instruction that is cut, and of the one that is issued.
@@ -194,7 +204,8 @@ class Sequencer(Part):
         m.d.sync += coming.eq(Mux(subtracted, difference, coming) - correction)
         m.d.sync += margin.eq(Mux(begins_new, coming, margin) - state.change)
         inside = Signal()
-        go, may = (Signal() for _ in range(2))
+        go = Signal()
+        may = Signal()
         memory = shared.target == TARGET.MEMORY
         crowded = current.order.lagged & Mux(current.new, coming[-1], margin[-1])
         full = memory & ~self.room
@@ -222,13 +233,17 @@ class Sequencer(Part):
         triangle = shared.triangle
 
         # -- Where the tile is: steps, banks of a beat, parts of a piece; with two slots a step which of them.
-        left, last = Signal(16, reset_less=True), Signal(reset_less=True)
+        left = Signal(16, reset_less=True)
+        last = Signal(reset_less=True)
         part = Signal(len(slot.part), reset_less=True)
         bank, x_bank, y_bank = (Signal(len(slot.x_bank), name=name, reset_less=True)
                                 for name in ("bank", "x_bank", "y_bank"))
         again = Signal()
-        step, next_bank, next_beat = Signal(), Signal(), Signal()
-        x_line, weight = Signal(len(coming.x_line), reset_less=True), Signal(len(coming.weight_line), reset_less=True)
+        step = Signal()
+        next_bank = Signal()
+        next_beat = Signal()
+        x_line = Signal(len(coming.x_line), reset_less=True)
+        weight = Signal(len(coming.weight_line), reset_less=True)
         y_lines = [Signal(len(x_line), name=f"y_line_{k}", reset_less=True) for k in range(2)]
         m.d.comb += [
             step.eq(issue.go & (again | ~order.twice)),

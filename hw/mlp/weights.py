@@ -53,7 +53,8 @@ class WeightPart(Part):
         with m.If(self.enable):
             m.d.sync += line.eq(self.line)
         # The UltraRAMs stand in a column, far from where the words come from and where they go.
-        write, write_line = Signal(), Signal.like(self.write_line, reset_less=True)
+        write = Signal()
+        write_line = Signal.like(self.write_line, reset_less=True)
         words = Signal.like(self.codewords, reset_less=True)
         m.d.sync += write.eq(self.write)
         m.d.sync += write_line.eq(self.write_line)
@@ -145,7 +146,8 @@ class WeightMemory(Part):
     def elaborate(self, platform):
         m = Module()
         config, slot = self.config, self.slot
-        load, writes = Signal(weights_layout(config), reset_less=True), Signal()
+        load = Signal(weights_layout(config), reset_less=True)
+        writes = Signal()
         m.d.sync += writes.eq(self.load.valid)
         with m.If(self.load.valid):
             m.d.sync += load.eq(self.load)

@@ -59,9 +59,12 @@ class Fifo(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits = (self.depth - 1).bit_length()
-        head, tail, level = Signal(bits), Signal(bits), Signal(bits + 1)
+        head = Signal(bits)
+        tail = Signal(bits)
+        level = Signal(bits + 1)
         some = Signal()  # level != 0, from a register
-        push, fetch = Signal(), Signal()
+        push = Signal()
+        fetch = Signal()
         m.d.comb += self.i.ready.eq(~level[bits])
         m.d.comb += push.eq(self.i.valid & self.i.ready)
         if self.block:

@@ -199,7 +199,8 @@ class SystolicArray(Part):
         m.d.comb += load.eq((ended & (live_rows == 1)) | (~ended & (waiting == 1)))
 
         # The next tile may have another number of rows: what is read at the load stays with the drain.
-        latest, rows = Signal(range(self.rows + 1)), Signal(range(self.rows + 1))
+        latest = Signal(range(self.rows + 1))
+        rows = Signal(range(self.rows + 1))
         leaving = Signal(range(self.rows + 1))
         started = Signal()
         with m.If(ended):
@@ -207,7 +208,8 @@ class SystolicArray(Part):
         m.d.sync += started.eq(load)
         m.d.sync += rows.eq(Mux(ended, live_rows, latest))
         # The marks are registers of their own: whoever stores the words has logic behind them.
-        valid, last = Signal(), Signal()
+        valid = Signal()
+        last = Signal()
         with m.If(started):
             m.d.sync += leaving.eq(rows)
             m.d.sync += valid.eq(1)

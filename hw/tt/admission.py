@@ -71,10 +71,15 @@ class Admission(wiring.Component):
         m.submodules.queue = queue = fifo.SyncFIFO(width=slices.size, depth=config.in_flight)
         m.submodules.plan = plan = PartMemory(config, part=2)
         incoming = data.View(slices, queue.r_data)
-        fetched, asking = Signal(slices), Signal(slices)
-        fetched_plan, asking_plan = Signal(products), Signal(products)
-        fetched_valid, asking_valid = Signal(), Signal()
-        fetch, ask, crowded = Signal(), Signal(), Signal()
+        fetched = Signal(slices)
+        asking = Signal(slices)
+        fetched_plan = Signal(products)
+        asking_plan = Signal(products)
+        fetched_valid = Signal()
+        asking_valid = Signal()
+        fetch = Signal()
+        ask = Signal()
+        crowded = Signal()
         m.d.comb += [
             queue.w_data.eq(self.i),
             queue.w_en.eq(self.i_valid),

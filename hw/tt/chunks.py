@@ -55,8 +55,10 @@ class ChunkRows(wiring.Component):
             m.d.sync += self.count.eq(Mux(self.end, 0, self.count + 1))
 
         # Chunks lie one behind the other: after a chunk's last walk comes the next one's first row.
-        ahead, back = Signal(range(depth)), Signal(range(depth))
-        limit, left = Signal(self.rows_log2), Signal(self.rows_log2)
+        ahead = Signal(range(depth))
+        back = Signal(range(depth))
+        limit = Signal(self.rows_log2)
+        left = Signal(self.rows_log2)
         ends = Signal()
         m.d.comb += read.addr.eq(Mux(self.last & ~self.final, back, ahead))
         m.d.comb += ends.eq(self.last & self.final)

@@ -94,8 +94,9 @@ class CoreMemory(Part):
 
         # A beat in step with the addresses of lane 0.
         writing = Signal()
-        written, words = Signal(load_layout(config), reset_less=True), Signal(
-            len(self.words), reset_less=True, attrs={"keep": 1})     # no part of a shift register
+        # no part of a shift register
+        written = Signal(load_layout(config), reset_less=True)
+        words = Signal(len(self.words), reset_less=True, attrs={"keep": 1})
         m.d.sync += writing.eq(self.write & (self.load.target != Target.TABLE))
         m.d.sync += written.eq(self.load)
         m.d.sync += words.eq(self.words)

@@ -217,7 +217,8 @@ class Grid(Part):
                     m.d.comb += high[at].eq(self._upper(y_high[cell * n * each + at], low[at]))
             cells_y.append((self._entering(m, f"low_{cell}", low), self._entering(m, f"high_{cell}", high)))
 
-        first, combine = Signal(reset_less=True), Signal.like(self.combine, reset_less=True)
+        first = Signal(reset_less=True)
+        combine = Signal.like(self.combine, reset_less=True)
         m.d.sync += first.eq(self.first)
         m.d.sync += combine.eq(self.combine)
         for row in range(n):

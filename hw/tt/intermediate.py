@@ -42,8 +42,10 @@ class LineBank(Part):
         store = memory.Memory(shape=self.bits, depth=self.depth, init=[], attrs={"ram_style": "block"})
         m.submodules.store = store
         write, read = store.write_port(), store.read_port()
-        written, write_address = Signal(), Signal.like(self.write_address, reset_less=True)
-        address, held = Signal.like(self.address, reset_less=True), Signal(self.bits, reset_less=True)
+        written = Signal()
+        write_address = Signal.like(self.write_address, reset_less=True)
+        address = Signal.like(self.address, reset_less=True)
+        held = Signal(self.bits, reset_less=True)
         m.d.sync += [
             written.eq(self.write),
             write_address.eq(self.write_address),

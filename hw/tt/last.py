@@ -143,7 +143,8 @@ class LastProduct(wiring.Component):
             plans.load.eq(self.load),
             plans.table.eq(waiting.o.table),
         ]
-        row, plan = Signal(ready_layout(config)), Signal(descriptor_parts(config)[3])
+        row = Signal(ready_layout(config))
+        plan = Signal(descriptor_parts(config)[3])
         with m.If(waiting.take):
             m.d.sync += row.eq(waiting.o)
             m.d.sync += plan.eq(plans.o)
@@ -171,7 +172,8 @@ class LastProduct(wiring.Component):
         gathered, gathered_valid = self._gathered(m, waiting, rows, begin)
         tile_done = Signal()
         # Whole vectors that the output has room for.
-        credits, has_credit = Signal(range(config.vectors + 1), init=config.vectors), Signal(init=1)
+        credits = Signal(range(config.vectors + 1), init=config.vectors)
+        has_credit = Signal(init=1)
         m.d.sync += credits.eq(credits - begin + self.returned)
         m.d.sync += has_credit.eq(credits != 0)
         m.d.comb += [
@@ -186,7 +188,9 @@ class LastProduct(wiring.Component):
 
         # Tiles may end every n-th cycle: those of so many slots do by themselves, before others the array rests.
         n_less_one = config.side - 1
-        long, calm, rest = Signal(), Signal(init=1), Signal(range(config.side))
+        long = Signal()
+        calm = Signal(init=1)
+        rest = Signal(range(config.side))
         with m.If(begin):
             m.d.sync += long.eq((gathered.rows >= n_less_one) | (gathered.plan.lines >= n_less_one)
                                 | ((gathered.rows != 0) & (gathered.plan.lines != 0)))
@@ -212,8 +216,12 @@ class LastProduct(wiring.Component):
 
     def _gathered(self, m: Module, waiting: _Waiting, rows: ChunkRows, begin):
         """(the oldest whole chunk, there is one)"""
-        row, valid, moves = waiting.row, Signal(), Signal()
-        chunk, chunk_valid, chunk_bad = Signal(self._job_layout()), Signal(), Signal()
+        row = waiting.row
+        valid = Signal()
+        moves = Signal()
+        chunk = Signal(self._job_layout())
+        chunk_valid = Signal()
+        chunk_bad = Signal()
         m.d.comb += [
             moves.eq(valid & ~(row.end & chunk_valid)),
             waiting.take.eq(waiting.ripe & (~valid | moves)),

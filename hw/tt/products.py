@@ -49,9 +49,11 @@ class TokenQueue(wiring.Component):
         depth = self.depth
         m.submodules.store = store = memory.Memory(shape=self.shape.size, depth=depth, init=[])
         write, read = store.write_port(), store.read_port(domain="comb")
-        head, tail = Signal(range(depth)), Signal(range(depth))
+        head = Signal(range(depth))
+        tail = Signal(range(depth))
         # From `begun` on, and of those the ripe ones; what is asked of the numbers comes from registers.
-        count, ripe = Signal(range(depth + 1)), Signal(range(depth + 1))
+        count = Signal(range(depth + 1))
+        ripe = Signal(range(depth + 1))
         m.d.comb += [
             write.data.eq(self.i),
             write.addr.eq(tail),
@@ -111,7 +113,8 @@ class FirstProduct(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.loops = loops = LoopMachine(held_bits=config.x_bits, running_bits=config.y_bits)
-        valid, skips = Signal(), Signal()
+        valid = Signal()
+        skips = Signal()
         begin = Signal()
         pending, pending_valid = self._next(m, begin)
         m.d.comb += [
@@ -127,7 +130,10 @@ class FirstProduct(wiring.Component):
             self.busy.eq(loops.busy),
             self.last.eq(loops.last),
         ]
-        paired, block, swap, wide = Signal(), Signal(), Signal(), Signal()
+        paired = Signal()
+        block = Signal()
+        swap = Signal()
+        wide = Signal()
         write = Signal(config.t_bits)
         m.d.sync += valid.eq(begin | (valid & ~self.done))
         with m.If(begin):
@@ -168,7 +174,8 @@ class FirstProduct(wiring.Component):
         """(the lookup that is next, there is one)"""
         config = self.config
         layout = served_layout(config)
-        pending, pending_valid = Signal(layout), Signal()
+        pending = Signal(layout)
+        pending_valid = Signal()
         to_pending = Signal()
         # While the array is with a chunk's tile, which nothing interrupts, the rows behind it are served, so that their
         # first products follow each other without a gap.
@@ -245,7 +252,8 @@ class MiddleProduct(wiring.Component):
         need = plan.middle.tiles[:config.ring_bits]
         head, ring_room = self._ring(m, next_tiles, need, self.begins & has)
 
-        valid, skips = Signal(), Signal()
+        valid = Signal()
+        skips = Signal()
         quiet = Signal(init=1)          # no lines are on their way that a lookup which passes would overtake
         base = Mux(ready.buffered, ready.base, ready.second)
         m.d.comb += [
@@ -260,7 +268,10 @@ class MiddleProduct(wiring.Component):
             self.last.eq(loops.last),
         ]
         write = Signal(config.ring_bits)
-        columns_log2, combine, ranks, block = Signal(2), Signal(2), Signal(config.grid_log2), Signal()
+        columns_log2 = Signal(2)
+        combine = Signal(2)
+        ranks = Signal(config.grid_log2)
+        block = Signal()
         m.d.sync += valid.eq(self.begins | (valid & ~self.done))
         with m.If(self.begins):
             m.d.sync += [
@@ -313,7 +324,9 @@ class MiddleProduct(wiring.Component):
         config = self.config
         m.submodules.waiting = waiting = TokenQueue(buffered_layout(config), depth=config.in_flight)
         m.submodules.plan = memory_of_plans = PartMemory(config, part=2)
-        ready, valid, plan = Signal(buffered_layout(config)), Signal(), Signal(descriptor_parts(config)[2])
+        ready = Signal(buffered_layout(config))
+        valid = Signal()
+        plan = Signal(descriptor_parts(config)[2])
         take = Signal()
         m.d.comb += [
             waiting.begun.eq(self.begun),

@@ -125,9 +125,12 @@ class ReuseTable(wiring.Component):
         valid = Signal(self.findable)
         keys = [Signal(len(self.key), name=f"key_{i}", reset_less=True) for i in range(self.findable)]
         # A young entry's place is what its number ends with.
-        head, tail, oldest = Signal(entry_bits), Signal(entry_bits), Signal(place_bits)
+        head = Signal(entry_bits)
+        tail = Signal(entry_bits)
+        oldest = Signal(place_bits)
         heads = Signal(self.findable, init=1)       # the place of `head`, a bit a place
-        held, young = Signal(entry_bits + 1), Signal(place_bits + 1)
+        held = Signal(entry_bits + 1)
+        young = Signal(place_bits + 1)
         line = Signal(line_bits)
         free_lines = Signal(line_bits + 1, init=self.lines)
         young_lines = Signal(line_bits + 1)
@@ -146,7 +149,9 @@ class ReuseTable(wiring.Component):
         high, base = place_at[:entry_bits - place_bits], place_at[entry_bits - place_bits:][:line_bits]
 
         # Room is only taken by the lookup that asks, so what was seen a cycle ago still holds.
-        found, room, make = Signal(), Signal(), Signal()
+        found = Signal()
+        room = Signal()
+        make = Signal()
         some = Signal(-(-self.findable // 24), attrs={"keep": 1})
         m.d.sync += room.eq(~held[entry_bits] & (
             free_lines > Mux(self.advance, self.next_need, need)))
@@ -170,7 +175,10 @@ class ReuseTable(wiring.Component):
         # Aging, in cycles that make nothing; also when a lookup is stuck among entries that are all young.
         # Whether there is need is known a cycle later, so not in the cycle after another. There are no more young ones
         # than places: one is made every other cycle at most, and from two less on one grows old in the cycle between.
-        stuck, wish, age, aged = Signal(), Signal(), Signal(), Signal()
+        stuck = Signal()
+        wish = Signal()
+        age = Signal()
+        aged = Signal()
         m.d.sync += stuck.eq(self.ask & ~self.grant)
         m.d.sync += wish.eq((young > self.findable - 2) | (young_lines > self.lines // 2) | (stuck & (young != 0)))
         m.d.sync += aged.eq(age)
@@ -178,7 +186,10 @@ class ReuseTable(wiring.Component):
         m.d.sync += self.crowded.eq(young_lines > self.lines // 2)
         # Freeing: whether the oldest is idle is known a cycle later, so not in the cycle after another. What the
         # waiting lookup equals, or has just joined, is in use; of the former the place alone is compared, known early.
-        drop, tail_idle, dropped, old = Signal(), Signal(), Signal(), Signal()
+        drop = Signal()
+        tail_idle = Signal()
+        dropped = Signal()
+        old = Signal()
         m.d.sync += tail_idle.eq(self._idle(m, tail, take, make) & ~(found & (place == tail[:place_bits])))
         m.d.sync += old.eq(held != young)
         m.d.sync += dropped.eq(drop)
@@ -222,7 +233,9 @@ class ReuseTable(wiring.Component):
 
     def _idle(self, m: Module, entry, take, make):
         """Whether nobody uses an entry. take: a lookup joins the one that is shown; make: as the first."""
-        join, leave, fresh = Signal(), Signal(), Signal(reset_less=True)
+        join = Signal()
+        leave = Signal()
+        fresh = Signal(reset_less=True)
         joined, left = (Signal(len(self.entry), name=name, reset_less=True) for name in ("joined", "left"))
         m.submodules.users = users = _Users(entries=self.entries, bits=self.users_bits)
         m.d.sync += [

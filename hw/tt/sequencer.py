@@ -133,7 +133,8 @@ class Sequencer(Part):
     def _arbitrate(self, m: Module, first: FirstProduct, middle: MiddleProduct, last: LastProduct):
         """Who gets the slot: a tile is never interrupted; at its end the earliest product goes first, so that work for
         the last one, which can start every cycle, never runs out."""
-        inside, owner = Signal(), Signal(3)
+        inside = Signal()
+        owner = Signal(3)
         free = ~inside & ~self.hold
         m.d.comb += [
             self.open.eq(~inside),

@@ -139,15 +139,19 @@ class Control(wiring.Component):
 
         job = Signal(job_layout(config), reset_less=True)
         step = self.step
-        running, issuing = Signal(), Signal()
+        running = Signal()
+        issuing = Signal()
         beat = Signal(shape_layout(config)["steps"].shape.elem_shape["less_one"].shape)
-        row_tile, column_tile = Signal(tile_bits(config)), Signal(tile_bits(config))
+        row_tile = Signal(tile_bits(config))
+        column_tile = Signal(tile_bits(config))
         last_row_tile, last_column_tile, last_beat = self._ends(m, job, beat, row_tile, column_tile)
 
         # A tile's address of the left operand in A memory, to come back to for each of its column tiles.
-        a_line, a_back = Signal(line_bits, name="a_line_now"), Signal(line_bits)
+        a_line = Signal(line_bits, name="a_line_now")
+        a_back = Signal(line_bits)
         c_line = Signal(line_bits, name="c_line_now")
-        tile_word, row_word = Signal(word_bits(config)), Signal(word_bits(config))
+        tile_word = Signal(word_bits(config))
+        row_word = Signal(word_bits(config))
         m.d.comb += self.a_line.eq(a_line)
         m.d.comb += self.c_line.eq(c_line)
         m.d.comb += self.line_word.eq(tile_word)
@@ -236,7 +240,8 @@ class Control(wiring.Component):
         c_slice = Signal(len(self.c_line))
         next_step = Signal.like(self.step)
         here = Signal(len(self.c_line))
-        next_row, next_b_line = Signal(word_bits(self.config)), Signal.like(self.b_line)
+        next_row = Signal(word_bits(self.config))
+        next_b_line = Signal.like(self.b_line)
         m.d.sync += [
             following.eq(self.product + 1),
             c_slice.eq(Mux(self.product + 1 == job.plan.products, slices.last, slices.middle)),
@@ -252,7 +257,9 @@ class Control(wiring.Component):
         """Whether this is the last row of tiles, its last tile, the tile's last beat."""
         config, step = self.config, self.step
         rows_log2, columns_log2 = (config.rows - 1).bit_length(), (config.columns - 1).bit_length()
-        last_row_tile, last_column_tile, last_beat = Signal(), Signal(), Signal()
+        last_row_tile = Signal()
+        last_column_tile = Signal()
+        last_beat = Signal()
         m.d.comb += self.last_product.eq(self.product == job.plan.products)
         m.d.comb += last_beat.eq(beat == step.less_one)
         # A tile takes so long that all it needs at its end can be worked out a cycle late, in registers.

@@ -196,7 +196,8 @@ class Drain(wiring.Component):
         marks = waiting("marks", Cat(self.word_valid, self.word_last), columns - 1)
         lines = [waiting(f"column_{c}", self.words[c], columns - 1 - c) for c in range(columns)]
         # The width stands ready, one bit a choice, long before a row comes.
-        fits, live = Signal(len(widths)), Signal(columns)
+        fits = Signal(len(widths))
+        live = Signal(columns)
         m.d.sync += fits.eq(Cat(self.n_log2 == j if j < columns_log2 else self.n_log2 >= j for j, _ in widths))
         m.d.sync += live.eq(Cat(Const(1, 1), *(self.n_log2 > j for j in range(columns_log2) for _ in range(1 << j))))
         aligned = []
@@ -220,7 +221,8 @@ class Drain(wiring.Component):
         # before. A tile's first row comes long after its start.
         ahead = Signal(len(self.line_word), reset_less=True)
         line_ahead = ahead[columns_log2:]
-        line, turn = Signal.like(self.line, reset_less=True), Signal(columns_log2, reset_less=True)
+        line = Signal.like(self.line, reset_less=True)
+        turn = Signal(columns_log2, reset_less=True)
         started = Signal()
         m.d.sync += started.eq(self.start)
         with m.If(self.start):
@@ -275,7 +277,10 @@ class Output(wiring.Component):
         write, read = store.write_port(granularity=1), store.read_port(domain="comb")
 
         full = Signal(2)
-        taking, filling, leaving = Signal(), Signal(), Signal()     # halves
+        # halves
+        taking = Signal()
+        filling = Signal()
+        leaving = Signal()
         abouts = [Signal(about, name=f"about_{half}", reset_less=True) for half in range(2)]
         m.d.comb += self.free.eq(~full.bit_select(taking, 1))
         with m.If(self.take):

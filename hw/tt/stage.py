@@ -84,13 +84,16 @@ class LoopMachine(Part):
         blocks = _Counter(m, "blocks", BLOCK_BITS)
         groups = _Counter(m, "groups", GROUP_BITS)
         lines = _Counter(m, "lines", LINE_BITS)
-        turn_last, row_last = Signal(), Signal()
+        turn_last = Signal()
+        row_last = Signal()
         group_start = Signal(self.held_bits)    # where the group's lines begin
         row_start = Signal(self.held_bits)      # where the row turn's groups begin
 
         line_end = turn_last
         tile_end = Signal()
-        block_end, group_end, all_end = Signal(), Signal(), Signal()
+        block_end = Signal()
+        group_end = Signal()
+        all_end = Signal()
         m.d.comb += [
             tile_end.eq(line_end & lines.last),
             block_end.eq(tile_end & blocks.last),

@@ -120,14 +120,19 @@ class SumMemory(Part):
         following = Signal(bits)                # its number, a cycle ahead
         m.d.comb += following.eq(Cat(
             Cat(steps[at - 1] for at in range(1, n) if at >> bit & 1).any() for bit in range(bits)))
-        columns_log2, combined = Signal(2), Signal()
+        columns_log2 = Signal(2)
+        combined = Signal()
         columns_now = Signal(2)
-        number, tile_number = Signal(beat_bits), Signal(beat_bits)
+        number = Signal(beat_bits)
+        tile_number = Signal(beat_bits)
         m.d.comb += columns_now.eq(Mux(self.valid, self.columns_log2, columns_log2))
         m.d.comb += tile_number.eq(Mux(self.begin, 0, number))
         tail = Signal(len(self.tail))
-        turned, ends, error = Signal(), Signal(), Signal()
-        base, beats = Signal(beat_bits), Signal(beat_bits)
+        turned = Signal()
+        ends = Signal()
+        error = Signal()
+        base = Signal(beat_bits)
+        beats = Signal(beat_bits)
         with m.If(self.valid):
             m.d.sync += [
                 columns_log2.eq(self.columns_log2),
@@ -273,8 +278,11 @@ class SumStream(Part):
         depth = 4 * config.in_flight * config.lanes
         m.submodules.order = order = fifo.SyncFIFO(width=1, depth=depth)
         count = Signal(range(depth + 1))
-        start, refill = Signal(), Signal()
-        following, following_valid = Signal(), Signal()         # the next vector's lane
+        start = Signal()
+        refill = Signal()
+        # the next vector's lane
+        following = Signal()
+        following_valid = Signal()
         m.d.comb += [
             order.w_data.eq(self.lane),
             order.w_en.eq(self.push),
@@ -288,9 +296,15 @@ class SumStream(Part):
             m.d.sync += following.eq(order.r_data)
 
         # -- The vector that is being read.
-        busy, lane, last, error = Signal(), Signal(), Signal(), Signal()
-        left, tail = Signal(_beat_bits(config)), Signal(2 * config.grid_log2)
-        step, free_1, free_2 = Signal(), Signal(), Signal()
+        busy = Signal()
+        lane = Signal()
+        last = Signal()
+        error = Signal()
+        left = Signal(_beat_bits(config))
+        tail = Signal(2 * config.grid_log2)
+        step = Signal()
+        free_1 = Signal()
+        free_2 = Signal()
         valid = Signal()
         about = self.about[0] if config.lanes == 1 else data.View(
             about_layout(config), Mux(following, self.about[1].as_value(), self.about[0].as_value()))
@@ -325,7 +339,9 @@ class SumStream(Part):
                 m.d.sync += self.vector[at].eq(self.vector[at] + 1)
 
         # -- Its beat, as the memories give it; then the output register, which blanks what lies past the end.
-        now_lane, now_last, now_error = Signal(), Signal(), Signal()
+        now_lane = Signal()
+        now_last = Signal()
+        now_error = Signal()
         blank = Signal(config.beat_words)
         m.d.sync += valid.eq(step | (valid & ~free_2))
         with m.If(step):

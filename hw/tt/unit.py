@@ -97,7 +97,8 @@ class TTUnit(Part):
         # -- Row numbers to slices, chunks dealt to the lanes by how much a lane has to do.
         m.submodules.split = split = IndexSplitter(config)
         accept = Signal()
-        turn_in, turn_out = Signal(), Signal()
+        turn_in = Signal()
+        turn_out = Signal()
         waiting = [Signal(range(config.in_flight + 1), name=f"waiting_{lane}") for lane in lanes]
         lane_ready = Array([count != config.in_flight for count in waiting])[turn_in]
         sums = SumStream(config)
@@ -173,7 +174,8 @@ class TTUnit(Part):
         Returns the lane of the lookup that leaves the splitter.
         """
         # Between chunks the choice is looked over every cycle.
-        inside, before = Signal(), Signal(init=1)
+        inside = Signal()
+        before = Signal(init=1)
         with m.If(accept):
             m.d.sync += inside.eq(~self.i_lookups.payload.end)
             m.d.sync += before.eq(turn)
@@ -357,7 +359,8 @@ class TTUnit(Part):
         """What becomes of the results travels beside the grid: to the intermediate buffer, or out."""
         config = self.config
         # An error in any slot of a vector's last product marks the vector.
-        marked, mark = Signal(), Signal()
+        marked = Signal()
+        mark = Signal()
         m.d.comb += mark.eq((marked & ~slot.begin) | wrong | slot.bad)
         with m.If(valid & (slot.stage == Product.LAST)):
             m.d.sync += marked.eq(mark)

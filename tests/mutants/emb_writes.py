@@ -16,7 +16,7 @@ JOINER = Unit("hw/emb/write_joiner.py", ("verif/emb/test_write_joiner.py",), (
     Mutant("what has left leaves again", "m.d.sync += held.eq(0)", "m.d.sync += held.eq(held)"),
     Mutant("the end of an instruction sticks", "joined.last.eq(vector.last)",
            "joined.last.eq(joined.last | vector.last)"),
-    Mutant("a reset leaves what is held", "held, joined = Signal(), ", "held, joined = Signal(reset_less=True), "),
+    Mutant("a reset leaves what is held", "held = Signal()", "held = Signal(reset_less=True)"),
     Mutant("after a reset it is joined to what was held", "is_open = Signal()", "is_open = Signal(reset_less=True)"),
 ))
 
