@@ -4,8 +4,8 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
 from gen.data.logs.bounds import readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
+from gen.model.log_options import LogOptions
+from gen.model.recommender import Recommender
 
-__all__ = ["FORMATS", "LogLike", "LogOptions", "format_of", "open_log", "opened"]
+__all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened"]
 
 #: What can be read. text: with a header line; movielens: ratings without one.
 FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels")
@@ -25,50 +27,20 @@ MOVIELENS = "movielens"
 _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogOptions:
-    """How a log is read, in the words of open_log, of the commands' options and of a model's [log].
-
-    format: one of FORMATS [what ending and first lines say]; tables: columns of ids, () for those that `open_log` takes
-    by itself; missing: the id that a missing one stands for; separator: of a text's fields, by name (comma, tab,
-    semicolon, pipe, space) or as it is; fields: their names, of a text without a header line; lists: what stands
-    between the ids of a cell, `pipe` for all fields that have one, `tags=pipe` for one, `tags=none` for single ids;
-    order_by: the column by which samples are put in order.
-    """
-
-    format: str | None = None
-    tables: Sequence[str] = ()
-    missing: int | None = None
-    separator: str | None = None
-    fields: Sequence[str] = ()
-    lists: Sequence[str] = ()
-    order_by: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Those that are not left to the reader, as open_log takes them."""
-        given = {each.name: getattr(self, each.name) for each in fields(LogOptions)}
-        return {name: value for name, value in given.items() if value is not None and value != ()}
-
-    def reading(self, other: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What open_log takes: these, and where one is not given, the other's, which a model names."""
-        return {**(other or {}), **self.given()}
-
-
 def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None, tables: Iterable[str] | None = None,
              *, missing: int | None = None, separator: str | None = None, fields: Iterable[str] | None = None,
              lists: str | Iterable[str] = (), order_by: str | None = None, broken: float = 0.01,
              progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
-    Parameters  paths: a file, a folder of files, in the order of the numbers in their names, or files in order; a pipe,
-                - for the standard input; or movielens, MovieLens-100K, which is fetched and kept; format: one of
+    Parameters  paths: a file, a folder of files, in the order of the numbers in their names, or files in order; a
+                pipe, - for the standard input; or movielens, MovieLens-100K, which is fetched and kept; format: one of
                 FORMATS, by default what ending and first lines say; tables: those wanted, by default all (of a text
                 with header: fields marked :token, else those whose names are ids'; of Parquet: whole numbers and lists
-                of them); missing: the id that an empty
-                field of a text with header or of Parquet stands for, where by default it is a fault (Criteo, Avazu:
-                always 0); separator, fields, lists, order_by: see LogOptions; a log in another order is held in memory;
-                broken: share of a piece's samples that may be broken, ten are always endured; 0: none;
-                progress: told the bytes read and all of them
+                of them); missing: the id that an empty field of a text with header or of Parquet stands for, where by
+                default it is a fault (Criteo, Avazu: always 0); separator, fields, lists, order_by: see
+                gen.model.log_options; a log in another order is held in memory; broken: share of a piece's samples
+                that may be broken, ten are always endured; 0: none; progress: told the bytes read and all of them
     Raises      ValueError: one sentence with the file and what is wrong; while it is read: too many broken lines, a
                 file that is damaged, no sample
 
@@ -100,14 +72,27 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
     return log if order_by is None else ordering.ordered(log, order_by)
 
 
+def open_for(logs: Sequence[str | Path], options: LogOptions, tables: Sequence[str] = (),
+             model: Recommender | None = None, progress: Progress | None = None) -> Pieces:
+    """A log as a command reads it: by its options, else by those of the model, whose columns are the tables.
+
+    Raises      ValueError: as `open_log`; tables beside a model
+    """
+    if model is None:
+        return open_log(logs, tables=tables or None, progress=progress, **options.given())
+    if tables:
+        raise ValueError(f"--table {tables[0]}: the tables are those of the model; leave out one of them")
+    return open_log(logs, tables=model.columns, progress=progress, **options.over(model.log).given())
+
+
 #: A log, or the paths of one.
 LogLike = str | Path | Iterable[str | Path] | Log
 
 
-def opened(log: LogLike, format: str | None = None, tables: Iterable[str] | None = None, **options: Any) -> Any:
+def opened(log: LogLike, tables: Iterable[str] | None = None, **options: Any) -> Any:
     """A log as it is, or what `open_log` makes of its paths."""
     given: Any = log
-    return given if hasattr(given, "chunks") else open_log(given, format, tables, **options)
+    return given if hasattr(given, "chunks") else open_log(given, tables=tables, **options)
 
 
 def _files(path: Path) -> Iterator[Path]:
