@@ -143,7 +143,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     rows = framework.run(only)
     framework.show(rows)
     folder = build_folder() / "bench"
-    with together(folder) as half:
+    with together(folder, "bench") as half:
         page = report.write(rows, half)
     click.echo(f"report: {folder / page.name}")
     result(page=folder / page.name, rows=rows)
@@ -178,7 +178,7 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
     options = flow.Options(log or flow.Options.logs, table, label, samples, dim, rank, batch, device, preset, **how)
     readings = Readings()
     folder = build_folder() / "demo"
-    with together(folder) as half:
+    with together(folder, "demo") as half:
         done = flow.run(options, half, say=say, read=readings)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
@@ -224,7 +224,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
     options = flow.Options(log or flow.Options.logs, table, label, learn, samples, batch, columns, gpu_cycles, **how)
     readings = Readings()
     folder = out or build_folder() / "hotline"
-    with together(folder) as half:
+    with together(folder, "hotline") as half:
         done = flow.run(options, config=config, card=lambda: card, say=say, read=readings)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))

@@ -103,14 +103,14 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
                            table_wise, error_budget, weights, join, table, **how)
     readings = Readings()
     folder = out or build_folder() / "plan"
-    with together(folder) as half:
+    with together(folder, "plan") as half:
         try:
             with progress() as shown:
                 made, profile = flow.run(options, half, say=say, progress=shown, read=readings)
         except ValueError:
             # Counting may have taken long; but a profile is not put beside a plan that was made of another.
             if (half / PROFILE).exists() and not (folder / FILE).exists():
-                with together(folder) as kept:
+                with together(folder, "plan") as kept:
                     (half / PROFILE).rename(kept / PROFILE)
                 say(f"saved      {folder / PROFILE}: `hotrail plan` takes it in the log's place")
             raise
@@ -162,7 +162,7 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
     options = flow.Options(log, Recommender.load(model) if model else None, dim, sample, second, held_back,
                            workers, scheduler, table, **how)
     readings = Readings()
-    with together(folder) as half:
+    with together(folder, "profile") as half:
         with progress() as shown:
             found = flow.run(options, half, say=say, progress=shown, read=readings)
         page = report.write(found, half, dim=dim, rank=rank)

@@ -77,7 +77,7 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,
                        process=processes)
     folder = out or build_folder() / "run"
-    with together(folder) as half:
+    with together(folder, "run") as half:
         page = report.write(opened, done, half)
     report.show(opened, done)
     for line in read.report():

@@ -50,7 +50,7 @@ def scars(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mem
     traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
     splits = {each: optimum(traffic, device) for each, device in devices.items()}
     folder = out or build_folder() / "scars"
-    with together(folder) as half:
+    with together(folder, "scars") as half:
         page = report.write(profile.source, traffic, devices, splits, half)
     report.show(profile.source, traffic, devices, splits)
     say(f"report     {folder / page.name}")

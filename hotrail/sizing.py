@@ -72,7 +72,7 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
                            tt_format=tt_format, error_budget=error_budget, weights=weights, tables=table, **how)
     readings = Readings()
     folder = out or build_folder() / "size"
-    with together(folder) as half:
+    with together(folder, "size") as half:
         with progress() as shown:
             found, profile, notes = flow.size(options, qps, p99_ms * 1e-3, half, say=say, progress=shown,
                                                read=readings)

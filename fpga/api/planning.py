@@ -86,7 +86,7 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
-    with together(Path(out or build_folder() / "plan")) as half:
+    with together(Path(out or build_folder() / "plan"), "plan") as half:
         return run(Options(logs, **options), half, say=say)[0]
 
 

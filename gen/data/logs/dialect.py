@@ -82,7 +82,7 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True) -> Dia
         raise ValueError(f"{path} has a byte of 0; is it text?")
     start = len(BOM) if begin.startswith(BOM) else 0
     body = begin[start:]
-    whole = body[:body.rfind(b"\n") + 1] or body
+    whole = body if len(begin) < SAMPLE else body[:body.rfind(b"\n") + 1] or body
     try:
         text = whole.decode()
     except UnicodeDecodeError as error:

@@ -138,7 +138,7 @@ def _value(buffer, start, ends, quoted, powers):
     at, found = number(buffer, first, powers)
     while spaces and at > first and buffer[at] == _SPACE:
         at += _1
-    if at > first and (buffer[at] == _QUOTE if quoted else ends[buffer[at]] != 0):
+    if at > first and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else ends[buffer[at]] != 0):
         return at, found, True
     at = _field_end(buffer, start, ends, quoted)
     word = meaning(buffer, start, at)
@@ -198,7 +198,8 @@ def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
                     word = word * base + np.uint64(digit)
                     at += _1
                     digit = digits[buffer[at]]
-                plain = at - start < _16 and (buffer[at] == _QUOTE if quoted else ends[buffer[at]] != 0)
+                plain = at - start < _16 and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else
+                                              ends[buffer[at]] != 0)
                 if kind == NUMBER or kind == LOOSE:
                     found = float(word) if at > start else nan
                     if not plain:

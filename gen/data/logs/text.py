@@ -34,6 +34,7 @@ ID_UPPER = re.compile(r"[A-Z0-9_]*_ID")
 #: A writer's row numbers, which pandas and R put first.
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
+BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
 MANY = re.compile(r"[0-9]+([ ,;][0-9]+)+")
 WHOLE = re.compile(r" *[+-]?[0-9]+(\.0*)? *")
 NONE = "none"
@@ -268,7 +269,8 @@ def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: s
         told = [cell for cell in own if cell not in _EMPTY]
         if name in found or not told:
             continue
-        if all(cell[0] == "[" and cell[-1] == "]" for cell in map(str.strip, told) if cell):
+        if all(BRACKETS.fullmatch(cell) for cell in told) and any(LISTED.fullmatch(cell) or "," in cell or "'" in cell
+                                                                   or '"' in cell for cell in told):
             found[name] = "\0"
         elif any("|" in cell for cell in told) and all(LISTED.fullmatch(cell) or WHOLE.fullmatch(cell)
                                                        for cell in told):
