@@ -162,10 +162,13 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
     options = flow.Options(log, Recommender.load(model) if model else None, dim, sample, second, held_back,
                            workers, scheduler, table, **how)
     readings = Readings()
+    said: list[str] = []
     with together(folder, "profile") as half:
         with progress() as shown:
-            found = flow.run(options, half, say=say, progress=shown, read=readings)
+            found = flow.run(options, half, say=said.append, progress=shown, read=readings)
         page = report.write(found, half, dim=dim, rank=rank)
+    for line in said:       # now that the profile is in its place, whoever reads may go away
+        say(line)
     say(f"profile    {report.sentence(found)}")
     report.show(found, dim=dim, rank=rank)
     say(f"saved      {folder / PROFILE}, the page beside it: {folder / page.name}")

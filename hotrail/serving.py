@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gen.base.staging import together
+from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
@@ -71,12 +71,13 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     from hotrail.report import run as report
     from hotrail.terminal import say
 
+    folder = out or build_folder() / "run"
+    check_folder(folder, "run")
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
     read = open_for(log, LogOptions(**how), table, opened.plan.model)
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,
                        process=processes)
-    folder = out or build_folder() / "run"
     with together(folder, "run") as half:
         page = report.write(opened, done, half)
     report.show(opened, done)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gen.base.staging import together
+from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from gen.data.scars import Device, Traffic, optimum
 from hotrail.as_json import JSON, result
@@ -43,13 +43,13 @@ def scars(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mem
     from hotrail.terminal import progress, say
 
     devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest) for each in sorted(set(memory))}
-    readings = Readings()
+    folder, readings = out or build_folder() / "scars", Readings()
+    check_folder(folder, "scars")
     with progress() as shown:
         profile = flow.profile_of(flow.Options(log, sample=sample, tables=table, **how), say=say, progress=shown,
                                   read=readings)
     traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
     splits = {each: optimum(traffic, device) for each, device in devices.items()}
-    folder = out or build_folder() / "scars"
     with together(folder, "scars") as half:
         page = report.write(profile.source, traffic, devices, splits, half)
     report.show(profile.source, traffic, devices, splits)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["discard", "staged", "together", "written_by"]
+__all__ = ["check_folder", "discard", "staged", "together", "written_by"]
 
 #: Folders with a manifest: the commands that write them, by what the manifest says.
 WRITERS = {"bundle": "compile", "delta": "refresh"}
@@ -60,12 +60,8 @@ def together(place: str | Path, command: str = "") -> Iterator[Path]:
     Parameters  command: of hotrail, whose results these are; none: what is there is not looked at
     Raises      NotADirectoryError: `place` is something else; ValueError: it holds what another command wrote
     """
-    given, place = Path(place), Path(os.path.realpath(place))
-    if place.exists() and not place.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
-    if command and (other := written_by(place)) not in (None, command):
-        raise ValueError(f"{given} holds what `hotrail {other}` wrote, which `hotrail {command}` would destroy; --out "
-                         "names another folder")
+    check_folder(place, command)
+    place = Path(os.path.realpath(place))
     place.parent.mkdir(parents=True, exist_ok=True)
     with _beside(place, place if place.exists() else place.parent) as folder:
         half = folder / place.name
@@ -78,6 +74,15 @@ def together(place: str | Path, command: str = "") -> Iterator[Path]:
                     _exchange(path, place / path.name)
                 else:
                     os.replace(path, place / path.name)
+
+
+def check_folder(place: str | Path, command: str = "") -> None:
+    """Raises as `together` does, for a command that works long before it writes."""
+    if Path(place).exists() and not Path(place).is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+    if command and (other := written_by(Path(place))) not in (None, command):
+        raise ValueError(f"{place} holds what `hotrail {other}` wrote, which `hotrail {command}` would destroy; --out "
+                         "names another folder")
 
 
 def written_by(folder: Path) -> str | None:

@@ -24,6 +24,11 @@ class LogOptions:
     lists: tuple[str, ...] = ()
     order_by: str | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("fields", "lists"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+
     def given(self) -> dict[str, Any]:
         """Those that are not left to the reader."""
         every = {name: getattr(self, name) for name in _names()}
