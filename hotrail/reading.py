@@ -21,6 +21,7 @@ _OPTIONS = (
     click.option("--list", "lists", multiple=True, metavar="[COLUMN=]SIGN",
                  help="What separates the ids of a cell, as --separator, or none; may be given several times "
                       "[detected where nothing else fits]."),
+    click.option("--no-quotes", is_flag=True, help="Double quotes around a text's fields are part of them."),
     click.option("--order-by", metavar="COLUMN",
                  help="Puts the samples in the order of this column, as of time [as they come]."),
 )
@@ -31,10 +32,10 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     and `table`."""
     @wraps(command)
     def gathered(*args: Any, kind: str | None, missing: int | None, separator: str | None, fields: str | None,
-                 lists: tuple[str, ...], order_by: str | None, **rest: Any) -> Any:
+                 lists: tuple[str, ...], no_quotes: bool, order_by: str | None, **rest: Any) -> Any:
         names = tuple(name.strip() for name in fields.split(",")) if fields else ()
         how = {"format": kind, "missing": missing, "separator": separator, "fields": names, "lists": lists,
-               "order_by": order_by}
+               "quotes": False if no_quotes else None, "order_by": order_by}
         return command(*args, how=how, **rest)
 
     for option in reversed(_OPTIONS):

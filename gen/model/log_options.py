@@ -6,6 +6,9 @@ from typing import Any
 
 __all__ = ["LogOptions"]
 
+#: Of values that are no texts, their type and what it is called.
+KINDS = {"missing": (int, "a whole number"), "quotes": (bool, "true or false")}
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
@@ -14,7 +17,8 @@ class LogOptions:
     format: one of gen.data.logs.FORMATS; missing: the id that a missing one stands for; separator: of a text's fields,
     by name (comma, tab, semicolon, pipe, space) or as it is; fields: their names, of a text without a header line;
     lists: what stands between the ids of a cell, `pipe` for all fields that have one, `tags=pipe` for one, `tags=none`
-    for single ids; order_by: the column by which samples are put in order.
+    for single ids; quotes: whether fields may stand in double quotes [yes]; order_by: the column by which samples are
+    put in order.
     """
 
     format: str | None = None
@@ -22,6 +26,7 @@ class LogOptions:
     separator: str | None = None
     fields: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
+    quotes: bool | None = None
     order_by: str | None = None
 
     def __post_init__(self) -> None:
@@ -53,8 +58,8 @@ class LogOptions:
                 made[key] = (value,) if isinstance(value, str) else tuple(several)
                 if not made[key] or not all(isinstance(each, str) for each in made[key]):
                     raise ValueError(f"{key} = {value!r}: must be a text or a list of texts")
-            elif type(value) is not (int if key == "missing" else str):
-                raise ValueError(f"{key} = {value!r}: must be a {'whole number' if key == 'missing' else 'text'}")
+            elif type(value) is not KINDS.get(key, (str, ""))[0]:
+                raise ValueError(f"{key} = {value!r}: must be {KINDS.get(key, (str, 'a text'))[1]}")
             else:
                 made[key] = value
         return cls(**made)

@@ -66,7 +66,9 @@ def text_of(model: Recommender, profile: Profile, notes: tuple[str, ...]) -> str
     return "\n".join(text) + "\n"
 
 
-def _value(value: int | str | tuple[str, ...]) -> str:
+def _value(value: bool | int | str | tuple[str, ...]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(map(_quoted, value))}]"
     return _quoted(value) if isinstance(value, str) else str(value)

@@ -48,7 +48,7 @@ def test_several_files_are_one_log(tmp_path):
 
 
 COMMANDS = ["profile", "model", "plan", "size", "run", "refresh", "scars", "hotline", "demo"]
-OPTIONS = ["--format", "--table", "--missing", "--separator", "--fields", "--list", "--order-by"]
+OPTIONS = ["--format", "--table", "--missing", "--separator", "--fields", "--list", "--no-quotes", "--order-by"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

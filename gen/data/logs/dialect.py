@@ -22,19 +22,22 @@ USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 BOM = b"\xef\xbb\xbf"
 #: How files begin that are no text, and what they are.
 OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"BZh": "bzip2",
-          b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet"}
+          b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz",
+          b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet"}
 
 
 @dataclass(frozen=True)
 class Dialect:
     """separator: of fields; rows: the fields of the first records, those of the first line among them; start: bytes of
-    a byte order mark, which no field is of; first: bytes of the first record and of what is before it; lines: of it."""
+    a byte order mark and blank lines, which no field is of; first: bytes of the first record and of what is before it;
+    lines: line ends in them; quotes: whether fields may stand in double quotes."""
 
     separator: str
     rows: tuple[list[str], ...]
     start: int
     first: int
     lines: int
+    quotes: bool = True
 
     @property
     def called(self) -> str:
@@ -61,11 +64,11 @@ def is_text(path: Path) -> bool:
     return b"\0" not in begin and not any(map(begin.startswith, OTHERS))
 
 
-def dialect(path: Path, separator: str | None = None, texts: bool = True) -> Dialect:
+def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes: bool = True) -> Dialect:
     """Of a text.
 
-    Parameters  separator: where it is known; texts: whether fields may hold texts, not numbers alone, of which
-                whatever is no number is found while they are read
+    Parameters  separator: where it is known; quotes: whether fields may stand in double quotes; texts: whether fields
+                may hold texts, not numbers alone, of which whatever is no number is found while they are read
     Raises      ValueError: no text, no UTF-8, lines that end in a carriage return alone, more fields than COLUMNS, no
                 separator or two that fit alike, names that nothing is between; names what answers it
     """
@@ -75,12 +78,12 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True) -> Dia
         return Dialect(separator or "\t", (line.split(separator or "\t"),), len(BOM) * begin.startswith(BOM), 0, 0)
     for sign, kind in OTHERS.items():
         if begin.startswith(sign):
-            raise ValueError(f"{path} is {kind}, not text in UTF-8" + (
-                f": `iconv -f {kind} -t UTF-8` converts it" if kind == "UTF-16" else
-                "; its name must end as such files do"))
+            what = {"UTF-16": ": `iconv -f UTF-16 -t UTF-8` converts it", "a zip archive": "; unpack it"}.get(kind)
+            raise ValueError(f"{path} is {kind}, not text in UTF-8{what or '; its name must end as such files do'}")
     if b"\0" in begin:
         raise ValueError(f"{path} has a byte of 0; is it text?")
     start = len(BOM) if begin.startswith(BOM) else 0
+    start += len(begin[start:]) - len(begin[start:].lstrip(b"\r\n"))
     body = begin[start:]
     whole = body if len(begin) < SAMPLE else body[:body.rfind(b"\n") + 1] or body
     try:
@@ -90,17 +93,21 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True) -> Dia
     if "\r" in text and "\n" not in text:
         raise ValueError(f"{path} has lines that end in a carriage return alone; they must end in LF or CRLF: "
                          f"`tr '\\r' '\\n'` converts it")
+    if body.lstrip()[:1] == b"{":
+        raise ValueError(f"{path} begins as JSON does, which is not read; write it as Parquet or with a separator")
     signs = [separator] if separator else TRIED
     width = 1 + max(whole.count(sign.encode(), 0, whole.find(b"\n")) for sign in signs)
     if width > COLUMNS:
         raise ValueError(f"{path}: line 1 has {width:,} fields; at most {COLUMNS:,} are read")
-    found = {sign: rows(text, sign) for sign in signs}
+    found = {sign: rows(text, sign, quotes) for sign in signs}
     chosen = separator or _chosen(path, found)
-    first = _first_end(whole if whole.endswith(b"\n") else whole + b"\n", chosen)
+    ended = whole if whole.endswith(b"\n") else whole + b"\n"
+    first = _first_end(ended, chosen) if quotes else ended.index(b"\n") + 1
     if whole and not first:
-        raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(whole):,} bytes")
-    lines = whole.count(b"\n", 0, first) or 1
-    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines)
+        raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(whole):,} bytes; --no-quotes takes "
+                         "quotes for text")
+    lines = begin.count(b"\n", 0, start) + (whole.count(b"\n", 0, first) or 1)
+    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines, quotes)
 
 
 def not_utf8(data: bytes, error: UnicodeDecodeError) -> str:
@@ -115,11 +122,12 @@ def _first_end(data: bytes, separator: str) -> int:
     return int(first)
 
 
-def rows(text: str, separator: str) -> list[list[str]]:
+def rows(text: str, separator: str, quotes: bool = True) -> list[list[str]]:
     """The fields of the first records; blank lines are left out."""
     found: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator,
+                              quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE):
             if row:
                 found.append(row)
             if len(found) == RECORDS:

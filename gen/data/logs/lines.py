@@ -89,8 +89,9 @@ class TextPiece(Piece):
                         columns.clear()
                 self.done = done
         except stream.OpenQuote as error:
-            raise ValueError(f"{self._place(lines, before_all)}: a quoted field that begins here or further on {error}"
-                             ) from None
+            place = self._place(lines, before_all)
+            raise ValueError(f"{place}: a quoted field that begins here or further on {error}; --no-quotes takes "
+                             "quotes for text") from None
         if bad and not good:
             endure(str(self.path), "lines", self.problems, good, bad, 0)
         if columns.rows:

@@ -29,8 +29,8 @@ _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels
 
 def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None, tables: Iterable[str] | None = None,
              *, missing: int | None = None, separator: str | None = None, fields: Iterable[str] | None = None,
-             lists: str | Iterable[str] = (), order_by: str | None = None, broken: float = 0.01,
-             progress: Progress | None = None) -> Pieces:
+             lists: str | Iterable[str] = (), quotes: bool | None = None, order_by: str | None = None,
+             broken: float = 0.01, progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
     Parameters  paths: a file, a folder of files, in the order of the numbers in their names, or files in order; a
@@ -38,7 +38,7 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
                 FORMATS, by default what ending and first lines say; tables: those wanted, by default all (of a text
                 with header: fields marked :token, else those whose names are ids'; of Parquet: whole numbers and lists
                 of them); missing: the id that an empty field of a text with header or of Parquet stands for, where by
-                default it is a fault (Criteo, Avazu: always 0); separator, fields, lists, order_by: see
+                default it is a fault (Criteo, Avazu: always 0); separator, fields, lists, quotes, order_by: see
                 gen.model.log_options; a log in another order is held in memory; broken: share of a piece's samples
                 that may be broken, ten are always endured; 0: none; progress: told the bytes read and all of them
     Raises      ValueError: one sentence with the file and what is wrong; while it is read: too many broken lines, a
@@ -65,8 +65,8 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         found.progress = progress
         return found
     asked = _Asked(format, wanted, missing, dialect.character(separator, "--separator") if separator else None,
-                   tuple(fields) if fields else None, (lists,) if isinstance(lists, str) else tuple(lists), order_by,
-                   broken)
+                   tuple(fields) if fields else None, (lists,) if isinstance(lists, str) else tuple(lists),
+                   quotes is not False, order_by, broken)
     pieces = asked.pieces([file for path in named for file in _files(path)])
     log = Pieces(", ".join(map(str, named)), pieces, progress=progress)
     return log if order_by is None else ordering.ordered(log, order_by)
@@ -181,6 +181,7 @@ class _Asked:
     separator: str | None
     fields: tuple[str, ...] | None
     lists: tuple[str, ...]
+    quotes: bool
     order_by: str | None
     broken: float
 
@@ -189,7 +190,8 @@ class _Asked:
         formats, layouts = {}, {}
         for file in files:
             with readable(file):
-                formats[file] = self.format or ("text" if self.fields else format_of(file, self.separator))
+                formats[file] = self.format or ("text" if self.fields or not self.quotes else
+                                                format_of(file, self.separator))
                 if formats[file] in TEXTS:
                     layouts[file] = self._layout(file, formats[file])
                 else:
@@ -204,7 +206,7 @@ class _Asked:
     def _layout(self, path: Path, format: str) -> text.Layout:
         if format == "movielens":
             return text.movielens(path).only(self.tables, str(path))
-        of = dialect.dialect(path, "\t" if format == "criteo" else self.separator, texts=format != "criteo")
+        of = dialect.dialect(path, "\t" if format == "criteo" else self.separator, format != "criteo", self.quotes)
         if format == "text":
             return text.with_header(path, of, self.tables, self.missing, self.lists, self.fields, self.order_by)
         made = text.criteo(of) if format == "criteo" else text.avazu(path, of)

@@ -20,7 +20,7 @@ from gen.data.logs.bounds import COLUMNS, few, readable, samples_at_once, twice,
 from gen.data.logs.cells import LISTED, MISSING
 from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.data.logs.reading import Form
-from gen.data.logs.text import ID, NONE, lists_of
+from gen.data.logs.text import NONE, is_id, lists_of
 
 __all__ = ["VALUES", "ParquetPiece", "pieces"]
 
@@ -97,7 +97,7 @@ def _chosen(path: Path, schema: pa.Schema, tables: Iterable[str] | None) -> tupl
     index = _index(schema)
     if tables is None:
         chosen = tuple(each.name for each in schema if each.name not in index and not VALUES.fullmatch(each.name) and (
-            _is_whole(each.type) or pa.types.is_floating(each.type) and ID.fullmatch(each.name)))
+            _is_whole(each.type) or is_id(each.name) and (pa.types.is_floating(each.type) or _is_text(each.type))))
     else:
         chosen = tuple(tables)
     if not chosen:

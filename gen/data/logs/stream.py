@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from gen.data.logs import bounds, parse
 __all__ = ["COMPRESSED", "OpenQuote", "blocks", "compressed", "cuts", "head", "lines_before", "stem", "unpack"]
 
 #: Endings of compressed files, and what they are called.
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 BLOCK = 1 << 18     # bytes that are read at once: they stay in the CPU's caches until they are parsed
 LINE = 1 << 24      # bytes of a line that are still waited for
 
@@ -127,12 +128,14 @@ class _Unpacked:
 
     def __init__(self, path: Path, packed: IO[bytes]):
         self.path, self.kind, self.size, self.given = path, COMPRESSED[path.suffix.lower()], path.stat().st_size, 0
-        self.faults: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error)
+        self.faults: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
         self.file: Any
         if self.kind == "gzip":
             self.file = gzip.GzipFile(fileobj=packed)
         elif self.kind == "bz2":
             self.file = bz2.BZ2File(packed)
+        elif self.kind == "xz":
+            self.file = lzma.LZMAFile(packed)
         else:
             with extra(f"{path}: a log compressed by zstd"):
                 import pyarrow

@@ -11,7 +11,7 @@ from gen.data.logs.bounds import few, twice
 from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
 from gen.data.logs.dialect import NAMES, Dialect, character, dialect
 
-__all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo",
+__all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
            "is_movielens", "is_number", "lists_of", "movielens", "together", "with_header"]
 
 #: Endings of files with a header line.
@@ -153,7 +153,7 @@ class Header:
         marked = tuple(name for name, kind in zip(self.names, self.kinds) if kind in ("token", "token_seq"))
         if set(CRITEO_NAMED) <= set(self.names):
             return CRITEO_NAMED
-        return marked or tuple(name for name in self.names if ID.fullmatch(name) or ID_UPPER.fullmatch(name))
+        return marked or tuple(name for name in self.names if is_id(name))
 
     def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
         """The fields that are tables: those asked for, else `tables`."""
@@ -232,7 +232,7 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     bags = {name: sign for name, sign in bags.items() if sign != NONE}
     named = "names in line 1" if fields is None else "no header line"
     return Layout(of.separator, found.names, tuple(kinds), missing, of.first if fields is None else of.start,
-                  of.lines if fields is None else 0, True, bags, f"text, {of.called}, UTF-8, {named}",
+                  of.lines if fields is None else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
                   {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why)
 
 
@@ -305,6 +305,11 @@ def avazu(path: Path, of: Dialect) -> Layout:
 
 def is_avazu(of: Dialect) -> bool:
     return bool(of.rows) and {"site_id", "device_ip", "device_model", "hour"} <= {cell.strip() for cell in of.rows[0]}
+
+
+def is_id(name: str) -> bool:
+    """Whether a column of this name holds ids."""
+    return bool(ID.fullmatch(name) or ID_UPPER.fullmatch(name))
 
 
 def is_number(cell: str) -> bool:

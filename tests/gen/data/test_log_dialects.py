@@ -176,6 +176,8 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     (b"user_id item_id\n1 2\n", "nothing separates fields in line 1, 'user_id item_id'; comma, tab, semicolon and pipe "
                                 "were looked for, --separator names another"),
     (b"1,2,0.5\n3,4,1\n", "; there are 1, 2, 0.5; line 1 holds numbers: --fields names the fields of a log without a"),
+    (b'{"user_id": 1, "item_id": 2}\n', "begins as JSON does, which is not read; write it as Parquet or"),
+    (b"PK\x03\x04", "is a zip archive, not text in UTF-8; unpack it"),
     (b'user_id,"item_id\n1,2\n', ":1: a quoted field is not closed in the first"),
     (b'user_id,item_id\n1,2\n3,"4\n5,6\n', ":3: a quoted field that begins here or further on is not closed"),
 ])
@@ -202,6 +204,14 @@ def test_separators_and_fields_that_are_named(tmp_path):
         open_log(path)
     with pytest.raises(ValueError, match="--separator 'ab' is no separator; name comma, tab, semicolon"):
         open_log(path, separator="ab")
+
+
+def test_blank_lines_before_the_names(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbf\r\n\nuser_id,item_id\n1\n3,4\n")
+    log = open_log(path)
+    assert [chunk.ids["item_id"].tolist() for chunk in log.chunks()] == [[4]]
+    assert log.problems.first == {"lines of too few or too many fields": f"{path}:4: 1 fields, not 2"}
 
 
 def test_row_numbers_and_names_of_ids(tmp_path):

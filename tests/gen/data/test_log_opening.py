@@ -181,9 +181,11 @@ def test_the_row_index_of_a_writer_is_no_table(tmp_path, name, index, unread):
 def test_ids_that_are_floats(tmp_path):
     """As pandas has whole numbers where some are missing."""
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"user_id": [5.0, None, -7.0, float("nan")], "price": [0.5, 1, 2, 3]}), path)
+    pq.write_table(pa.table({"user_id": [5.0, None, -7.0, float("nan")], "price": [0.5, 1, 2, 3],
+                             "item_id": ["a", "b", "7", "a"]}), path)
     log = open_log(path, missing=3)
-    assert log.tables == ("user_id",) and ids(log, "user_id") == [5, 3, 2**64 - 7, 3]
+    assert log.tables == ("user_id", "item_id") and ids(log, "item_id") == [hashed("a"), hashed("b"), 7, hashed("a")]
+    assert ids(log, "user_id") == [5, 3, 2**64 - 7, 3]
     assert ids(open_log(path), "user_id") == [5, 2**64 - 7]
     with pytest.raises(ValueError, match=r"row 1: the column 'price' has 0\.5; ids written as floats are "):
         list(open_log(path, tables=["price"]).chunks())

@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import lzma
 import pickle
 import re
 
@@ -82,7 +83,7 @@ def test_criteo_as_plain_python_reads_it(tmp_path, monkeypatch):
         whole[len(parts)] = sum(part.bytes for part in parts)
     assert set(whole.values()) == {path.stat().st_size} and len(whole) == 3
     for name, pack, end in (("a.tsv.gz", gzip.compress, "\n"), ("day_0.bz2", bz2.compress, "\r\n"),
-                            ("day_1", bytes, "\n")):
+                            ("b.csv.xz", lzma.compress, "\n"), ("day_1", bytes, "\n")):
         (tmp_path / name).write_bytes(pack((end.join(text) + end).encode()))
         assert read(open_log(tmp_path / name))[0] == ids, name
     gz = (tmp_path / "a.tsv.gz").read_bytes()
@@ -266,7 +267,9 @@ def test_quotes_that_do_not_close(tmp_path):
     path.write_text('a_id,b\n1,2\n3,"4\n5,6\n')
     with pytest.raises(ValueError) as caught:
         read(open_log(path, tables=["a_id", "b"]))
-    assert str(caught.value) == f"{path}:3: a quoted field that begins here or further on is not closed"
+    assert str(caught.value) == (f"{path}:3: a quoted field that begins here or further on is not closed; --no-quotes "
+                                 "takes quotes for text")
+    assert read(open_log(path, tables=["a_id", "b"], quotes=False))[0] == {"a_id": [1, 3, 5], "b": [2, hashed('"4'), 6]}
 
 
 def test_texts_among_values_are_counted(tmp_path):
