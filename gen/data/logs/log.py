@@ -170,8 +170,10 @@ class Pieces:
     def reading(self) -> Reading:
         """How the log was understood; the first samples are read for it where that has not been done."""
         if self._first is None:
+            # Of copies: the pieces keep what their own reading has found, here or in another process.
+            copies = (replace(piece) for piece in self.pieces)
             with suppress(ValueError):      # whoever reads on will hear of it
-                self._first = next((first_of(chunk) for piece in self.pieces for chunk in piece.chunks(SHOWN)), None)
+                self._first = next((first_of(chunk) for piece in copies for chunk in piece.chunks(SHOWN)), None)
         unread = {name: self._why(name) for name in self.unread}
         return Reading.of(self.pieces[0].form, self.tables, unread, self._first)
 

@@ -51,7 +51,7 @@ class Reading:
     def lines(self) -> list[str]:
         """For people."""
         def named(each: Mapping[str, str]) -> str:
-            return few((f"{name} ({how})" if how else name for name, how in each.items()), 12)
+            return few((f"{name or repr(name)} ({how})" if how else name for name, how in each.items()), 12)
 
         whole = [("read as", self.form), ("tables", named(self.tables)), ("dense", few(self.dense, 16)),
                  ("label", self.label or ""), ("values", few(self.values, 16)), ("not read", named(self.unread))]

@@ -29,8 +29,7 @@ AVAZU_VALUES = ("click", "hour")
 RATING = re.compile(r"[0-9]+(\t|::)[0-9]+\1[0-5](\.[0-9])?\1[0-9]{8,10}")
 RATING_NAMES = ("user_id", "item_id", "rating", "timestamp")
 #: Fields that are ids by their names.
-ID = re.compile(r".*_id|.*[a-z0-9]I[dD]", re.DOTALL)
-ID_UPPER = re.compile(r"[A-Z0-9_]*_ID")
+ID = re.compile(r".*_[iI][dD]|.*[a-z0-9]I[dD]", re.DOTALL)
 #: A writer's row numbers, which pandas and R put first.
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
@@ -309,7 +308,7 @@ def is_avazu(of: Dialect) -> bool:
 
 def is_id(name: str) -> bool:
     """Whether a column of this name holds ids."""
-    return bool(ID.fullmatch(name) or ID_UPPER.fullmatch(name))
+    return ID.fullmatch(name) is not None
 
 
 def is_number(cell: str) -> bool:

@@ -206,6 +206,16 @@ def test_separators_and_fields_that_are_named(tmp_path):
         open_log(path, separator="ab")
 
 
+def test_a_report_of_parts_that_were_read_elsewhere(tmp_path):
+    """The first samples are read for it, and what the parts have found is kept."""
+    path = tmp_path / "a.csv"
+    path.write_text("user_id,item_id\n" + "3,4\n" * 5 + "1\n")
+    log = open_log(path)
+    assert [chunk.samples for part in log.parts() for chunk in part.chunks()] == [5]
+    assert log.report()[-2:] == ["sample     user_id 3, item_id 4",
+                                 f"broken     1 x lines of too few or too many fields; first {path}:7: 1 fields, not 2"]
+
+
 def test_blank_lines_before_the_names(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbf\r\n\nuser_id,item_id\n1\n3,4\n")
