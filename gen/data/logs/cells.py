@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 __all__ = ["FALSE", "FALSE_WORD", "LISTED", "MISSING", "NOTHING", "TRUE", "TRUE_WORD", "as_id", "ids_of", "is_listed",
-           "items", "meaning", "number", "single"]
+           "items", "meaning", "moment", "number", "single"]
 
 #: Texts that stand for nothing, beside an empty one: those of pandas and pyarrow, and Hive's.
 MISSING = ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -21,7 +21,7 @@ TRUE, FALSE = ("True", "true", "TRUE"), ("False", "false", "FALSE")
 LISTED = re.compile(r"\[[0-9 ,.\-'\"\n]*\]|[0-9]+(\|[0-9]+)+")
 
 _QUOTE, _APOSTROPHE, _MINUS, _PLUS, _DOT, _SPACE = 34, 39, 45, 43, 46, 32
-_COMMA, _BAR, _OPENS, _CLOSES = 44, 124, 91, 93
+_COMMA, _BAR, _OPENS, _CLOSES, _COLON = 44, 124, 91, 93, 58
 _1, _2 = np.uint64(1), np.uint64(2)
 _HALF, _TENTH = np.uint64(1 << 63), np.uint64(((1 << 64) - 1) // 10)
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
@@ -209,6 +209,60 @@ def _blank(buffer, start, stop):
     while start < stop and buffer[start] <= _SPACE:
         start += _1
     return start == stop
+
+
+@njit(cache=True, nogil=True)
+def _digits(buffer, at, count):
+    """(the number of so many digits, -1 where one is none)."""
+    found = np.int64(0)
+    for place in range(count):
+        digit = np.int64(buffer[at + np.uint64(place)]) - 48
+        if not 0 <= digit <= 9:
+            return np.int64(-1)
+        found = 10 * found + digit
+    return found
+
+
+@njit(cache=True, nogil=True)
+def moment(buffer, start, stop):
+    """(seconds since 1970, whether it is a time): 2024-01-31, with a time of day behind a space or T as 23:59:58.5, and
+    behind it Z or an offset as +01:00."""
+    if stop - start < np.uint64(10) or buffer[start + np.uint64(4)] != _MINUS or buffer[start + np.uint64(7)] != _MINUS:
+        return np.nan, False
+    year, month = _digits(buffer, start, 4), _digits(buffer, start + np.uint64(5), 2)
+    day, at, seconds = _digits(buffer, start + np.uint64(8), 2), start + np.uint64(10), 0.0
+    if year < 0 or not 1 <= month <= 12 or not 1 <= day <= 31:
+        return np.nan, False
+    # Days of the civil calendar, whose years begin in March.
+    years = year - np.int64(month <= 2)
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
+    if at < stop and (buffer[at] == _SPACE or buffer[at] == 84):
+        at += _1
+        for unit in (3600, 60, 1):
+            part = _digits(buffer, at, 2) if stop - at >= _2 else np.int64(-1)
+            if not 0 <= part < (24 if unit == 3600 else 61):
+                return np.nan, False
+            seconds += unit * part
+            at += _2
+            if unit == 1 or at == stop or buffer[at] != _COLON:
+                break
+            at += _1
+        scale = 0.1
+        if at < stop and buffer[at] == _DOT:
+            at += _1
+            while at < stop and np.uint8(48) <= buffer[at] <= np.uint8(57):
+                seconds += scale * (buffer[at] - 48)
+                scale /= 10
+                at += _1
+        if at < stop and buffer[at] == 90:
+            at += _1
+        elif stop - at >= np.uint64(5) and (buffer[at] == _PLUS or buffer[at] == _MINUS):
+            hours, minutes = _digits(buffer, at + _1, 2), _digits(buffer, stop - _2, 2)
+            if hours < 0 or minutes < 0 or stop - at > np.uint64(6):
+                return np.nan, False
+            seconds += (3600 * hours + 60 * minutes) * (1 if buffer[at] == _MINUS else -1)
+            at = stop
+    return 86400.0 * days + seconds, at == stop
 
 
 @njit(cache=True, nogil=True)

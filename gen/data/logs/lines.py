@@ -150,6 +150,8 @@ class TextPiece(Piece):
                 return "lines with an id that is not hexadecimal", said
             if kind == parse.NUMBER and not NUMBER.fullmatch(cell) and cell not in (*MISSING, *TRUE, *FALSE):
                 return "lines with a value that is no number", said
+            if kind == parse.TIME and not NUMBER.fullmatch(cell) and not empty:
+                return "lines with a value that is neither a number nor a time, as 2024-01-31 23:59:58", said
         return "lines whose fields do not end where they should", f"the line is {line[:80]!r}"
 
 
@@ -182,7 +184,7 @@ class _Columns:
     def __init__(self, layout: Layout, samples: int):
         self.tables, self.bags = layout.tables, layout.of_kind(parse.BAG)
         self.singles = layout.of_kind(parse.AUTO, parse.PLAIN, parse.HEX)
-        self.values = layout.of_kind(parse.NUMBER, parse.LOOSE)
+        self.values = layout.of_kind(parse.NUMBER, parse.LOOSE, parse.TIME)
         self.most = samples_at_once(samples, len(self.tables) + len(self.values))
         self.ids_most = bounds.WORDS // max(len(self.tables) + len(self.values), 1)
         self.clear()

@@ -5,8 +5,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,16 @@ def _by_bytes(path: Path) -> str | None:
         return "parquet" if file.read(4) == b"PAR1" else None
 
 
+def _with_partition(piece: Piece, path: Path) -> Piece:
+    """Says that the names of Hive's folders are read as no column."""
+    keys = [part.partition("=")[0] for part in path.parent.parts if "=" in part]
+    left = {key: "the name of a folder" for key in keys if key not in (*piece.tables, *piece.unread)}
+    if not left:
+        return piece
+    return replace(piece, unread=(*piece.unread, *left),
+                   form=replace(piece.form, unread={**piece.form.unread, **left}))
+
+
 @dataclass(frozen=True)
 class _Asked:
     """What open_log is asked for, checked."""
@@ -200,7 +211,7 @@ class _Asked:
         found: list[Piece] = []
         for file in files:
             with readable(file):
-                found += self._pieces(file, formats[file], layouts.get(file))
+                found += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
         return found
 
     def _layout(self, path: Path, format: str) -> text.Layout:

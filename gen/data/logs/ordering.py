@@ -8,7 +8,7 @@ from gen.data.logs import bounds
 from gen.data.logs.arrays import of_arrays
 from gen.data.logs.chunk import Chunk
 from gen.data.logs.log import Pieces
-from gen.data.logs.trace import picked
+from gen.data.logs.trace import common_values, picked
 
 __all__ = ["ordered"]
 
@@ -60,7 +60,7 @@ def _sorted(log: Pieces, column: str) -> Pieces:
             ids[name], offsets[name] = picked(joined, np.concatenate([[0], np.cumsum(lengths)]), order)
         else:
             ids[name] = joined[order]
-    values = {name: np.concatenate([chunk.values[name] for chunk in chunks])[order] for name in chunks[0].values}
+    values = {name: np.concatenate([chunk.values[name] for chunk in chunks])[order] for name in common_values(chunks)}
     form = replace(log.pieces[0].form, text=f"{log.pieces[0].form.text}, put in the order of {column}")
     made = of_arrays(ids, offsets, values, source=log.source)
     found = Pieces(log.source, [replace(piece, form=form, unread=log.unread) for piece in made.pieces],

@@ -11,15 +11,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.data.logs.cells import FALSE_WORD, NOTHING, TRUE_WORD, items, meaning, number, single
+from gen.data.logs.cells import FALSE_WORD, NOTHING, TRUE_WORD, items, meaning, moment, number, single
 
-__all__ = ["AUTO", "BAG", "DIGITS", "HEX", "IN_QUOTES", "LOOSE", "NUMBER", "PLAIN", "POWERS", "SKIP", "Columns",
-           "Rules", "ends_of", "parse", "records"]
+__all__ = ["AUTO", "BAG", "DIGITS", "HEX", "IN_QUOTES", "LOOSE", "NUMBER", "PLAIN", "POWERS", "SKIP", "TIME",
+           "Columns", "Rules", "ends_of", "parse", "records"]
 
 #: What a column holds. AUTO: ids, whole numbers or else text, which is hashed; a list of numbers is a fault. PLAIN: the
 #: same, where what looks like a list is a text. BAG: lists of ids. HEX: ids as hexadecimal digits. NUMBER: values.
-#: LOOSE: values, where text counts as none.
-SKIP, AUTO, HEX, NUMBER, LOOSE, PLAIN, BAG = range(7)
+#: LOOSE: values, where text counts as none. TIME: values that are numbers or times.
+SKIP, AUTO, HEX, NUMBER, LOOSE, PLAIN, BAG, TIME = range(8)
 
 #: What `parse` takes last: hexadecimal digits by character, 255 for what is none, and powers of ten.
 DIGITS = np.full(256, 255, np.uint8)
@@ -200,10 +200,12 @@ def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
                     digit = digits[buffer[at]]
                 plain = at - start < _16 and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else
                                               ends[buffer[at]] != 0)
-                if kind == NUMBER or kind == LOOSE:
+                if kind == NUMBER or kind == LOOSE or kind == TIME:
                     found = float(word) if at > start else nan
                     if not plain:
                         at, found, good = _value(buffer, start, ends, quoted, powers)
+                        if not good and kind == TIME:
+                            found, good = moment(buffer, start, at)
                         if not good and kind == LOOSE:
                             good = True
                             if not odd[column, 0]:

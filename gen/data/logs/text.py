@@ -213,7 +213,7 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
                     cell in _EMPTY or HASHED.fullmatch(cell) for cell in cells[name]):
                 kind, missing = parse.HEX, missing or 0
         elif name == order_by or mark == "float":
-            kind = parse.NUMBER
+            kind = parse.TIME if name == order_by else parse.NUMBER
         elif ROW_NUMBERS.fullmatch(name):
             why[name] = "the writer's row numbers"
         elif mark or name in ids:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gen.data.logs import bounds, open_log
+from gen.data.logs import Trace, bounds, open_log
 from gen.data.logs.text import AVAZU_TABLES, CRITEO_NAMED
 from tests.gen.data.test_log_text import hashed
 
@@ -37,7 +37,9 @@ def test_folders_of_hive(tmp_path):
         folder = tmp_path / f"date={date}" / f"hour={hour}"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"a": [int(date.replace("-", "")) * 100 + hour]}), folder / "part-0.parquet")
-    assert ids(open_log(tmp_path), "a") == [2023123105, 2024010203, 2024010210, 2024011001]
+    log = open_log(tmp_path)
+    assert ids(log, "a") == [2023123105, 2024010203, 2024010210, 2024011001] and log.tables == ("a",)
+    assert log.reading().unread == {"date": "the name of a folder", "hour": "the name of a folder"}
     (tmp_path / "more").mkdir()
     with pytest.raises(ValueError) as caught:
         open_log(tmp_path)
@@ -67,6 +69,34 @@ def test_samples_in_the_order_of_time(tmp_path, suffix, monkeypatch):
         open_log(path, order_by="timestamp")
     with pytest.raises(ValueError, match=r"has no column 'when' of numbers \(--order-by\); it has"):
         open_log(path, order_by="when")
+
+
+def test_times_as_programs_write_them(tmp_path):
+    random = np.random.default_rng(9)
+    when = np.datetime64("1999-12-31T23:00:00", "ms") + random.integers(0, 10**12, 300).astype("m8[ms]")
+    whole = when.astype("M8[D]")
+    forms = {"day": (np.datetime_as_string(whole), whole), "iso": (np.datetime_as_string(when), when),
+             "zulu": ([f"{text}Z" for text in np.datetime_as_string(when)], when),
+             "space": ([text.replace("T", " ")[:19] for text in np.datetime_as_string(when)], when.astype("M8[s]")),
+             "zone": ([f"{text}+02:30" for text in np.datetime_as_string(when)], when - np.timedelta64(150, "m"))}
+    for name, (texts, times) in forms.items():
+        path = tmp_path / f"{name}.csv"
+        path.write_text("item_id,when\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
+        log = open_log(path, order_by="when")
+        assert ids(log, "item_id") == np.argsort(times, kind="stable").tolist(), name
+        seconds = np.concatenate([chunk.values["when"] for chunk in log.chunks()])
+        assert np.allclose(seconds, np.sort(times).astype("M8[ms]").astype(np.int64) / 1000, rtol=0, atol=1e-6), name
+    for text in ("2024-13-01", "2024-01-01 25:00", "2024-01-01x", "yesterday", "2024-01-01 10:00+1"):
+        (tmp_path / "b.csv").write_text(f"item_id,when\n1,2024-01-01\n2,{text}\n")
+        with pytest.raises(ValueError, match="neither a number nor a time, as 2024-01-31 23:59:58; first"):
+            ids(open_log(tmp_path / "b.csv", order_by="when", broken=0), "item_id")
+
+
+def test_values_that_not_all_files_have(tmp_path):
+    pq.write_table(pa.table({"a": [1], "label": [1], "price": [0.5]}), tmp_path / "a_1.parquet")
+    pq.write_table(pa.table({"a": [0], "label": [0]}), tmp_path / "a_2.parquet")
+    assert list(Trace.of(open_log(tmp_path)).values) == ["label"]
+    assert ids(open_log(tmp_path, order_by="label"), "a") == [0, 1]
 
 
 def test_a_log_that_is_in_order_stays_a_stream(tmp_path, monkeypatch):
