@@ -30,9 +30,9 @@ class LogOptions:
     order_by: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("fields", "lists"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        names, lists = self.fields, self.lists
+        object.__setattr__(self, "fields", tuple(names.split(",") if isinstance(names, str) else names))
+        object.__setattr__(self, "lists", (lists,) if isinstance(lists, str) else tuple(lists))
 
     def given(self) -> dict[str, Any]:
         """Those that are not left to the reader."""

@@ -28,7 +28,7 @@ def by_table(log: Pieces, columns: Columns) -> Pieces:
         return log
     joined = [_Joined(piece.source, tuple(columns), bytes=piece.bytes, unread=piece.unread, form=piece.form,
                       piece=piece, columns=columns) for piece in log.pieces]
-    return Pieces(log.source, joined, progress=log.progress)
+    return Pieces(log.source, joined, progress=log.progress, notes=log.notes)
 
 
 @dataclass

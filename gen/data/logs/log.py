@@ -133,11 +133,12 @@ class Pieces:
     """A log of pieces, one behind the other.
 
     Parameters  source: what people call it; pieces: in order; progress: told the bytes read and all of them, after
-                every chunk
+                every chunk; notes: on their order
     Raises      ValueError: no piece, or pieces whose tables differ
     """
 
-    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None):
+    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None,
+                 notes: Sequence[str] = ()):
         if not pieces:
             raise ValueError(f"{source} is a log of no files")
         for piece in pieces[1:]:
@@ -148,7 +149,7 @@ class Pieces:
         ends = [0, *accumulate(piece.bytes for piece in pieces)]
         self.pieces = tuple(replace(piece, first=number * PIECE, before=ends[number], whole=ends[-1])
                             for number, piece in enumerate(pieces))
-        self.progress = progress
+        self.progress, self.notes = progress, tuple(notes)
         self._first: Chunk | None = None
 
     @property
@@ -175,7 +176,7 @@ class Pieces:
             with suppress(ValueError):      # whoever reads on will hear of it
                 self._first = next((first_of(chunk) for piece in copies for chunk in piece.chunks(SHOWN)), None)
         unread = {name: self._why(name) for name in self.unread}
-        return Reading.of(self.pieces[0].form, self.tables, unread, self._first)
+        return Reading.of(self.pieces[0].form, self.tables, unread, self._first, self.notes)
 
     def _why(self, name: str) -> str:
         return next((piece.form.unread[name] for piece in self.pieces if name in piece.form.unread), "")

@@ -28,9 +28,9 @@ MOVIELENS = "movielens"
 _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
 
 
-def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None, tables: Iterable[str] | None = None,
-             *, missing: int | None = None, separator: str | None = None, fields: Iterable[str] | None = None,
-             lists: str | Iterable[str] = (), quotes: bool | None = None, order_by: str | None = None,
+def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None,
+             tables: str | Iterable[str] | None = None, *, missing: int | None = None, separator: str | None = None,
+             fields: str | Iterable[str] | None = None, lists: str | Iterable[str] = (), quotes: bool | None = None, order_by: str | None = None,
              broken: float = 0.01, progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
@@ -54,7 +54,7 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
         raise ValueError(f"broken must be a share from 0 to 1, not {broken:g}")
-    wanted = None if tables is None else tuple(dict.fromkeys(tables))
+    wanted = None if tables is None else tuple(dict.fromkeys((tables,) if isinstance(tables, str) else tables))
     if wanted is not None and not wanted:
         raise ValueError("tables must name one table at least")
     if missing is not None:
@@ -66,10 +66,10 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         found.progress = progress
         return found
     asked = _Asked(format, wanted, missing, dialect.character(separator, "--separator") if separator else None,
-                   tuple(fields) if fields else None, (lists,) if isinstance(lists, str) else tuple(lists),
-                   quotes is not False, order_by, broken)
-    pieces = asked.pieces([file for path in named for file in _files(path)])
-    log = Pieces(", ".join(map(str, named)), pieces, progress=progress)
+                   _several(fields) or None, (lists,) if isinstance(lists, str) else tuple(lists), quotes is not False,
+                   order_by, broken)
+    log = Pieces(", ".join(map(str, named)), asked.pieces([file for path in named for file in _files(path)]),
+                 progress=progress, notes=_notes(named))
     return log if order_by is None else ordering.ordered(log, order_by)
 
 
@@ -94,6 +94,20 @@ def opened(log: LogLike, tables: Iterable[str] | None = None, **options: Any) ->
     """A log as it is, or what `open_log` makes of its paths."""
     given: Any = log
     return given if hasattr(given, "chunks") else open_log(given, tables=tables, **options)
+
+
+def _several(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in names.split(",")) if isinstance(names, str) else tuple(names or ())
+
+
+def _notes(named: Sequence[Path]) -> tuple[str, ...]:
+    """That files which a shell has put in order are in another than that of the numbers in their names."""
+    names = [str(path) for path in named]
+    if names != sorted(names) or names == sorted(names, key=_order):
+        return ()
+    last = max(named, key=lambda path: _order(str(path))).name
+    return (f"{len(names)} files as they were given, {named[0].name}, {named[1].name}, .. {named[-1].name}; by the "
+            f"numbers in their names {last} is the last",)
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -152,9 +166,10 @@ def format_of(path: Path, separator: str | None = None) -> str:
         return _ENDINGS[ending]
     if not stream.compressed(path) and (kind := _by_bytes(path)):
         return kind
-    if text.is_criteo(dialect.dialect(path, "\t")):
+    signs = [sign for sign in "\t:" if separator in (None, sign)]
+    if "\t" in signs and text.is_criteo(dialect.dialect(path, "\t")):
         return "criteo"
-    if any(text.is_movielens(dialect.dialect(path, sign)) for sign in "\t:"):
+    if any(text.is_movielens(dialect.dialect(path, sign)) for sign in signs):
         return "movielens"
     of = dialect.dialect(path, separator)
     if text.is_avazu(of):
@@ -203,10 +218,9 @@ class _Asked:
             with readable(file):
                 formats[file] = self.format or ("text" if self.fields or not self.quotes else
                                                 format_of(file, self.separator))
+                self._check_options(file, formats[file])
                 if formats[file] in TEXTS:
                     layouts[file] = self._layout(file, formats[file])
-                else:
-                    self._refuse_text_options(file, formats[file])
         layouts = dict(zip(layouts, text.together(list(layouts.values()))))
         found: list[Piece] = []
         for file in files:
@@ -216,17 +230,19 @@ class _Asked:
 
     def _layout(self, path: Path, format: str) -> text.Layout:
         if format == "movielens":
-            return text.movielens(path).only(self.tables, str(path))
+            return replace(text.movielens(path), missing=self.missing).only(self.tables, str(path))
         of = dialect.dialect(path, "\t" if format == "criteo" else self.separator, format != "criteo", self.quotes)
         if format == "text":
             return text.with_header(path, of, self.tables, self.missing, self.lists, self.fields, self.order_by)
         made = text.criteo(of) if format == "criteo" else text.avazu(path, of)
+        made = made if self.missing is None else replace(made, missing=self.missing)
         return made.only(self.tables, str(path))
 
-    def _refuse_text_options(self, path: Path, format: str) -> None:
+    def _check_options(self, path: Path, format: str) -> None:
         """Raises ValueError: an option that says nothing of such a file"""
-        for name in ("separator", "fields", *(("lists",) if format != "parquet" else ())):
-            if getattr(self, name):
+        mean = {"text": ("separator", "fields", "lists"), "avazu": ("separator",), "parquet": ("lists",)}
+        for name in ("separator", "fields", "lists"):
+            if getattr(self, name) and name not in mean.get(format, ()):
                 option = "--list" if name == "lists" else f"--{name}"
                 raise ValueError(f"{path} is of the format {format}, for which {option} has no meaning")
 

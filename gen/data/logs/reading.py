@@ -28,7 +28,7 @@ class Form:
 class Reading:
     """How a log was understood. form: of its files, in words; tables: the columns of ids, and how these are understood;
     dense, label: columns of values that are features and the label; values: others; unread: columns that are not read,
-    and why; first: the first samples."""
+    and why; first: the first samples; notes: on the order of the files."""
 
     form: str
     tables: Mapping[str, str]
@@ -37,23 +37,26 @@ class Reading:
     values: tuple[str, ...]
     unread: Mapping[str, str]
     first: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, form: Form, tables: Sequence[str], unread: Mapping[str, str], first: Chunk | None) -> "Reading":
+    def of(cls, form: Form, tables: Sequence[str], unread: Mapping[str, str], first: Chunk | None,
+           notes: tuple[str, ...] = ()) -> "Reading":
         """first: samples of the log, None where it has none."""
         values = tuple(first.values) if first else ()
         dense = tuple(dense_names(first.values)) if first else ()
         label = next((name for name in LABELS if name in values), None)
         return cls(form.text, {name: form.tables.get(name, "") for name in tables}, dense, label,
                    tuple(name for name in values if name not in dense and name != label), unread,
-                   () if first is None else _shown(first))
+                   () if first is None else _shown(first), notes)
 
     def lines(self) -> list[str]:
         """For people."""
         def named(each: Mapping[str, str]) -> str:
             return few((f"{name or repr(name)} ({how})" if how else name for name, how in each.items()), 12)
 
-        whole = [("read as", self.form), ("tables", named(self.tables)), ("dense", few(self.dense, 16)),
+        whole = [("read as", self.form), *(("order", note) for note in self.notes),
+                 ("tables", named(self.tables)), ("dense", few(self.dense, 16)),
                  ("label", self.label or ""), ("values", few(self.values, 16)), ("not read", named(self.unread))]
         whole += [("sample", few((f"{name} {_word(value)}" for name, value in sample.items()), 8))
                   for sample in self.first]

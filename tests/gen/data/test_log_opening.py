@@ -29,7 +29,14 @@ def test_parts_of_a_folder_are_in_the_order_of_their_numbers(tmp_path):
         (tmp_path / f"day_{number}.csv").write_text(f"a_id\n{number}\n")
     for name in ("_SUCCESS", ".part.crc"):
         (tmp_path / name).write_text("x")
-    assert ids(open_log(tmp_path), "a_id") == [0, 1, 2, 9, 10, 11, 100]
+    log = open_log(tmp_path)
+    assert ids(log, "a_id") == [0, 1, 2, 9, 10, 11, 100] and not log.reading().notes
+    files = sorted(tmp_path.glob("day_*"))              # as a shell has them
+    log = open_log(files)
+    assert ids(log, "a_id") == [0, 1, 10, 100, 11, 2, 9]
+    assert "order      7 files as they were given, day_0.csv, day_1.csv, .. day_9.csv; by the numbers in their names " \
+           "day_100.csv is the last" in log.report()
+    assert not open_log(files[::-1]).notes and not open_log(files[:2]).notes
 
 
 def test_folders_of_hive(tmp_path):
@@ -183,6 +190,14 @@ def test_the_same_options_in_every_format(tmp_path):
         with pytest.raises(ValueError) as caught:
             open_log(tmp_path / "a.npz", "npz", **options)
         assert str(caught.value) == f"{tmp_path / 'a.npz'} is of the format npz, for which {option} has no meaning"
+    (tmp_path / "u.data").write_text("196\t242\t3\t881250949\n" * 100 + "\t302\t3\t891717742\n")
+    assert ids(open_log(tmp_path / "u.data", "movielens", missing=8), "user_id") == [196] * 100 + [8]
+    with pytest.raises(ValueError, match="is of the format movielens, for which --list has no meaning"):
+        open_log(tmp_path / "u.data", "movielens", lists="pipe")
+    (tmp_path / "c.txt").write_text("1" + "\t" * 39 + "\n")
+    assert ids(open_log(tmp_path / "c.txt", missing=8, tables="C26"), "C26") == [8]
+    names = ",".join(f"f{n}" for n in range(40))
+    assert open_log(tmp_path / "c.txt", separator="tab", fields=names, tables="f3").tables == ("f3",)
 
 
 # Parquet.
