@@ -14,6 +14,7 @@ from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.data.logs import open_for
 from gen.data.logs.log import Chunk, Log
+from gen.data.logs.opening import settled
 from gen.data.logs.reading import Reading
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
@@ -43,7 +44,7 @@ class Options(LogOptions):
     """As the command has them, beside how the log is read. logs, tables: see gen.data.profiling.flow; model: a path,
     None: assumed of the log."""
 
-    logs: Sequence[str]
+    logs: Sequence[str | Path]
     model: Path | None = None
     device: str = "smartssd"
     preset: str = "smartssd"
@@ -99,6 +100,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     weights = _weights(options)
+    options = options if weights is None else replace(options, logs=settled(options.logs))
     model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     chunks = () if weights is None else _samples(options, model)
     errors = None if weights is None else measured(model, weights, profile, chunks)
@@ -124,6 +126,7 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     weights = _weights(options)
+    options = options if weights is None else replace(options, logs=settled(options.logs))
     model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     errors = None if weights is None else measured(model, weights, profile, _samples(options, model))
     device, found, refusals = Device.load(options.device), [], []

@@ -19,7 +19,7 @@ from gen.data.logs.movielens import movielens
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened"]
+__all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened", "settled"]
 
 #: What can be read. text: with a header line; movielens: ratings without one.
 FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels")
@@ -30,8 +30,9 @@ _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels
 
 def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None,
              tables: str | Iterable[str] | None = None, *, missing: int | None = None, separator: str | None = None,
-             fields: str | Iterable[str] | None = None, lists: str | Iterable[str] = (), quotes: bool | None = None, order_by: str | None = None,
-             broken: float = 0.01, progress: Progress | None = None) -> Pieces:
+             fields: str | Iterable[str] | None = None, lists: str | Iterable[str] = (),
+             quotes: bool | None = None, order_by: str | None = None, broken: float = 0.01,
+             progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
     Parameters  paths: a file, a folder of files, in the order of the numbers in their names, or files in order; a
@@ -142,6 +143,12 @@ def _within(folder: Path) -> Iterator[Path]:
 def _order(name: str) -> list[tuple[int, int, str]]:
     """Of names, by the numbers in them: day_2 before day_10."""
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part]
+
+
+def settled(logs: Iterable[str | Path]) -> list[str | Path]:
+    """The paths of a log that is to be opened more than once: what can be read once is copied."""
+    return [_kept(Path(log), Path(log).name) if Path(log).exists() and not (
+        Path(log).is_file() or Path(log).is_dir()) else log for log in logs]
 
 
 def _kept(path: Path, name: str) -> Path:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gen.data.logs import Trace, bounds, open_log
+from gen.data.logs.opening import settled
 from gen.data.logs.text import AVAZU_TABLES, CRITEO_NAMED
 from tests.gen.data.test_log_text import hashed
 
@@ -123,7 +124,13 @@ def test_a_pipe_and_the_standard_input(tmp_path):
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n1,2\n3,4\n"))
     writer.start()
-    assert ids(open_log(pipe), "item_id") == [2, 4]
+    (copy,) = settled([pipe])
+    assert all(ids(open_log(copy), "item_id") == [2, 4] for _ in range(2))
+    writer.join()
+    assert settled(["-", tmp_path]) == ["-", tmp_path]
+    writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n5,6\n"))
+    writer.start()
+    assert ids(open_log(pipe), "item_id") == [6]
     writer.join()
 
 
