@@ -12,6 +12,7 @@ __all__ = ["SHOWN", "Form", "Reading", "first_of"]
 
 #: Samples of a log that are shown, and ids of a bag of one.
 SHOWN, BAG_SHOWN = 3, 16
+LINE = 8            # columns of a sample on a line
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,18 @@ class Reading:
         whole = [("read as", self.form), *(("order", note) for note in self.notes),
                  ("tables", named(self.tables)), ("dense", few(self.dense, 16)),
                  ("label", self.label or ""), ("values", few(self.values, 16)), ("not read", named(self.unread))]
-        whole += [("sample", few((f"{name} {_word(value)}" for name, value in sample.items()), 8))
+        whole += [("sample", few((f"{name} {_word(value)}" for name, value in self._label_early(sample)), LINE))
                   for sample in self.first]
         return [f"{what:<10} {text}" for what, text in whole if text]
+
+
+    def _label_early(self, sample: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Of a sample of many columns, the label among those that a line shows."""
+        cells = list(sample.items())
+        if len(cells) > LINE and self.label is not None:
+            cells.remove((self.label, sample[self.label]))
+            cells.insert(LINE - 1, (self.label, sample[self.label]))
+        return cells
 
 
 def _word(value: Any) -> str:

@@ -34,7 +34,7 @@ ID = re.compile(r".*_[iI][dD]|.*[a-z0-9]I[dD]", re.DOTALL)
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
 BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
-MANY = re.compile(r"[0-9]+([ ,;][0-9]+)+")
+MANY = re.compile(r"[0-9]+( *[,;^] *[0-9]+| +[0-9]+)+")
 WHOLE = re.compile(r" *[+-]?[0-9]+(\.0*)? *")
 NONE = "none"
 _CALLED = {sign: name for name, sign in NAMES.items()}
@@ -221,7 +221,7 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
         elif numbers:
             kind = parse.LOOSE
         else:
-            why[name] = "texts"
+            why[name] = "lists, which --table reads" if any(map(LISTED.fullmatch, cells[name])) else "texts"
         kinds.append(kind)
     bags = lists_of({name: cells[name] for name in chosen}, lists, str(path), {
         name: " " if mark == "token_seq" else NONE for name, mark in zip(found.names, found.kinds)
@@ -278,7 +278,7 @@ def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: s
         if odd is None and all(WHOLE.fullmatch(cell) or MANY.fullmatch(cell) for cell in told):
             odd = next(filter(MANY.fullmatch, told), None)
         if odd is not None and name not in found:
-            sign = "|" if "|" in odd else next((each for each in ",; " if each in odd), ",")
+            sign = "|" if "|" in odd else next((each for each in ",;^ " if each in odd), ",")
             raise ValueError(f"{source}: the field {name!r} has {odd[:80]!r}, which may be a list: "
                              f"--list '{name}={_CALLED.get(sign, sign)}' reads "
                              f"lists, --list {name}=none single ids")

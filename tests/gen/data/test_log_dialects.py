@@ -109,6 +109,7 @@ def test_numbers_of_lines_behind_quoted_line_ends(tmp_path, monkeypatch):
     ("user_id:token\ttags:token_seq\n1\t4  x\n2\t\n", None, [4, hashed("x")], [2, 0]),
     ("user_id|tags_id\n1|4,5\n2|6,7\n", None, None, "'4,5', which may be a list: --list 'tags_id=comma' reads lists, "
                                                   "--list tags_id=none single ids"),
+    ('user_id,tags_id\n1,"4, 5, 6"\n2,7\n', None, None, "'4, 5, 6', which may be a list: --list 'tags_id=comma' reads"),
     ("user_id,genre_id\n1,Action|Comedy\n2,\n", None, None, "'Action|Comedy', which may be a list: --list"),
 ])
 def test_lists_in_cells(tmp_path, text, tables, ids, lengths):

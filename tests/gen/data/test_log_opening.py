@@ -175,6 +175,7 @@ def test_criteo_with_a_header(tmp_path):
     assert ids(log, "C1") == [0x05db9164, 0x68fd1e64] and ids(log, "C2") == [0, 0x68fd1e64] and ids(log, "C3")[0] == 10
     reading = log.reading()
     assert reading.label == "label" and reading.dense == tuple(f"I{n}" for n in range(1, 14))
+    assert reading.lines()[-1].endswith("C7 1761418852, label 0 and 32 more")
 
 
 def test_avazu_in_quotes(tmp_path):
