@@ -10,9 +10,10 @@ import numpy as np
 from gen.data.logs import parse, stream
 from gen.data.logs.bounds import COLUMNS
 
-__all__ = ["NAMES", "Dialect", "character", "dialect", "is_text", "not_utf8", "rows"]
+__all__ = ["NAMES", "Dialect", "character", "dialect", "first_lines", "not_utf8", "rows"]
 
 SAMPLE = 1 << 16    # bytes in which a text is looked at
+FIRST = 1 << 13     # bytes in which formats without a header line are looked for
 RECORDS = 1000      # records in which it is looked at
 #: Separators that are looked for, and what they are called.
 NAMES = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
@@ -58,10 +59,12 @@ def character(text: str, what: str) -> str:
     return found
 
 
-def is_text(path: Path) -> bool:
-    """Whether the first bytes may be those of a text."""
-    begin = stream.head(path, 4096)
-    return b"\0" not in begin and not any(map(begin.startswith, OTHERS))
+def first_lines(path: Path) -> list[str]:
+    """The first lines of a text, whole ones, without their ends."""
+    begin = stream.head(path, FIRST)
+    start = len(BOM) if begin.startswith(BOM) else 0
+    lines = begin[start:].decode(errors="replace").lstrip("\r\n").split("\n")
+    return [line.rstrip("\r") for line in (lines if len(begin) < FIRST else lines[:-1])][:100]
 
 
 def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes: bool = True) -> Dialect:

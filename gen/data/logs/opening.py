@@ -173,10 +173,10 @@ def format_of(path: Path, separator: str | None = None) -> str:
         return _ENDINGS[ending]
     if not stream.compressed(path) and (kind := _by_bytes(path)):
         return kind
-    signs = [sign for sign in "\t:" if separator in (None, sign)]
-    if "\t" in signs and text.is_criteo(dialect.dialect(path, "\t")):
+    lines = dialect.first_lines(path) if separator in (None, "\t") else []
+    if text.is_criteo(lines):
         return "criteo"
-    if any(text.is_movielens(dialect.dialect(path, sign)) for sign in signs):
+    if text.is_movielens(lines):
         return "movielens"
     of = dialect.dialect(path, separator)
     if text.is_avazu(of):

@@ -9,7 +9,7 @@ from pathlib import Path
 from gen.data.logs import parse
 from gen.data.logs.bounds import few, twice
 from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
-from gen.data.logs.dialect import NAMES, Dialect, character, dialect
+from gen.data.logs.dialect import NAMES, Dialect, character, dialect, first_lines
 
 __all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
            "is_movielens", "is_number", "lists_of", "movielens", "together", "with_header"]
@@ -105,19 +105,18 @@ def criteo(of: Dialect) -> Layout:
                   form="Criteo's format", how=dict.fromkeys(CRITEO_TABLES, "hexadecimal"))
 
 
-def is_criteo(of: Dialect) -> bool:
+def is_criteo(lines: Sequence[str]) -> bool:
     """Whether the first line is one of Criteo's."""
-    cells = of.rows[0][::-1] if of.rows else []
-    return of.separator == "\t" and len(cells) in (39, 40) and all(
+    cells = lines[0].split("\t")[::-1] if lines else []
+    return len(cells) in (39, 40) and all(
         not cell or re.fullmatch("[0-9a-fA-F]+" if place < 26 else "[+-]?[0-9]+", cell)
         for place, cell in enumerate(cells))
 
 
-def is_movielens(of: Dialect) -> bool:
+def is_movielens(lines: Sequence[str]) -> bool:
     """Whether the first lines are MovieLens' ratings."""
-    fields = {"\t": 4, ":": 7}.get(of.separator)
-    return bool(of.rows) and all(len(row) == fields and RATING.fullmatch(of.separator.join(row))
-                                 for row in of.rows[:100])
+    found = [line for line in lines if line]
+    return bool(found) and all(map(RATING.fullmatch, found))
 
 
 def movielens(path: Path) -> Layout:
@@ -125,12 +124,11 @@ def movielens(path: Path) -> Layout:
 
     Raises      ValueError: other lines
     """
-    for separator in ("\t", ":"):
-        of = dialect(path, separator)
-        if is_movielens(of):
-            break
-    else:
+    lines = first_lines(path)
+    if not is_movielens(lines):
         raise ValueError(f"{path} is no file of ratings as MovieLens' u.data or ratings.dat: user, item, rating, time")
+    separator = "\t" if "\t" in lines[0] else ":"
+    of = dialect(path, separator)
     names, kinds = list(RATING_NAMES), [parse.AUTO, parse.AUTO, parse.NUMBER, parse.NUMBER]
     if separator == ":":    # two colons have a field between them
         names = [each for name in names for each in (name, f"{name}::")][:-1]
