@@ -15,7 +15,7 @@ import pytest
 
 from gen.data.logs import lines, open_log, stream
 from gen.data.logs.cells import MISSING
-from tests.gen.data.test_log_text import hashed
+from tests.gen.data.test_log_text import as_id, hashed
 
 TRIALS = 4000 if os.environ.get("HOTRAIL_REGRESS") else 25
 TEXTS = ("a", "item 7", "é", "x,y", "x;y", "t\tu", "say \"no\"", '"', "two\nlines", "1\n2,3\n", " 5", "5.0", "-3", "+8",
@@ -23,11 +23,6 @@ TEXTS = ("a", "item 7", "é", "x,y", "x;y", "t\tu", "say \"no\"", '"', "two\nlin
 HEAD = ("user_id", "title; year, line\nbreak", "item_id", "price")
 #: What cells of Python stand for, by a plain reading.
 NOTHING = {"", *MISSING}
-
-
-def as_id(text):
-    whole = re.fullmatch(r" *([+-]?[0-9]+)(\.0*)? *", text)
-    return int(whole[1]) % (1 << 64) if whole and -1 << 63 <= int(whole[1]) < 1 << 64 else hashed(text)
 
 
 def written(draw):
