@@ -13,7 +13,7 @@ from hotrail import closing, completion, inventory, packaging, papers, planning,
 from hotrail.as_json import JSON, result
 from hotrail.boundary import Bounded
 from hotrail.completion import device_names, preset_names
-from hotrail.planning import FORMAT
+from hotrail.reading import Readings, log_options
 
 ENVIRONMENT = """HOTRAIL_BUILD names the folder for all that is built and written [build/]. HOTRAIL_DATA names a folder
 of statistics and logs that some commands read. Guide to all pages: docs/index.md. Each COMMAND --help names its own."""
@@ -143,7 +143,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
     rows = framework.run(only)
     framework.show(rows)
     folder = build_folder() / "bench"
-    with together(folder) as half:
+    with together(folder, "bench") as half:
         page = report.write(rows, half)
     click.echo(f"report: {folder / page.name}")
     result(page=folder / page.name, rows=rows)
@@ -152,8 +152,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 
 @main.command()
 @click.option("--log", multiple=True, help="Your click log, of any format; files or a folder [MovieLens-100K].")
-@FORMAT
-@click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
+@log_options
 @click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
 @click.option("--samples", default=100_000, show_default=True, help="Number of samples, the log's first.")
 @click.option("--dim", default=64, show_default=True, help="Values per row.")
@@ -164,7 +163,7 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose EMB core the card has.")
 @JSON
-def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, samples: int, dim: int,
+def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, samples: int, dim: int,
          rank: int, batch: int, device: str, preset: str) -> None:
     """Trains a model and places it on one, two, three memories.
 
@@ -176,15 +175,16 @@ def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: 
     from hotrail.report import plan as report_of_plan
     from hotrail.terminal import say
 
-    options = flow.Options(log or flow.Options.logs, kind, table, label, samples, dim, rank, batch, device, preset)
+    options = flow.Options(log or flow.Options.logs, table, label, samples, dim, rank, batch, device, preset, **how)
+    readings = Readings()
     folder = build_folder() / "demo"
-    with together(folder) as half:
-        done = flow.run(options, half, say=say)
+    with together(folder, "demo") as half:
+        done = flow.run(options, half, say=say, read=readings)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
     report.show(done)
     say(f"report     {folder / page.name}")
-    result(page=folder / page.name, source=done.source, device=done.device.name, equal=done.passed,
+    result(page=folder / page.name, source=done.source, log=readings.log, device=done.device.name, equal=done.passed,
            fp32_auc=done.baseline, placements=[{
                "memories": each.name, "batch_s": each.batch_s, "samples_per_s": each.rate, "auc": each.auc,
                "planned_s": each.plan.seconds, "lookups": dict(zip(("dram", "tt", "ssd"), each.shares.tolist())),
@@ -194,8 +194,7 @@ def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: 
 
 @main.command()
 @click.argument("log", nargs=-1, type=click.Path())
-@FORMAT
-@click.option("--table", multiple=True, help="A table to look up; may be given several times [all].")
+@log_options
 @click.option("--label", help="Column that is learned: 0 and 1, or cut at its mean [label, click, .., rating].")
 @click.option("--learn", default=0.05, show_default=True, help="Share of the log that is learned from.")
 @click.option("--samples", default=2000, show_default=True, help="Number of following samples to train on.")
@@ -208,7 +207,7 @@ def demo(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: 
               help="The Verilated core, or its twin, which is faster and needs no Verilator.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 @JSON
-def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], label: str | None, learn: float,
+def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, learn: float,
             samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, card: str,
             out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
@@ -222,16 +221,17 @@ def hotline(log: tuple[str, ...], kind: str | None, table: tuple[str, ...], labe
     config = chosen.cores.get("hotline")
     if config is None:
         raise click.ClickException(f"the preset {preset} has no [hotline]")
-    options = flow.Options(log or flow.Options.logs, kind, table, label, learn, samples, batch, columns, gpu_cycles)
+    options = flow.Options(log or flow.Options.logs, table, label, learn, samples, batch, columns, gpu_cycles, **how)
+    readings = Readings()
     folder = out or build_folder() / "hotline"
-    with together(folder) as half:
-        done = flow.run(options, config=config, card=lambda: card, say=say)
+    with together(folder, "hotline") as half:
+        done = flow.run(options, config=config, card=lambda: card, say=say, read=readings)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name}")
-    result(page=folder / page.name, source=done.source, tables=done.tables, samples=done.samples, batch=done.batch,
-           hot_rows=done.hot, hot_rows_most=done.capacity, hot_share=done.share, best_share=done.best,
-           popular_samples=done.popular, speedup=done.speedup)
+    result(page=folder / page.name, source=done.source, log=readings.log, tables=done.tables,
+           samples=done.samples, batch=done.batch, hot_rows=done.hot, hot_rows_most=done.capacity,
+           hot_share=done.share, best_share=done.best, popular_samples=done.popular, speedup=done.speedup)
 
 
 @main.command()

@@ -29,7 +29,7 @@ def papers(paper: str | None, out: Path | None) -> None:
 
     found = [each for each in report.load() if paper in (None, each["key"])]
     folder = out or build_folder() / "papers"
-    with together(folder) as half:
+    with together(folder, "papers") as half:
         page = report.write(found, half)
     report.show(found)
     say(f"report     {folder / page.name}")

@@ -1,6 +1,8 @@
 """The commands from a click log to a plan."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,13 +13,13 @@ from gen.data.profile import FILE as PROFILE
 from gen.planner.plan import FILE
 from hotrail.as_json import JSON, result
 from hotrail.completion import device_names, preset_names
+from hotrail.reading import Readings, log_options
 
 __all__ = ["COMMANDS"]
 
 
 HELD_BACK = click.option("--held-back", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
                          help="Share of the samples, the log's last, that is counted apart, to hold the plan against.")
-FORMAT = click.option("--format", "kind", help="The log's format [detected from its ending and first line].")
 MODEL = click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 DEVICE = click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
                       help="Name of a device, or a path that ends in .toml.")
@@ -48,7 +50,7 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @MODEL
-@FORMAT
+@log_options
 @DEVICE
 @PRESET
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
@@ -81,11 +83,11 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 @JSON
-def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str, preset: str, cards: int,
-         levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
+def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], model: Path | None, device: str, preset:
+         str, cards: int, levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
-         error_budget: float | None, weights: Path | None, dim: int, batch: int | None, sample: float,
-         held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         error_budget: float | None, weights: Path | None, dim: int, batch: int | None, sample: float, held_back:
+         float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -96,18 +98,19 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
     from hotrail.report import plan as report
     from hotrail.terminal import progress, say
 
-    options = flow.Options(log, kind, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
+    options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
                            sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
-                           table_wise, error_budget, weights, join)
+                           table_wise, error_budget, weights, join, table, **how)
+    readings = Readings()
     folder = out or build_folder() / "plan"
-    with together(folder) as half:
+    with together(folder, "plan") as half:
         try:
             with progress() as shown:
-                made, profile = flow.run(options, half, say=say, progress=shown)
+                made, profile = flow.run(options, half, say=say, progress=shown, read=readings)
         except ValueError:
             # Counting may have taken long; but a profile is not put beside a plan that was made of another.
             if (half / PROFILE).exists() and not (folder / FILE).exists():
-                with together(folder) as kept:
+                with together(folder, "plan") as kept:
                     (half / PROFILE).rename(kept / PROFILE)
                 say(f"saved      {folder / PROFILE}: `hotrail plan` takes it in the log's place")
             raise
@@ -120,14 +123,14 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
            ssd_share=made.from_ssd, unseen_share=made.unseen, cards=made.cards, tables=made.tables,
            fewer_levels_s={levels: each[0] for levels, each in made.ablation.items()},
            what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held,
-           formats={name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
+           log=readings.log, formats={name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
                     for name, spec in made.model.tables.items()}, error_budgets=made.widths, accuracy=made.accuracy)
 
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @MODEL
-@FORMAT
+@log_options
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
@@ -141,8 +144,9 @@ def plan(log: tuple[str, ...], model: Path | None, kind: str | None, device: str
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/profile].")
 @JSON
-def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: float, second: bool, dim: int,
-            rank: int, held_back: float, workers: int, scheduler: str | None, out: Path | None) -> None:
+def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], model: Path | None, sample: float,
+            second: bool, dim: int, rank: int, held_back: float, workers: int, scheduler: str | None, out: Path |
+            None) -> None:
     """Counts the accesses of LOG per row.
 
     Also counts the rows that a sample looks up, the compression by tensor trains, and rows that occur together.
@@ -155,17 +159,21 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
     from hotrail.terminal import progress, say
 
     folder = out or build_folder() / "profile"
-    options = flow.Options(log, Recommender.load(model) if model else None, kind, dim, sample, second, held_back,
-                           workers, scheduler)
-    with together(folder) as half:
+    options = flow.Options(log, Recommender.load(model) if model else None, dim, sample, second, held_back,
+                           workers, scheduler, table, **how)
+    readings = Readings()
+    said: list[str] = []
+    with together(folder, "profile") as half:
         with progress() as shown:
-            found = flow.run(options, half, say=say, progress=shown)
+            found = flow.run(options, half, say=said.append, progress=shown, read=readings)
         page = report.write(found, half, dim=dim, rank=rank)
+    for line in said:       # now that the profile is in its place, whoever reads may go away
+        say(line)
     say(f"profile    {report.sentence(found)}")
     report.show(found, dim=dim, rank=rank)
     say(f"saved      {folder / PROFILE}, the page beside it: {folder / page.name}")
-    result(profile=folder / PROFILE, page=folder / page.name, source=found.source, samples=found.samples,
-           sampled=found.sampled, tables={name: {
+    result(profile=folder / PROFILE, page=folder / page.name, source=found.source, log=readings.log,
+           samples=found.samples, sampled=found.sampled, tables={name: {
                "rows": table.rows, "rows_accessed": table.heat.touched, "accesses": table.heat.total,
                "indices_per_sample": table.pooling, "longest_bag": int(table.bag_lengths.max(initial=0)),
                "rows_of_half": table.heat.icdf(0.5), "rows_of_90": table.heat.icdf(0.9)}
@@ -174,13 +182,14 @@ def profile(log: tuple[str, ...], model: Path | None, kind: str | None, sample: 
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@FORMAT
+@log_options
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
 @click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
 @SAMPLE
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
 @JSON
-def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: float, out: Path | None) -> None:
+def model(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], dim: int, batch: int, sample: float,
+          out: Path | None) -> None:
     """Writes the model file that `hotrail plan --model` takes, from LOG.
 
     It has the log's tables, rows and policies of ids. Comments say what was assumed: edit these.
@@ -196,21 +205,23 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
         raise click.UsageError(f"{path} must end in .toml")
     if path.exists():
         raise click.UsageError(f"{path} exists already; --out names another file")
+    options, readings = flow.Options(log, None, dim, sample, tables=table, **how), Readings()
     with progress() as shown:
-        found = flow.profile_of(flow.Options(log, None, kind, dim, sample), say=say, progress=shown)
+        found = flow.profile_of(options, say=say, progress=shown, read=readings)
     made, notes = model_of(found, dim, batch)
+    made = replace(made, log=options.over(made.log))
     with writing(path), staged(path) as half:
         half.write_text(text_of(made, found, notes), encoding="utf-8")
     for note in notes:
         say(f"assumed    {note}")
     say(f"model      {path}: {len(made.tables)} tables, {sum(spec.rows for spec in made.tables.values()):,} rows")
-    result(model=path, tables=made.tables, batch=made.batch, assumed=notes)
+    result(model=path, tables=made.tables, batch=made.batch, assumed=notes, log=readings.log)
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("log", nargs=-1, required=True)
-@FORMAT
+@log_options
 @click.option("--within", type=click.FloatRange(0), default=0.05, show_default=True,
               help="So much more time than that of a plan made afresh is allowed.")
 @SAMPLE
@@ -223,8 +234,8 @@ def model(log: tuple[str, ...], kind: str | None, dim: int, batch: int, sample: 
               help="Folder for the whole bundle that the delta leaves [none].")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the delta [build/refresh].")
 @JSON
-def refresh(bundle: Path, log: tuple[str, ...], kind: str | None, within: float, sample: float, table_wise: bool,
-            gap: float, seconds: float, whole: Path | None, out: Path | None) -> None:
+def refresh(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], within: float,
+            sample: float, table_wise: bool, gap: float, seconds: float, whole: Path | None, out: Path | None) -> None:
     """Adapts BUNDLE to the traffic of LOG.
 
     Moves as few rows as possible between DRAM and SSD. Writes a delta, which running cards take between two batches.
@@ -234,10 +245,10 @@ def refresh(bundle: Path, log: tuple[str, ...], kind: str | None, within: float,
     from gen.planner.plan import duration
     from hotrail.terminal import progress, say
 
-    options = flow.Options(log, kind, within, sample, gap, seconds, table_wise, whole)
+    options, readings = flow.Options(log, within, sample, gap, seconds, table_wise, whole, table, **how), Readings()
     folder, opened = out or build_folder() / "refresh", Bundle(bundle)
     with progress() as shown:
-        found, delta = flow.run(opened, options, folder, say=say, progress=shown)
+        found, delta = flow.run(opened, options, folder, say=say, progress=shown, read=readings)
     size = sum((delta.folder / name).stat().st_size for name in delta.members)
     say(f"batch      {duration(found.plan.seconds)}; {duration(found.stayed_s)} if no row moved, "
         f"{duration(found.fresh.seconds)} by a plan made afresh")
@@ -246,7 +257,7 @@ def refresh(bundle: Path, log: tuple[str, ...], kind: str | None, within: float,
     say(f"delta      {delta.folder}: {size:,} bytes" + (f"; the bundle that it leaves: {whole}" if whole else ""))
     result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=found.plan.seconds, stayed_s=found.stayed_s,
            fresh_s=found.fresh.seconds, rows=found.rows, rows_least=found.least, rows_fresh=found.fresh_rows,
-           assumed=found.plan.assumed)
+           assumed=found.plan.assumed, log=readings.log)
 
 
 COMMANDS = (plan, profile, model, refresh)

@@ -2,14 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gen.base.staging import together
+from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
-from hotrail.planning import FORMAT
+from hotrail.reading import log_options
 
 __all__ = ["COMMANDS"]
 
@@ -45,7 +46,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@FORMAT
+@log_options
 @click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the plan's].")
 @click.option("--weights", type=click.Path(path_type=Path),
@@ -57,25 +58,27 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.option("--processes", is_flag=True, help="Each card in a process of its own, the EMB cards at the same time.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/run].")
 @JSON
-def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batch: int | None, weights: Path | None,
-        memory: str, card: str, processes: bool, out: Path | None) -> None:
+def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], samples: int,
+        batch: int | None, weights: Path | None, memory: str, card: str, processes: bool, out: Path | None) -> None:
     """Runs LOG on the simulated cards of BUNDLE.
 
     Compares every result with the oracle and every card's cycles with the plan.
     """
     from fpga.api import verifying as flow
     from gen.bundle import Bundle
-    from gen.data.logs import open_log
+    from gen.data.logs import open_for
+    from gen.model.log_options import LogOptions
     from hotrail.report import run as report
     from hotrail.terminal import say
 
+    folder = out or build_folder() / "run"
+    check_folder(folder, "run")
     opened = Bundle(bundle)
     known, note = opened.parameters(weights)
-    read = open_log(log, kind, opened.plan.model.columns)
+    read = open_for(log, LogOptions(**how), table, opened.plan.model)
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,
                        process=processes)
-    folder = out or build_folder() / "run"
-    with together(folder) as half:
+    with together(folder, "run") as half:
         page = report.write(opened, done, half)
     report.show(opened, done)
     for line in read.report():
@@ -93,7 +96,7 @@ def run(bundle: Path, log: tuple[str, ...], kind: str | None, samples: int, batc
                            "planned_in_sequence_cycles": done.steady[number], "energy": done.energy[number]}
                   for number, cycles in done.cycles.items()},
            lookups={name: dict(zip(("dram", "tt", "ssd"), rows.tolist())) for name, rows in done.rows.items()},
-           distance=done.distance, unseen=done.unseen, notes=done.notes)
+           log=read.reading(), distance=done.distance, unseen=done.unseen, notes=done.notes)
     if done.different:
         sys.exit(1)
 

@@ -1,21 +1,22 @@
 """The command that shares a training device's memory out between batch and cached rows."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gen.base.staging import together
+from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from gen.data.scars import Device, Traffic, optimum
 from hotrail.as_json import JSON, result
-from hotrail.planning import FORMAT
+from hotrail.reading import Readings, log_options
 
 __all__ = ["COMMANDS"]
 
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@FORMAT
+@log_options
 @click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
               help="MB of the device for cached rows and activations; may be given several times.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
@@ -29,8 +30,8 @@ __all__ = ["COMMANDS"]
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/scars].")
 @JSON
-def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: int, activations: int, overhead: int,
-          smallest: int, largest: int | None, sample: float, out: Path | None) -> None:
+def scars(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], memory: tuple[int, ...], dim: int,
+          activations: int, overhead: int, smallest: int, largest: int | None, sample: float, out: Path | None) -> None:
     """Divides a GPU's memory between batch and cached rows.
 
     The best split of a training device's memory by SCARS' formulas, proven.
@@ -42,17 +43,19 @@ def scars(log: tuple[str, ...], kind: str | None, memory: tuple[int, ...], dim: 
     from hotrail.terminal import progress, say
 
     devices = {each: Device(each << 18, dim, activations, overhead, smallest, largest) for each in sorted(set(memory))}
+    folder, readings = out or build_folder() / "scars", Readings()
+    check_folder(folder, "scars")
     with progress() as shown:
-        profile = flow.profile_of(flow.Options(log, format=kind, sample=sample), say=say, progress=shown)
+        profile = flow.profile_of(flow.Options(log, sample=sample, tables=table, **how), say=say, progress=shown,
+                                  read=readings)
     traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
     splits = {each: optimum(traffic, device) for each, device in devices.items()}
-    folder = out or build_folder() / "scars"
-    with together(folder) as half:
+    with together(folder, "scars") as half:
         page = report.write(profile.source, traffic, devices, splits, half)
     report.show(profile.source, traffic, devices, splits)
     say(f"report     {folder / page.name}")
     result(page=folder / page.name, source=profile.source, rows_accessed=traffic.touched,
-           lookups_per_sample=traffic.lookups, memories={
+           lookups_per_sample=traffic.lookups, log=readings.log, memories={
                each: {"cached_rows": split.cached, "batch": split.batch, "values_per_sample": split.words,
                       "gap": split.gap} for each, split in splits.items()})
 

@@ -1,6 +1,7 @@
 """The command from a load to the number of cards."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +12,6 @@ from hotrail.planning import (
     DEVICE,
     DIM,
     ERROR_BUDGET,
-    FORMAT,
     MODEL,
     PRESET,
     RESULTS,
@@ -21,6 +21,7 @@ from hotrail.planning import (
     TT_SHARE,
     WEIGHTS,
 )
+from hotrail.reading import Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -32,7 +33,7 @@ __all__ = ["COMMANDS"]
 @click.option("--p99-ms", type=click.FloatRange(0, min_open=True), required=True,
               help="Milliseconds within which 99 % of the samples must have their result.")
 @MODEL
-@FORMAT
+@log_options
 @DEVICE
 @PRESET
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
@@ -51,9 +52,9 @@ __all__ = ["COMMANDS"]
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/size].")
 @JSON
-def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, kind: str | None, device: str,
-         preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str | None,
-         tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int | None,
+def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps: float, p99_ms: float, model: Path |
+         None, device: str, preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str |
+         None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int | None,
          sample: float, seconds: float, out: Path | None) -> None:
     """Says how many cards serve LOG's model at a load, and what CPU servers and GPUs it would take.
 
@@ -66,13 +67,15 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
     from hotrail.report import size as report
     from hotrail.terminal import progress, say
 
-    options = flow.Options(log, kind, model, device, preset, cards, 3, tt_share=tt_share, dim=dim, batch=batch,
+    options = flow.Options(log, model, device, preset, cards, 3, tt_share=tt_share, dim=dim, batch=batch,
                            sample=sample, seconds=seconds, explain=False, results=results, row_format=row_format,
-                           tt_format=tt_format, error_budget=error_budget, weights=weights)
+                           tt_format=tt_format, error_budget=error_budget, weights=weights, tables=table, **how)
+    readings = Readings()
     folder = out or build_folder() / "size"
-    with together(folder) as half:
+    with together(folder, "size") as half:
         with progress() as shown:
-            found, profile, notes = flow.size(options, qps, p99_ms * 1e-3, half, say=say, progress=shown)
+            found, profile, notes = flow.size(options, qps, p99_ms * 1e-3, half, say=say, progress=shown,
+                                               read=readings)
         of = found[0].plan.model
         say("measuring  one core of this machine")
         core_s = core_seconds(of, profile)
@@ -83,7 +86,8 @@ def size(log: tuple[str, ...], qps: float, p99_ms: float, model: Path | None, ki
     for what, said in report.sentences(sized):
         say(f"{what:<10} {said}")
     say(f"report     {folder / page.name}")
-    result(page=folder / page.name, qps=qps, p99_s=p99_ms * 1e-3, cards=sized.best.cards if sized.best else None,
+    result(page=folder / page.name, log=readings.log, qps=qps, p99_s=p99_ms * 1e-3,
+           cards=sized.best.cards if sized.best else None,
            groups=[{"cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
                     "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
                    for each in found],

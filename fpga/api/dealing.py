@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from fpga.api.dlrm import Dlrm, payload_of
 from fpga.api.gpu import GATHERED, POPULAR, Floats, Times
 from fpga.api.hotline import Hotline, Layout, Table, Train, indices_of
-from gen.data.logs import Trace, open_log
+from gen.data.logs import Trace, open_for
 from gen.data.logs.bounds import few
+from gen.data.logs.reading import Reading
+from gen.model.log_options import LogOptions
 
 __all__ = ["Dealing", "Options", "Run", "lines", "run"]
 
@@ -30,13 +32,12 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What may be asked: another log, its format and tables (none: all), its column that is learned, how much of it is
-    learned from (a share) and trained on (samples), the samples of a mini-batch (none: what a frame holds, BATCH at the
-    most), columns of the tables, and what the GPU takes for a sample, in cycles of the core."""
+class Options(LogOptions):
+    """What may be asked, beside how the log is read: another log, its tables (none: all), its column that is learned,
+    how much of it is learned from (a share) and trained on (samples), the samples of a mini-batch (none: what a frame
+    holds, BATCH at the most), columns of the tables, and what the GPU takes for a sample, in cycles of the core."""
 
     logs: Sequence[str | Path] = ("movielens",)
-    format: str | None = None
     tables: Sequence[str] = ()
     label: str | None = None
     learn: float = 0.05
@@ -102,11 +103,11 @@ class Dealing:
 
 
 def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim",
-        say: Say = lambda text: None) -> Dealing:
+        say: Say = lambda text: None, read: Callable[[Reading], None] = lambda _: None) -> Dealing:
     """Deals a log.
 
     Parameters  options: what is asked; config: of the core; card: gives an open card for each of the two runs, or
-                "sim" or "twin"; say: takes lines of progress
+                "sim" or "twin"; say: takes lines of progress; read: told how the log was understood
     Raises      ValueError: a log or sizes that do not fit, as a sentence; RunError, CardError: of the run
     """
     if not 0 < options.learn < 1:
@@ -114,7 +115,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
     for name in ("samples", "columns", "gpu_cycles"):
         if getattr(options, name) < 1:
             raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
-    log = open_log(options.logs, options.format, options.tables or None)
+    log = open_for(options.logs, options, options.tables)
     trace, places, cut = _places(Trace.of(log, head=True), config.positions)
     indices, positions = indices_of(trace, places)
     payload, unused = payload_of(trace, options.label)
@@ -128,6 +129,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
         + (f"; {cut:,} indices of long bags left out" if cut else ""))
     for line in (*log.report(), *([f"not used   {few(unused)}"] if unused else [])):
         say(line)
+    read(log.reading())
     random = np.random.default_rng(SEED)
     tables = [Table(name, (random.standard_normal((trace.rows[name], options.columns)) / 8).astype(np.float32))
               for name in places]

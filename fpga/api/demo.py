@@ -31,15 +31,17 @@ from gen import bundle as bundles
 from gen.base.tools import call, versions
 from gen.bundle import Bundle
 from gen.data.expected import expected_counts
-from gen.data.logs import Pieces, Trace, open_log
+from gen.data.logs import Pieces, Trace, open_for
 from gen.data.logs.arrays import of_arrays
 from gen.data.logs.bounds import few
+from gen.data.logs.reading import Reading
 from gen.data.logs.trace import picked
 from gen.data.profile import Profile
 from gen.data.profiling import stream
 from gen.data.remap import TT, by_heat, row_counts
 from gen.data.reorder import by_similarity
 from gen.model.device import Device
+from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.scores import auc
 from gen.model.weights import FileWeights
@@ -62,12 +64,11 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Options:
-    """What may be asked: another log, its format, tables [all] and column that is learned, how much of it; values per
-    row, rank of the tensor trains, samples per batch; the card."""
+class Options(LogOptions):
+    """What may be asked, beside how the log is read: another log, its tables [all] and column that is learned, how much
+    of it; values per row, rank of the tensor trains, samples per batch; the card."""
 
     logs: Sequence[str | Path] = ("movielens",)
-    format: str | None = None
     tables: Sequence[str] = ()
     label: str | None = None
     samples: int = 100_000
@@ -134,19 +135,21 @@ class Demo:
         return all(each.passed for each in self.placements)
 
 
-def run(options: Options, folder: Path, *, rtl: str = "sim", say: Say = print) -> Demo:
+def run(options: Options, folder: Path, *, rtl: str = "sim", say: Say = print,
+        read: Callable[[Reading], None] = lambda _: None) -> Demo:
     """Runs the whole demo, telling its steps to `say`. folder: for bundles, which are removed in the end. rtl: the kind
-    of card that the first batches run on again.
+    of card that the first batches run on again. read: told how the log was understood.
 
     Raises      ValueError: a log or options that do not fit, in one sentence; CardError, RunError: of a card
     """
     with threadpool_limits(1):      # matrices are small, and the other core builds the simulator
-        return _run(options, folder, rtl, say)
+        return _run(options, folder, rtl, say, read)
 
 
-def _run(options: Options, folder: Path, rtl: str, say: Say) -> Demo:
+def _run(options: Options, folder: Path, rtl: str, say: Say, read: Callable[[Reading], None]) -> Demo:
     device = Device.load(options.device)
     samples = _Samples(options, say)
+    read(samples.reading)
     simulator = _Simulator(options.preset) if rtl == "sim" else None
     say("time       about half a minute for 100,000 samples; longer the first time, which builds a simulator")
     costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
@@ -191,8 +194,9 @@ class _Samples:
         for name in ("samples", "dim", "rank", "batch"):
             if getattr(options, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
-        log = open_log(options.logs, options.format, options.tables or None)
+        log = open_for(options.logs, options, options.tables)
         trace = Trace.of(log, numbered=True, head=True)
+        self.reading = log.reading()
         self.trace, count = trace, min(trace.samples, options.samples)
         self.payload, unused = payload_of(trace, options.label)
         shuffled = np.random.default_rng(SEED).permutation(count)

@@ -12,14 +12,17 @@ from typing import Any
 from fpga.card.costs import PAGE_BYTES, measure
 from gen.base.staging import together
 from gen.base.tools import build_folder
-from gen.data.logs import open_log
+from gen.data.logs import open_for
 from gen.data.logs.log import Chunk, Log
+from gen.data.logs.opening import settled
+from gen.data.logs.reading import Reading
 from gen.data.profile import FILE as PROFILE
 from gen.data.profile import Profile
 from gen.data.profiling import flow
 from gen.data.profiling.held import parted, tail_of
 from gen.data.profiling.sources import statistics_of
 from gen.model.device import Device
+from gen.model.log_options import LogOptions
 from gen.model.recommender import CHOSEN, ROW_FORMATS, WORDS, Recommender, TableSpec
 from gen.model.weights import FileWeights
 from gen.planner.assume import model_of
@@ -37,11 +40,11 @@ BATCH = 2048
 
 
 @dataclass(frozen=True)
-class Options:
-    """As the command has them. logs, format: see gen.data.profiling.flow; model: a path, None: assumed of the log."""
+class Options(LogOptions):
+    """As the command has them, beside how the log is read. logs, tables: see gen.data.profiling.flow; model: a path,
+    None: assumed of the log."""
 
-    logs: Sequence[str]
-    format: str | None = None
+    logs: Sequence[str | Path]
     model: Path | None = None
     device: str = "smartssd"
     preset: str = "smartssd"
@@ -65,6 +68,7 @@ class Options:
     error_budget: float | None = None
     weights: Path | None = None
     join: bool = False
+    tables: Sequence[str] = ()
 
 
 def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
@@ -72,29 +76,32 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
     """Places the rows of a log's tables in memories of cards; seconds per batch, lower bound and what explains them.
 
     Parameters  log: paths, or what else `hotrail plan` takes; out: folder for plan.json and profile.npz, default
-                build/plan; say: gets lines of progress; options: format [detected], model [its .toml; tables as the log
-                has them], device and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor
-                trains, hot_share, tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results,
-                row_format and tt_format [float32], or error_budget, within which both are chosen, and weights, an
-                .npz, of whose rows errors are measured [normal rows], sample [1] and held_back [0] of the samples,
-                gap [0.01], seconds [60] of each search, explain [True]: also with fewer memories and more cards,
-                table_wise [False], join [False] small tables into products
+                build/plan; say: gets lines of progress; options: tables, format, missing, separator, fields, lists
+                and order_by, as hotrail.open_log takes them, model [its .toml; tables as the log has them], device
+                and preset ["smartssd"], cards [8], levels of memories [3], rank [4] of the tensor trains, hot_share,
+                tt_share, tt_gain [0.1], dim [64] and batch [2048] without a model, results, row_format and tt_format
+                [float32], or error_budget, within which both are chosen, and weights, an .npz, of whose rows errors
+                are measured [normal rows], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of
+                each search, explain [True]: also with fewer memories and more cards, table_wise [False], join [False]
+                small tables into products
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
-    with together(Path(out or build_folder() / "plan")) as half:
+    with together(Path(out or build_folder() / "plan"), "plan") as half:
         return run(Options(logs, **options), half, say=say)[0]
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
-        progress: Callable[[int, int], None] = lambda done, total: None) -> tuple[Plan, Profile]:
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        read: Callable[[Reading], None] = lambda _: None) -> tuple[Plan, Profile]:
     """Writes profile.npz and plan.json into `folder`, each whole or not at all; the first as soon as the log is
-    counted.
+    counted. read: told how the log was understood.
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     weights = _weights(options)
-    model, profile, costs, notes = _prepared(options, folder, say, progress)
+    options = options if weights is None else replace(options, logs=settled(options.logs))
+    model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     chunks = () if weights is None else _samples(options, model)
     errors = None if weights is None else measured(model, weights, profile, chunks)
     made = _planned(options, model, profile, costs, options.cards, say, errors)
@@ -110,7 +117,8 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
 
 
 def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Callable[[str], None] = lambda _: None,
-         progress: Callable[[int, int], None] = lambda done, total: None) \
+         progress: Callable[[int, int], None] = lambda done, total: None,
+         read: Callable[[Reading], None] = lambda _: None) \
         -> tuple[tuple[Copy, ...], Profile, tuple[str, ...]]:
     """Copies of the model on groups of up to `options.cards` cards that bear so many samples per second within p99_s,
     for every size of a group that can hold the model; the profile; what was assumed. Writes profile.npz into `folder`.
@@ -118,7 +126,8 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     weights = _weights(options)
-    model, profile, costs, notes = _prepared(options, folder, say, progress)
+    options = options if weights is None else replace(options, logs=settled(options.logs))
+    model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     errors = None if weights is None else measured(model, weights, profile, _samples(options, model))
     device, found, refusals = Device.load(options.device), [], []
     for cards in groups(options.cards, model.network is not None):
@@ -134,11 +143,12 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
 
 
 def _prepared(options: Options, folder: Path, say: Callable[[str], None],
-              progress: Callable[[int, int], None]) -> tuple[Recommender, Profile, Costs, tuple[str, ...]]:
+              progress: Callable[[int, int], None],
+              read: Callable[[Reading], None]) -> tuple[Recommender, Profile, Costs, tuple[str, ...]]:
     """The model, the log's profile, which is written, the costs of the device, and what was assumed."""
     model = Recommender.load(options.model) if options.model else None
     if model is not None:
-        model = _as_given(replace(model, batch=options.batch or model.batch), options)
+        model = _as_given(replace(model, batch=options.batch or model.batch, log=options.over(model.log)), options)
         check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
@@ -147,15 +157,16 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
     budgets = [options.error_budget, *(spec.error_budget for spec in (model.tables.values() if model else ()))]
     costs = measure(options.device, options.preset, dims=dims,
                     row_formats=sorted(formats) if budgets.count(None) == len(budgets) else ROW_FORMATS)
-    profile = flow.run(flow.Options(options.logs, model, options.format, options.dim, options.sample,
-                                    held_back=options.held_back), folder, say=say, progress=progress)
+    profile = flow.run(flow.Options(options.logs, model, options.dim, options.sample, held_back=options.held_back,
+                                    tables=options.tables, **options.given()), folder, say=say, progress=progress,
+                       read=read)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
         f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
     notes: tuple[str, ...] = ()
     if model is None:
         model, notes = model_of(profile, options.dim, options.batch or BATCH)
-        model = _as_given(model, options)
+        model = _as_given(replace(model, log=options.over(model.log)), options)
     return model, profile, costs, notes
 
 
@@ -191,7 +202,7 @@ def _samples(options: Options, model: Recommender) -> tuple[Chunk, ...]:
                          "error budget (--error-budget)")
     if len(options.logs) == 1 and statistics_of(options.logs[0]) is not None:
         return ()
-    log: Log = open_log(options.logs, options.format, model.columns)
+    log: Log = open_for(options.logs, options, model=model)
     return head(parted(log, options.held_back)[1] if options.held_back else log)
 
 

@@ -6,7 +6,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gen.data.logs.opening import LogLike, opened
 from gen.data.profile import Profile
 from gen.data.profiling import stream
 from gen.data.trained import Ids, Placed, TrainedTable, TrainedWeights, placed
+from gen.model.log_options import LogOptions
 from gen.model.recommender import CHOSEN, ROW_FORMATS, Recommender
 from gen.planner.planning import make
 from gen.planner.widths import head, measured
@@ -27,6 +28,7 @@ from gen.planner.widths import head, measured
 __all__ = ["BATCH", "bundle", "laid_out"]
 
 BATCH = 2048
+READING = tuple(each.name for each in fields(LogOptions))
 OPTIONS = ("results", *CHOSEN, "error_budget")      # of a TableSpec, for all tables
 
 
@@ -48,7 +50,8 @@ def bundle(model: Any, log: LogLike, *, out: str | Path | None = None, tables: M
                 ["smartssd"], cards [8], batch [2048] and mode [the model's, else "sum"] of all tables, levels of
                 memories [2: DRAM and SSD; 3 adds tensor trains, which approximate rows], row_format, tt_format and
                 results [float32], or error_budget, within which the first two are chosen by the errors of pooled
-                vectors of the log, format of the log and sample, the share of it that is counted [1]
+                vectors of the log, sample, the share of the log that is counted [1], and how it is read, as open_log
+                takes it: format, missing, separator, fields, lists, order_by
     Raises      ValueError: one sentence with the table, column or file that does not fit
     """
     held = read(model, tables, quantised)
@@ -60,15 +63,17 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
              columns: Mapping[str, str | Sequence[str]] | None = None, ids: Any = None,
              unknown: Mapping[str, int] | None = None, say: Callable[[str], None] | None = None,
              device: str = "smartssd", preset: str = "smartssd", cards: int = 8, batch: int = BATCH,
-             mode: str | None = None, levels: int = 2, format: str | None = None, sample: float = 1.0,
+             mode: str | None = None, levels: int = 2, sample: float = 1.0,
              **options: Any) -> tuple[Bundle, dict[str, Placed]]:
     """As `bundle`, of tables that are known, and how each table's rows lie in the bundle. source: whose tables they
     are."""
     say = say or (lambda text: None)
+    how = {name: options.pop(name, None) for name in READING}
+    reading = LogOptions.of({name: value for name, value in how.items() if value is not None})
     for name in options:
         if name not in OPTIONS:
             raise TypeError(f"there is no option {name!r}; there are {', '.join(OPTIONS)}, device, preset, cards, "
-                            "batch, mode, levels, format and sample")
+                            f"batch, mode, levels, sample, {', '.join(READING)}")
     held = [_named(table, columns or {}, ids, unknown or {}, mode) for table in held]
     if twice := [name for name, count in Counter(table.name for table in held).items() if count > 1]:
         raise ValueError(f"{source} has {len(held)} tables, more than one of them named {twice[0]!r}")
@@ -78,7 +83,7 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
                 raise ValueError(f"there is no table {name!r}; there are {', '.join(table.name for table in held)}")
     by_name = {table.name: table.columns or (table.name,) for table in held}
     wanted = tuple(dict.fromkeys(column for each in by_name.values() for column in each))
-    source_log = opened(log, format, wanted)
+    source_log = opened(log, wanted, **reading.given())
     found = by_table(source_log, by_name)
     profile = stream.profile(found, sample=sample)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables")
@@ -86,7 +91,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
     laid = {table.name: placed(table, _counted(profile, table.name),
                                **(given if table.array.dtype.kind == "f" else _without_format(given)))
             for table in held}
-    model = Recommender(Path(source).stem, source, {name: each.spec for name, each in laid.items()}, None, batch)
+    model = Recommender(Path(source).stem, source, {name: each.spec for name, each in laid.items()}, None, batch,
+                        reading)
     profile = stream.with_rows(profile, {name: spec.rows for name, spec in model.tables.items()})
     weights = TrainedWeights(list(laid.values()), source)
     budgets = any(spec.error_budget is not None for spec in model.tables.values())

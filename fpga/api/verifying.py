@@ -153,7 +153,7 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
     """
     say = say or (lambda text: None)
     plan = bundle.plan
-    source = opened(log, None, plan.model.columns)
+    source = opened(log, tables=plan.model.columns, **plan.model.log.given())
     found = Verified(Device.load(options.get("device", bundle.device)))
     far = {name: np.zeros(2) for name in plan.tables}
     strange = _Unseen(bundle)

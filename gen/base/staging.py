@@ -6,16 +6,23 @@ place at a moment is known to `discard`, for a process that has no time to leave
 
 import ctypes
 import errno
+import json
 import os
+import re
 import shutil
 import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["discard", "staged", "together"]
+__all__ = ["check_folder", "discard", "staged", "together", "written_by"]
+
+#: Folders with a manifest: the commands that write them, by what the manifest says.
+WRITERS = {"bundle": "compile", "delta": "refresh"}
+#: The title of a report names its command.
+TITLE = re.compile(rb"<title>hotrail ([a-z]+): ")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _staged: set[Path] = set()
@@ -46,15 +53,15 @@ def staged(place: str | Path, *, parents: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def together(place: str | Path) -> Iterator[Path]:
+def together(place: str | Path, command: str = "") -> Iterator[Path]:
     """An empty folder; what is written into it is moved into the folder `place` in the end, over what has its name. It
     lies in `place` where that is there: the folder above may be another disk's, or not for us to write.
 
-    Raises      NotADirectoryError: `place` is something else
+    Parameters  command: of hotrail, whose results these are; none: what is there is not looked at
+    Raises      NotADirectoryError: `place` is something else; ValueError: it holds what another command wrote
     """
-    given, place = Path(place), Path(os.path.realpath(place))
-    if place.exists() and not place.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
+    check_folder(place, command)
+    place = Path(os.path.realpath(place))
     place.parent.mkdir(parents=True, exist_ok=True)
     with _beside(place, place if place.exists() else place.parent) as folder:
         half = folder / place.name
@@ -67,6 +74,30 @@ def together(place: str | Path) -> Iterator[Path]:
                     _exchange(path, place / path.name)
                 else:
                     os.replace(path, place / path.name)
+
+
+def check_folder(place: str | Path, command: str = "") -> None:
+    """Raises as `together` does, for a command that works long before it writes."""
+    if Path(place).exists() and not Path(place).is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+    if command and (other := written_by(Path(place))) not in (None, command):
+        raise ValueError(f"{place} holds what `hotrail {other}` wrote, which `hotrail {command}` would destroy; --out "
+                         "names another folder")
+
+
+def written_by(folder: Path) -> str | None:
+    """The command of hotrail whose results a folder holds, by what lies in it; None: none that is known."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        kind = json.loads((folder / "manifest.json").read_bytes()).get("kind")
+        if kind in WRITERS:
+            return WRITERS[kind]
+    if (folder / "plan.json").exists():
+        return "plan"
+    with suppress(OSError):
+        with (folder / "index.html").open("rb") as page:
+            title = TITLE.search(page.read(1024))
+        return title and title[1].decode()
+    return None
 
 
 def discard() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gen.data.logs.parse import ids_of
+from gen.data.logs.cells import ids_of
 from gen.model.network import Model, Network
 from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes, values

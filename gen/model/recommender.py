@@ -7,6 +7,9 @@ A TOML file of it:
     dim = 64                        # words of a row, where a table does not say
     batch = 2048                    # samples that are inferred at once
 
+    [log]                           # how the log is read, see gen.model.log_options; left out: as it seems to be
+    separator = "semicolon"
+
     [tables.C03]                    # the log's name of it
     rows = 10131227
     ids = "vocabulary"              # how the log's ids become rows, see IDS
@@ -27,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gen.model.log_options import LogOptions
 from gen.model.network import Model
 from gen.rtl import config
 from gen.rtl.config import ConfigError
@@ -122,13 +126,14 @@ class Feature(NamedTuple):
 @dataclass(frozen=True)
 class Recommender:
     """tables: by name, in the file's order. network: of the MLP cards, None for embedding tables alone. batch: samples
-    that are inferred at once (BS of SCRec)."""
+    that are inferred at once (BS of SCRec). log: how its log is read."""
 
     name: str
     about: str
     tables: Mapping[str, TableSpec]
     network: Model | None = None
     batch: int = 2048
+    log: LogOptions = LogOptions()
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -158,8 +163,9 @@ class Recommender:
         path, content = config.read("model", path, FOLDER)
         where = f"{path.name}:"
         for key in content:
-            if key not in ("about", "network", "dim", "batch", "tables"):
-                raise ConfigError(f"{where} {key}: unknown key; allowed are about, network, dim, batch, [tables.NAME]")
+            if key not in ("about", "network", "dim", "batch", "log", "tables"):
+                raise ConfigError(f"{where} {key}: unknown key; allowed are about, network, dim, batch, [log], "
+                                  "[tables.NAME]")
         dim, batch = content.get("dim"), content.get("batch", 2048)
         for key, value in (("dim", dim), ("batch", batch)):
             if value is not None and (type(value) is not int or value < 1):
@@ -183,7 +189,8 @@ class Recommender:
                 if network.features and spec.dim != network.dim:
                     raise ConfigError(f"{where} [tables.{name}] dim = {spec.dim}: the network's features have "
                                       f"{network.dim} words")
-        return cls(path.stem, str(content.get("about", "")), tables, network, batch)
+        log = _log(where, content.get("log", {}))
+        return cls(path.stem, str(content.get("about", "")), tables, network, batch, log)
 
     @classmethod
     def of(cls, name: str, rows: Mapping[str, int], dim: int, *, batch: int = 2048) -> "Recommender":
@@ -202,6 +209,15 @@ def _network(name: Any, folder: Path, dim: int) -> Model:
         if "say dim" not in str(error):
             raise
         return Model.load(where, dim=dim)
+
+
+def _log(where: str, content: Any) -> LogOptions:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where} [log] must be a table of keys, not {content!r}")
+    try:
+        return LogOptions.of(content)
+    except ValueError as error:
+        raise ConfigError(f"{where} [log] {error}") from None
 
 
 def _table(where: str, name: str, content: Any, dim: int | None) -> TableSpec:

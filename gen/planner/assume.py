@@ -53,6 +53,9 @@ def text_of(model: Recommender, profile: Profile, notes: tuple[str, ...]) -> str
             '# network = "n.toml"     # of the MLP cards (gen.model.network); left out: embedding tables alone',
             f"dim = {dim}     # assumed: values per row, which no log says",
             f"batch = {model.batch}     # assumed: samples that are inferred at once"]
+    if given := model.log.given():
+        text += ["", "[log]     # how it was read"]
+        text += [f"{key} = {_value(value)}" for key, value in given.items()]
     for name, spec in model.tables.items():
         table = profile.tables[name]
         key = name if BARE.fullmatch(name) else _quoted(name)
@@ -61,6 +64,14 @@ def text_of(model: Recommender, profile: Profile, notes: tuple[str, ...]) -> str
                      f"sample ({longest:,} at most)", f"rows = {spec.rows}",
                  f"ids = {_quoted(spec.ids)}     # {IDS[spec.ids]}", f"mode = {_quoted(spec.mode)}     # assumed"]
     return "\n".join(text) + "\n"
+
+
+def _value(value: bool | int | str | tuple[str, ...]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_quoted, value))}]"
+    return _quoted(value) if isinstance(value, str) else str(value)
 
 
 def _quoted(text: str) -> str:

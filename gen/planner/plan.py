@@ -22,7 +22,7 @@ from gen.model.row_formats import fused_bytes
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable",
            "Stored", "Tier", "Width", "duration"]
 
-KIND, VERSION = "plan", 7
+KIND, VERSION = "plan", 8
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")

@@ -94,7 +94,7 @@ def _ids(random: Random, count: int, kind: str = "<u8") -> np.ndarray:
 
 
 def _npz(random: Random) -> tuple[dict[str, np.ndarray], dict[str, list[int]]]:
-    samples = random.choice((0, 1, 5, 30))
+    samples = random.choice((1, 5, 30))
     arrays, ids = {}, {}
     for number in range(random.randint(1, 3)):
         kind = random.choice(("<u8", "<i8", "<i4", ">u2", "|u1", "|i1"))
@@ -118,7 +118,7 @@ def _npz_bytes(arrays: Mapping[str, np.ndarray], packed: bool) -> bytes:
 
 
 def _mels(random: Random) -> tuple[list[np.ndarray], dict[str, list[int]]]:
-    tables, samples = random.randint(1, 4), random.choice((0, 1, 9))
+    tables, samples = random.randint(1, 4), random.choice((1, 9))
     kind = random.choice(("<i8", "<i4", "|u1"))
     lengths = np.array([[random.randrange(4) for _ in range(samples)] for _ in range(tables)], kind).reshape(
         tables, samples)
@@ -130,7 +130,7 @@ def _mels(random: Random) -> tuple[list[np.ndarray], dict[str, list[int]]]:
 
 
 def _parquet(random: Random) -> tuple[bytes, dict[str, list[int]]]:
-    rows, columns, ids = random.choice((0, 1, 40)), {}, {}
+    rows, columns, ids = random.choice((1, 40)), {}, {}
     for number in range(random.randint(1, 3)):
         name, kind = f"t{number}", random.choice((pa.uint64(), pa.int64(), pa.int32(), pa.uint8()))
         wide = f"<{'u' if kind in (pa.uint64(), pa.uint8()) else 'i'}{kind.bit_width // 8}"
@@ -153,7 +153,12 @@ def _parquet(random: Random) -> tuple[bytes, dict[str, list[int]]]:
 
 def _text_log(random: Random, kind: str) -> tuple[list[list[str]], str, dict[str, list[int]]]:
     """(lines of fields, separator, ids)."""
-    count = random.choice((0, 1, 12))
+    count = random.choice((1, 2, 12))
+    if kind == "movielens":
+        rows = [[str(random.getrandbits(20)), str(random.getrandbits(12)), random.choice(("1", "5", "3.5")),
+                 "881250949"] for _ in range(count)]
+        return rows, random.choice(("\t", "::")), {name: [int(row[place]) for row in rows]
+                                                    for place, name in enumerate(("user_id", "item_id"))}
     if kind == "criteo":
         rows = [["1", *(str(random.randrange(99)) for _ in range(13)),
                  *(f"{random.getrandbits(random.choice((4, 32, 64))):x}" for _ in range(26))] for _ in range(count + 1)]
@@ -168,7 +173,7 @@ def _text_log(random: Random, kind: str) -> tuple[list[list[str]], str, dict[str
     names = ["user_id", "[/red]_id", "price"]
     rows = [[str(random.choice((-1, 1)) * random.getrandbits(63)), str(random.getrandbits(64)), "0.5"]
             for _ in range(count)]
-    return [names, *rows], random.choice(",\t"), {name: [int(row[k]) % (1 << 64) for row in rows]
+    return [names, *rows], random.choice(",\t;|"), {name: [int(row[k]) % (1 << 64) for row in rows]
                                                    for k, name in enumerate(names[:2])}
 
 
@@ -195,7 +200,8 @@ def _text(random: Random, kind: str) -> tuple[str, bytes, dict[str, list[int]] |
     ids = ids if valid else None
     if not valid and random.randrange(2):
         data = damaged(random, data)
-    suffix = {"criteo": random.choice((".txt", "")), "avazu": ".csv"}.get(kind, ".csv" if separator == "," else ".tsv")
+    suffix = {"criteo": random.choice((".txt", "")), "avazu": ".csv", "movielens": ".data"}.get(
+        kind, ".csv" if separator == "," else ".tsv")
     match random.randrange(6):
         case 0:
             data, suffix = gzip.compress(data, mtime=0), suffix + ".gz"
@@ -325,8 +331,8 @@ def _maker(kind: str) -> Format:
             data = _maker_inputs(random)
         path = folder / f"log{suffix}"
         path.write_bytes(data)
-        said = kind if suffix in ("", ".gz", ".bz2", ".zst") or kind in ("criteo", "avazu") else random.choice(
-            (None, kind))
+        own = suffix in ("", ".gz", ".bz2", ".zst") or kind in ("criteo", "avazu", "movielens")
+        said = kind if own else random.choice((None, kind))
         tables = ["kind"] if kind == "parquet" and ids is None and not random.randrange(4) else None
         samples = random.choice((3, 65536))
         if ids is None and not random.randrange(6):

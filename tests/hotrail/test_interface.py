@@ -97,7 +97,7 @@ for words in COMMANDS:
 def without_extras(commands, tmp_path):
     """What commands end with, after what hotrail.compile does."""
     (tmp_path / "log.csv").write_text("a_id\n1\n2\n")
-    for name in ("log.csv.gz", "log.parquet"):
+    for name in ("log.csv.zst", "log.parquet"):
         (tmp_path / name).write_bytes(b"PAR1")
     done = python(f"ROOT, COMMANDS = {str(ROOT)!r}, {commands!r}\n{BASE}", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -115,10 +115,10 @@ def test_an_installation_without_extras(tmp_path):
 
 
 def test_what_needs_an_extra_says_which(tmp_path):
-    commands = ["profile log.csv.gz", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1"]
+    commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1"]
     assert without_extras(commands, tmp_path) == [
         "hotrail.compile needs the package torch: pip install 'hotrail[torch]'",
-        "1 Error: log.csv.gz: a compressed log needs the package pyarrow: pip install 'hotrail[arrow]'",
+        "1 Error: log.csv.zst: a log compressed by zstd needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: log.parquet: Parquet needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: this command needs the package scipy: pip install 'hotrail[rtl]'",
         "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'"]

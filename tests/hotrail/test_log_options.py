@@ -1,9 +1,14 @@
 """A log is named in the same way to every command, and refused with the same sentence."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
+from fpga.api.planning import plan
 from gen.data.logs import FORMATS
+from gen.model.log_options import LogOptions
+from gen.model.recommender import Recommender
 from hotrail.__main__ import main
 from tests.support import log_files
 
@@ -40,3 +45,77 @@ def test_several_files_are_one_log(tmp_path):
     assert one.exit_code == two.exit_code == 0
     head = f"{path}: {len(set(log_files.USER)) + len(set(log_files.ITEM))} rows accessed, 2.00 lookups per sample"
     assert f"log        {head}" in one.output and f"log        {path}, {head}" in two.output
+
+
+COMMANDS = ["profile", "model", "plan", "size", "run", "refresh", "scars", "hotline", "demo"]
+OPTIONS = ["--format", "--table", "--missing", "--separator", "--fields", "--list", "--no-quotes", "--order-by"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_reads_a_log_by_the_same_options(command):
+    given = [each.opts[0] for each in main.commands[command].params if each.opts[0] in OPTIONS]
+    assert given == OPTIONS
+
+
+def a_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("when^who^what\n3^5^a b\n1^6^\n2^7^c\n")
+    return path, ["--separator", "^", "--table", "who", "--table", "what", "--list", "what=space", "--order-by", "when"]
+
+
+def test_how_a_log_was_read_is_said_and_is_in_the_model_file(tmp_path):
+    path, options = a_text(tmp_path)
+    done = CliRunner().invoke(main, ["profile", str(path), *options, "--out", str(tmp_path / "one"), "--json"])
+    assert done.exit_code == 0, done.output
+    log = json.loads(done.stdout)["log"]
+    assert log["form"] == "text, separated by '^', UTF-8, names in line 1, put in the order of when"
+    assert log["tables"] == {"who": "whole numbers", "what": "lists, space-separated"} and log["values"] == ["when"]
+    assert [sample["who"] for sample in log["first"]] == [6, 7, 5] and [
+        len(sample["what"]) for sample in log["first"]] == [0, 1, 2]
+    assert "tables     who (whole numbers), what (lists, space-separated)\n" in done.stderr
+    # A model made with the options says them; with it alone the log is read alike.
+    model = tmp_path / "m.toml"
+    done = CliRunner().invoke(main, ["model", str(path), *options, "--out", str(model)])
+    assert done.exit_code == 0, done.output
+    found = Recommender.load(model)
+    assert found.log == LogOptions(separator="^", lists=("what=space",), order_by="when")
+    again = CliRunner().invoke(main, ["profile", str(path), "--model", str(model), "--out", str(tmp_path / "two"),
+                                      "--json"])
+    assert json.loads(again.stdout)["log"] == {**log, "tables": {name: log["tables"][name] for name in found.tables}}
+    wrong = CliRunner().invoke(main, ["profile", str(path), "--model", str(model), "--table", "who"])
+    assert wrong.output == "Error: --table who: the tables are those of the model; leave out one of them\n"
+
+
+def test_options_in_python(tmp_path):
+    """hotrail.plan takes them, and the plan keeps them for those who read the log by it."""
+    path, _ = a_text(tmp_path)
+    made = plan(path, out=tmp_path / "plan", preset="tiny", cards=1, dim=16, batch=64, explain=False, seconds=1,
+                tables=["who", "what"], separator="^", lists=["what=space"], order_by="when")
+    assert made.model.log == LogOptions(separator="^", lists=("what=space",), order_by="when")
+    assert type(made).load(tmp_path / "plan").model == made.model
+
+
+def test_no_command_destroys_what_another_wrote(tmp_path):
+    log, folder = str(log_files.written(tmp_path, "a.csv")), tmp_path / "out"
+    made = CliRunner().invoke(main, ["profile", log, "--out", str(folder)])
+    assert made.exit_code == 0, made.output
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for command in ("plan", "scars"):
+        done = CliRunner().invoke(main, [command, log, "--out", str(folder)])
+        assert done.output == (f"Error: {folder} holds what `hotrail profile` wrote, which `hotrail {command}` would "
+                               "destroy; --out names another folder\n")
+    assert CliRunner().invoke(main, ["profile", log, "--out", str(folder)]).exit_code == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+    for name, content, writer in (("manifest.json", '{"kind": "bundle"}', "compile"), ("plan.json", "", "plan"),
+                                  ("manifest.json", '{"kind": "delta"}', "refresh")):
+        other = tmp_path / f"{writer}d"
+        other.mkdir()
+        (other / name).write_text(content)
+        for command in ("profile", "size"):
+            load = ["--qps", "9", "--p99-ms", "9"] if command == "size" else []
+            done = CliRunner().invoke(main, [command, log, *load, "--out", str(other)])
+            assert done.exit_code == 1 and f"holds what `hotrail {writer}` wrote" in done.output
+        assert [path.name for path in other.iterdir()] == [name]
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "manifest.json").write_text("[]")
+    assert CliRunner().invoke(main, ["profile", log, "--out", str(tmp_path / "site")]).exit_code == 0

@@ -197,7 +197,7 @@ def test_numbers_that_cannot_be(log, option):
 
 
 def test_options_are_checked_before_the_log_is_counted(log, tmp_path, monkeypatch):
-    monkeypatch.setattr("gen.data.profiling.flow.open_log", lambda *_, **__: pytest.fail("read"))
+    monkeypatch.setattr("gen.data.profiling.flow.open_for", lambda *_, **__: pytest.fail("read"))
     model = tmp_path / "m.toml"
     model.write_text('network = "screc_rm3"\ndim = 64\n' + "".join(f"[tables.t{n}]\nrows = 9\n" for n in range(26)))
     for given, sentence in ((["--device", "abacus"], "abacus"), (["--preset", "hotline"], "has no [emb]"),

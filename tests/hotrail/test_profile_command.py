@@ -71,7 +71,8 @@ def test_statistics_have_no_second_pass(log, tmp_path):
     run(log, "--out", tmp_path)
     done = run(tmp_path / "profile.npz", "--together", "--out", tmp_path)
     assert done.exit_code == 1
-    assert "holds counts already; --together, --sample and --held-back need the log itself" in done.output
+    assert ("holds counts already; --together, --sample, --held-back and options of how a log is read need the log "
+            "itself") in done.output
 
 
 def test_on_a_cluster(log, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ def readable(where: str | Path, form: str = "") -> Iterator[None]:
 
 def few(names: Iterable[str], most: int = 40) -> str:
     """Names for a sentence, the first of them where there are many."""
-    given = list(names)
+    given = [name if name and name.isprintable() else repr(name) for name in names]
     return ", ".join(given[:most]) + (f" and {len(given) - most} more" if len(given) > most else "")
 
 

@@ -26,8 +26,9 @@ def by_table(log: Pieces, columns: Columns) -> Pieces:
                 raise ValueError(f"table {table}: {log.source} has no column {name!r}; it has {', '.join(log.tables)}")
     if all(names == (table,) for table, names in columns.items()):
         return log
-    return Pieces(log.source, [_Joined(piece.source, tuple(columns), bytes=piece.bytes, unread=piece.unread,
-                                       piece=piece, columns=columns) for piece in log.pieces], progress=log.progress)
+    joined = [_Joined(piece.source, tuple(columns), bytes=piece.bytes, unread=piece.unread, form=piece.form,
+                      piece=piece, columns=columns) for piece in log.pieces]
+    return Pieces(log.source, joined, progress=log.progress, notes=log.notes)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.data.logs.log import Chunk
+from gen.data.logs.chunk import Chunk
 
 __all__ = ["LABELS", "dense_features", "dense_names", "dense_of", "labels_of"]
 

@@ -2,16 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gen.data.logs.bounds import few, readable
+from gen.data.logs.chunk import Chunk
+from gen.data.logs.reading import SHOWN, Form, Reading, first_of
 
-__all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Log", "Piece", "Pieces", "Problems", "endure"]
+__all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Form", "Log", "Piece", "Pieces", "Problems", "Reading", "endure"]
 
 #: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
 PIECE = 1 << 40
@@ -21,40 +21,6 @@ PIECE_BYTES = 1 << 26
 SPARED = 10
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Samples first, first + 1, ... of a log.
-
-    ids: of each table, as the log has them: uint64 (text that is no number: its hash, see the reader). offsets:
-    (n + 1,) int64 of tables whose samples have bags of ids, from 0; a table without has one id a sample. values: (n,)
-    or (n, k) of other columns, as the label and the dense features. place: where it begins and ends, as shares of the
-    log's bytes; (0, 0) where that is not known.
-    """
-
-    first: int
-    samples: int
-    ids: dict[str, NDArray[np.uint64]]
-    offsets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    values: dict[str, NDArray] = field(default_factory=dict)
-    place: tuple[float, float] = (0.0, 0.0)
-
-    def edges(self, table: str) -> NDArray[np.int64]:
-        """Offsets of a table; one id per sample is a bag of one."""
-        found = self.offsets.get(table)
-        return np.arange(self.samples + 1) if found is None else found
-
-    def part(self, start: int, stop: int) -> "Chunk":
-        """Samples start to stop of these."""
-        edges = {name: self.edges(name) for name in self.ids}
-        begin, end = self.place
-        each = (end - begin) / max(self.samples, 1)
-        return Chunk(self.first + start, stop - start,
-                     {name: ids[edges[name][start]:edges[name][stop]] for name, ids in self.ids.items()},
-                     {name: edge[start:stop + 1] - edge[start] for name, edge in self.offsets.items()},
-                     {name: value[start:stop] for name, value in self.values.items()},
-                     (begin + start * each, begin + stop * each))
 
 
 @dataclass
@@ -122,7 +88,8 @@ class Piece(ABC):
     """What the pieces of all formats have: a Log that is one part, and can be sent to another process.
 
     bytes: its size as stored; done: how many of them have been read; first: the number of its first sample; before,
-    whole: bytes of the log before it, and of all of the log; unread: columns that are neither tables nor values.
+    whole: bytes of the log before it, and of all of the log; unread: columns that are neither tables nor values; form:
+    how it is read.
     """
 
     source: str
@@ -132,6 +99,7 @@ class Piece(ABC):
     before: int = field(default=0, kw_only=True)
     whole: int = field(default=0, kw_only=True)
     unread: tuple[str, ...] = field(default=(), kw_only=True)
+    form: Form = field(default=Form(), kw_only=True, repr=False)
     done: int = field(default=0, init=False, repr=False)
     problems: Problems = field(default_factory=Problems, init=False, repr=False)
 
@@ -165,11 +133,12 @@ class Pieces:
     """A log of pieces, one behind the other.
 
     Parameters  source: what people call it; pieces: in order; progress: told the bytes read and all of them, after
-                every chunk
+                every chunk; notes: on their order
     Raises      ValueError: no piece, or pieces whose tables differ
     """
 
-    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None):
+    def __init__(self, source: str, pieces: Sequence[Piece], *, progress: Progress | None = None,
+                 notes: Sequence[str] = ()):
         if not pieces:
             raise ValueError(f"{source} is a log of no files")
         for piece in pieces[1:]:
@@ -180,7 +149,8 @@ class Pieces:
         ends = [0, *accumulate(piece.bytes for piece in pieces)]
         self.pieces = tuple(replace(piece, first=number * PIECE, before=ends[number], whole=ends[-1])
                             for number, piece in enumerate(pieces))
-        self.progress = progress
+        self.progress, self.notes = progress, tuple(notes)
+        self._first: Chunk | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -198,19 +168,36 @@ class Pieces:
     def bytes(self) -> int:
         return sum(piece.bytes for piece in self.pieces)
 
+    def reading(self) -> Reading:
+        """How the log was understood; the first samples are read for it where that has not been done."""
+        if self._first is None:
+            # Of copies: the pieces keep what their own reading has found, here or in another process.
+            copies = (replace(piece) for piece in self.pieces)
+            with suppress(ValueError):      # whoever reads on will hear of it
+                self._first = next((first_of(chunk) for piece in copies for chunk in piece.chunks(SHOWN)), None)
+        unread = {name: self._why(name) for name in self.unread}
+        return Reading.of(self.pieces[0].form, self.tables, unread, self._first, self.notes)
+
+    def _why(self, name: str) -> str:
+        return next((piece.form.unread[name] for piece in self.pieces if name in piece.form.unread), "")
+
     def report(self) -> list[str]:
-        """What a user should know of the last reading: what was broken, and columns that are not read."""
-        unread = [f"not read   {few(self.unread)}"] if self.unread else []
-        return [f"broken     {line}" for line in self.problems.lines()] + unread
+        """What a user should know of the last reading: how the log was understood, and what was broken."""
+        return [*self.reading().lines(), *(f"broken     {line}" for line in self.problems.lines())]
 
     def chunks(self, samples: int = 65536) -> Iterator[Chunk]:
-        total, before = self.bytes, 0
+        """Raises ValueError: as the pieces do; there is no sample in all of them"""
+        total, before, none = self.bytes, 0, True
         for piece in self.pieces:
             for chunk in piece.chunks(samples):
+                if none:
+                    self._first, none = first_of(chunk), False
                 yield chunk
                 if self.progress:
                     self.progress(before + piece.done, total)
             before += piece.bytes
+        if none:
+            raise ValueError(f"{self.source} has no samples")
         if self.progress:
             self.progress(total, total)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gen.data.logs import bounds, stream, torch_file
 from gen.data.logs.log import PIECE_BYTES, Chunk, Piece
+from gen.data.logs.reading import Form
 
 __all__ = ["MelsPiece", "pieces"]
 
@@ -24,7 +25,7 @@ __all__ = ["MelsPiece", "pieces"]
 @contextmanager
 def _tensors(path: Path) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
     """(indices, offsets, lengths), mapped; a packed file is unpacked beside temporary files for as long."""
-    if path.suffix not in stream.COMPRESSED:
+    if not stream.compressed(path):
         yield _checked(path, torch_file.read(path))
         return
     handle, name = tempfile.mkstemp(".pt")
@@ -73,9 +74,10 @@ def pieces(path: Path, tables: Iterable[str] | None) -> list[Piece]:
             if name not in there:
                 raise ValueError(f"{path} has no table {name!r}; it has {names[0]} to {names[-1]}")
         size, chosen = path.stat().st_size, set(wanted)
-        whole = MelsPiece(str(path), wanted, bytes=size, path=path, stop=samples,
-                          unread=tuple(name for name in names if name not in chosen))
-        if path.suffix in stream.COMPRESSED or not samples:
+        unread = tuple(name for name in names if name not in chosen)
+        whole = MelsPiece(str(path), wanted, bytes=size, path=path, stop=samples, unread=unread, form=Form(
+            "Meta's lookup sets", dict.fromkeys(wanted, "lists"), dict.fromkeys(unread, "not asked for")))
+        if stream.compressed(path) or not samples:
             return [whole]
         cuts = max(1, min(samples, round(size / PIECE_BYTES)))
         edges = [samples * number // cuts for number in range(cuts + 1)]

@@ -19,7 +19,9 @@ from gen.base.tools import build_folder
 from gen.data.logs import lines, text
 from gen.data.logs.arrays import of_arrays
 from gen.data.logs.bounds import readable
+from gen.data.logs.dialect import dialect
 from gen.data.logs.log import Pieces
+from gen.data.logs.reading import Form
 from gen.data.logs.trace import Trace
 
 __all__ = ["NAME", "movielens"]
@@ -43,7 +45,9 @@ def movielens(tables: Iterable[str] | None = None, *, cache: str | Path | None =
     found = of_arrays({name: trace.table(name)[order] for name in tables or trace.indices},
                       values={name: value[order] for name, value in trace.values.items()}, source=NAME)
     unread = tuple(name for name in trace.indices if name not in found.tables)
-    return Pieces(NAME, [replace(piece, unread=unread) for piece in found.pieces])
+    form = Form("text with a header line, put in the order of timestamp", dict.fromkeys(found.tables, "numbered"),
+                dict.fromkeys(unread, "not asked for"))
+    return Pieces(NAME, [replace(piece, unread=unread, form=form) for piece in found.pieces])
 
 
 def _trace(cache: str | Path | None) -> Trace:
@@ -51,7 +55,7 @@ def _trace(cache: str | Path | None) -> Trace:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / LOG
         path.write_bytes(_member(LOG, cache))
-        pieces = lines.pieces(path, text.with_header(path, "\t"), broken=0)
+        pieces = lines.pieces(path, text.with_header(path, dialect(path)), broken=0)
         return Trace.of(Pieces(NAME, pieces), numbered=True)
 
 

@@ -19,6 +19,7 @@ from gen.base import npy
 from gen.data.logs import bounds
 from gen.data.logs.bounds import HELD, few, readable, samples_at_once, stretches, twice
 from gen.data.logs.log import Chunk, Piece
+from gen.data.logs.reading import Form
 
 __all__ = ["Member", "NpzPiece", "members", "piece", "tables_of", "values_of"]
 
@@ -190,4 +191,7 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
         unread = [name for name in there if name not in chosen]
         unread += [name for name, member in values_of(found).items()
                    if member.entries != samples or member.entry_bytes > ENTRY]
-        return NpzPiece(str(path), wanted, bytes=path.stat().st_size, path=path, samples=samples, unread=tuple(unread))
+        form = Form("npz", {name: "lists" if f"ind_{name}" in found else "whole numbers" for name in wanted},
+                    {name: "not asked for" if name in there else "not an entry for each sample" for name in unread})
+        return NpzPiece(str(path), wanted, bytes=path.stat().st_size, path=path, samples=samples, unread=tuple(unread),
+                        form=form)

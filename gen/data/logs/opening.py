@@ -1,48 +1,61 @@
 """Opens a click log by what it is."""
 
-from collections.abc import Iterable
+import atexit
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from gen.base.extras import extra
-from gen.data.logs import lines, mels, npz, stream, text
-from gen.data.logs.bounds import COLUMNS, readable
+from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
+from gen.data.logs.bounds import readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
+from gen.model.log_options import LogOptions
+from gen.model.recommender import Recommender
 
-__all__ = ["FORMATS", "LogLike", "format_of", "open_log", "opened"]
+__all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened", "settled"]
 
-#: What can be read. text: with a header line.
-FORMATS = ("criteo", "avazu", "text", "parquet", "npz", "mels")
+#: What can be read. text: with a header line; movielens: ratings without one.
+FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels")
+TEXTS = ("criteo", "avazu", "movielens", "text")
 MOVIELENS = "movielens"
 _ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
 
 
-def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None, tables: Iterable[str] | None = None,
-             *, missing: int | None = None, broken: float = 0.01, progress: Progress | None = None) -> Pieces:
+def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None,
+             tables: str | Iterable[str] | None = None, *, missing: int | None = None, separator: str | None = None,
+             fields: str | Iterable[str] | None = None, lists: str | Iterable[str] = (),
+             quotes: bool | None = None, order_by: str | None = None, broken: float = 0.01,
+             progress: Progress | None = None) -> Pieces:
     """A click log of one file or several, read in a stream.
 
-    Parameters  paths: a file, a folder of files, or files in order; or movielens, MovieLens-100K, which is fetched and
-                kept; format: one of FORMATS, by default what ending and first line say; tables: those wanted, by
-                default all (of a text with header: fields marked :token, else those ending in _id; of Parquet: whole
-                numbers and lists of them); missing: the id that an empty
-                field of a text with header or of Parquet stands for, where by default it is a fault (Criteo, Avazu:
-                always 0); broken: share of a piece's samples that may be broken, ten are always endured; 0: none;
-                progress: told the bytes read and all of them
+    Parameters  paths: a file, a folder of files, in the order of the numbers in their names, or files in order; a
+                pipe, - for the standard input; or movielens, MovieLens-100K, which is fetched and kept; format: one of
+                FORMATS, by default what ending and first lines say; tables: those wanted, by default all (of a text
+                with header: fields marked :token, else those whose names are ids'; of Parquet: whole numbers and lists
+                of them); missing: the id that an empty field of a text with header or of Parquet stands for, where by
+                default it is a fault (Criteo, Avazu: always 0); separator, fields, lists, quotes, order_by: see
+                gen.model.log_options; a log in another order is held in memory; broken: share of a piece's samples
+                that may be broken, ten are always endured; 0: none; progress: told the bytes read and all of them
     Raises      ValueError: one sentence with the file and what is wrong; while it is read: too many broken lines, a
-                file that is damaged
+                file that is damaged, no sample
 
     >>> log = open_log("day_0.gz")                                             # doctest: +SKIP
     >>> for chunk in log.chunks(): use(chunk.ids["C03"])                       # doctest: +SKIP
-    >>> print(log.problems.lines())                                            # doctest: +SKIP
+    >>> print(log.report())                                                    # doctest: +SKIP
     """
     named = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    files = [file for path in named for file in (sorted(_logs_in(path)) if path.is_dir() else [path])]
     if format is not None and format not in FORMATS:
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
         raise ValueError(f"broken must be a share from 0 to 1, not {broken:g}")
-    wanted = None if tables is None else tuple(dict.fromkeys(tables))
+    wanted = None if tables is None else tuple(dict.fromkeys((tables,) if isinstance(tables, str) else tables))
     if wanted is not None and not wanted:
         raise ValueError("tables must name one table at least")
     if missing is not None:
@@ -53,70 +66,200 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         found = movielens(wanted)
         found.progress = progress
         return found
-    pieces: list[Piece] = []
-    for file in files:
-        if not file.is_file():
-            raise ValueError(f"{file} is not a file")
-        with readable(file):
-            pieces += _pieces(file, format or format_of(file), wanted, missing, broken)
-    return Pieces(", ".join(map(str, named)), pieces, progress=progress)
+    asked = _Asked(format, wanted, missing, dialect.character(separator, "--separator") if separator else None,
+                   _several(fields) or None, (lists,) if isinstance(lists, str) else tuple(lists), quotes is not False,
+                   order_by, broken)
+    log = Pieces(", ".join(map(str, named)), asked.pieces([file for path in named for file in _files(path)]),
+                 progress=progress, notes=_notes(named))
+    return log if order_by is None else ordering.ordered(log, order_by)
+
+
+def open_for(logs: Sequence[str | Path], options: LogOptions, tables: Sequence[str] = (),
+             model: Recommender | None = None, progress: Progress | None = None) -> Pieces:
+    """A log as a command reads it: by its options, else by those of the model, whose columns are the tables.
+
+    Raises      ValueError: as `open_log`; tables beside a model
+    """
+    if model is None:
+        return open_log(logs, tables=tables or None, progress=progress, **options.given())
+    if tables:
+        raise ValueError(f"--table {tables[0]}: the tables are those of the model; leave out one of them")
+    return open_log(logs, tables=model.columns, progress=progress, **options.over(model.log).given())
 
 
 #: A log, or the paths of one.
 LogLike = str | Path | Iterable[str | Path] | Log
 
 
-def opened(log: LogLike, format: str | None = None, tables: Iterable[str] | None = None) -> Any:
+def opened(log: LogLike, tables: Iterable[str] | None = None, **options: Any) -> Any:
     """A log as it is, or what `open_log` makes of its paths."""
     given: Any = log
-    return given if hasattr(given, "chunks") else open_log(given, format, tables)
+    return given if hasattr(given, "chunks") else open_log(given, tables=tables, **options)
 
 
-def _logs_in(folder: Path) -> list[Path]:
-    """Files, but none that are hidden or say something of the others, as _SUCCESS."""
-    return [path for path in folder.iterdir() if path.is_file() and path.name[0] not in "._"]
+def _several(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in names.split(",")) if isinstance(names, str) else tuple(names or ())
 
 
-def format_of(path: Path) -> str:
-    """By the ending, and the first line of a text."""
-    ending = stream.stem(path).suffix
+def _notes(named: Sequence[Path]) -> tuple[str, ...]:
+    """That files which a shell has put in order are in another than that of the numbers in their names."""
+    names = [str(path) for path in named]
+    if names != sorted(names) or names == sorted(names, key=_order):
+        return ()
+    last = max(named, key=lambda path: _order(str(path))).name
+    return (f"{len(names)} files as they were given, {named[0].name}, {named[1].name}, .. {named[-1].name}; by the "
+            f"numbers in their names {last} is the last",)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """The files of a log in order, those of a folder by the numbers in their names; what is no file is copied to one.
+
+    Raises      ValueError: nothing is there, or a folder in a folder whose place in the order is not known
+    """
+    if path.is_dir():
+        yield from _within(path)
+    elif path == Path("-") and not path.exists():
+        yield _standard_input()
+    elif path.exists() and not path.is_file():
+        yield _kept(path, path.name)
+    elif path.is_file():
+        yield path
+    else:
+        raise ValueError(f"{path} is not a file")
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    """Files, but none that are hidden or say something of the others, as _SUCCESS; those of Hive's folders, as
+    date=2024-01-01."""
+    there = sorted((path for path in folder.iterdir() if path.name[0] not in "._"), key=lambda path: _order(path.name))
+    folders = [path for path in there if path.is_dir()]
+    if other := [path for path in folders if "=" not in path.name] or folders[:len(there) - len(folders)]:
+        raise ValueError(f"{other[0]} is a folder, whose place in the order of {folder} is not known; name the files "
+                         "or folders in order")
+    for path in there:
+        yield from _within(path) if path.is_dir() else (path,)
+
+
+def _order(name: str) -> list[tuple[int, int, str]]:
+    """Of names, by the numbers in them: day_2 before day_10."""
+    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part]
+
+
+def settled(logs: Iterable[str | Path]) -> list[str | Path]:
+    """The paths of a log that is to be opened more than once: what can be read once is copied."""
+    return [_kept(Path(log), Path(log).name) if Path(log).exists() and not (
+        Path(log).is_file() or Path(log).is_dir()) else log for log in logs]
+
+
+def _kept(path: Path, name: str) -> Path:
+    """A copy of what can be read once, a pipe; it is there as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="hotrail-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with path.open("rb") as given, (folder / name).open("wb") as copy:
+        shutil.copyfileobj(given, copy, 1 << 20)
+    return folder / name
+
+
+@cache
+def _standard_input() -> Path:
+    """A command may read its log twice."""
+    return _kept(Path("/dev/stdin"), "stdin")
+
+
+def format_of(path: Path, separator: str | None = None) -> str:
+    """By the ending, and the first lines of a text."""
+    ending = stream.stem(path).suffix.lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]
-    line = text.first_line(path).rstrip(b"\r\n")
-    if line.count(b"\t") in (38, 39) and all(not cell or _is_criteo(n, cell) for n, cell in enumerate(
-            reversed(line.split(b"\t")))):
+    if not stream.compressed(path) and (kind := _by_bytes(path)):
+        return kind
+    lines = dialect.first_lines(path) if separator in (None, "\t") else []
+    if text.is_criteo(lines):
         return "criteo"
-    if line.count(b",") < COLUMNS and set(b"site_id,device_ip,device_model,hour".split(b",")) <= set(line.split(b",")):
+    if text.is_movielens(lines):
+        return "movielens"
+    of = dialect.dialect(path, separator)
+    if text.is_avazu(of):
         return "avazu"
-    if ending in text.SEPARATORS:
+    if ending in text.ENDINGS or separator is not None or of.rows and len(of.rows[0]) > 1:
         return "text"
-    endings = ", ".join([*_ENDINGS, *text.SEPARATORS])
+    endings = ", ".join([*_ENDINGS, *text.ENDINGS])
     raise ValueError(f"{path} ends in {ending!r} and is not Criteo's; the endings read are {endings}, texts also with "
                      f"{', '.join(stream.COMPRESSED)}; or say the format: {', '.join(FORMATS)}")
 
 
-def _is_criteo(place: int, cell: bytes) -> bool:
-    """Whether this may be the cell at a place counted from the end of a line of Criteo's."""
-    try:
-        int(cell, 16 if place < 26 else 10)
-    except ValueError:
-        return False
-    return True
+def _by_bytes(path: Path) -> str | None:
+    """The format of a file whose first bytes say it."""
+    with path.open("rb") as file:
+        return "parquet" if file.read(4) == b"PAR1" else None
 
 
-def _pieces(path: Path, format: str, tables: tuple[str, ...] | None, missing: int | None, broken: float) -> list[Piece]:
-    if format == "npz":
-        return [npz.piece(path, tables)]
-    if format == "parquet":
+def _with_partition(piece: Piece, path: Path) -> Piece:
+    """Says that the names of Hive's folders are read as no column."""
+    keys = [part.partition("=")[0] for part in path.parent.parts if "=" in part]
+    left = {key: "the name of a folder" for key in keys if key not in (*piece.tables, *piece.unread)}
+    if not left:
+        return piece
+    return replace(piece, unread=(*piece.unread, *left),
+                   form=replace(piece.form, unread={**piece.form.unread, **left}))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What open_log is asked for, checked."""
+
+    format: str | None
+    tables: tuple[str, ...] | None
+    missing: int | None
+    separator: str | None
+    fields: tuple[str, ...] | None
+    lists: tuple[str, ...]
+    quotes: bool
+    order_by: str | None
+    broken: float
+
+    def pieces(self, files: Sequence[Path]) -> list[Piece]:
+        """Of all files, in order; texts are read alike."""
+        formats, layouts = {}, {}
+        for file in files:
+            with readable(file):
+                formats[file] = self.format or ("text" if self.fields or not self.quotes else
+                                                format_of(file, self.separator))
+                self._check_options(file, formats[file])
+                if formats[file] in TEXTS:
+                    layouts[file] = self._layout(file, formats[file])
+        layouts = dict(zip(layouts, text.together(list(layouts.values()))))
+        found: list[Piece] = []
+        for file in files:
+            with readable(file):
+                found += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
+        return found
+
+    def _layout(self, path: Path, format: str) -> text.Layout:
+        if format == "movielens":
+            return replace(text.movielens(path), missing=self.missing).only(self.tables, str(path))
+        of = dialect.dialect(path, "\t" if format == "criteo" else self.separator, format != "criteo", self.quotes)
+        if format == "text":
+            return text.with_header(path, of, self.tables, self.missing, self.lists, self.fields, self.order_by)
+        made = text.criteo(of) if format == "criteo" else text.avazu(path, of)
+        made = made if self.missing is None else replace(made, missing=self.missing)
+        return made.only(self.tables, str(path))
+
+    def _check_options(self, path: Path, format: str) -> None:
+        """Raises ValueError: an option that says nothing of such a file"""
+        mean = {"text": ("separator", "fields", "lists"), "avazu": ("separator",), "parquet": ("lists",)}
+        for name in ("separator", "fields", "lists"):
+            if getattr(self, name) and name not in mean.get(format, ()):
+                option = "--list" if name == "lists" else f"--{name}"
+                raise ValueError(f"{path} is of the format {format}, for which {option} has no meaning")
+
+    def _pieces(self, path: Path, format: str, layout: text.Layout | None) -> list[Piece]:
+        if layout is not None:
+            return lines.pieces(path, layout, self.broken)
+        if format == "npz":
+            return [npz.piece(path, self.tables)]
+        if format == "mels":
+            return mels.pieces(path, self.tables)
         with extra(f"{path}: Parquet"):
             from gen.data.logs import parquet
-        return parquet.pieces(path, tables, missing, broken)
-    if format == "mels":
-        return mels.pieces(path, tables)
-    if format == "text":
-        separator = text.SEPARATORS.get(stream.stem(path).suffix, "\t")
-        return lines.pieces(path, text.with_header(path, separator, tables, missing), broken)
-    if format == "avazu":
-        return lines.pieces(path, text.avazu(path).only(tables, str(path)), broken)
-    fields = text.first_line(path).count(b"\t") + 1
-    return lines.pieces(path, text.criteo(39 if fields == 39 else 40).only(tables, str(path)), broken)
+        return parquet.pieces(path, self.tables, self.missing, self.broken, self.lists, self.order_by)

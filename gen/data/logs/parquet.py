@@ -1,10 +1,13 @@
 """Parquet logs: a sample a row; columns of whole numbers are ids, of lists of them bags, of floats values."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gen.data.logs import bounds, parse
+from gen.data.logs import bounds, cells
 from gen.data.logs.bounds import COLUMNS, few, readable, samples_at_once, twice, unpacked
+from gen.data.logs.cells import LISTED, MISSING
 from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
+from gen.data.logs.reading import Form
+from gen.data.logs.text import NONE, is_id, lists_of
 
 __all__ = ["VALUES", "ParquetPiece", "pieces"]
 
@@ -22,9 +28,14 @@ __all__ = ["VALUES", "ParquetPiece", "pieces"]
 VALUES = re.compile(r"label|click|clicked|is_click|target|rating|timestamp|time|hour|I\d\d?", re.IGNORECASE)
 
 
+#: Floats from which on not every whole number is one.
+EXACT = 1 << 53
 #: Bytes of a text, and entries of a list, in the file's description of itself.
 TEXT, ENTRIES = 1 << 24, 1 << 17
 PLACES = 1 << 18    # row groups times columns
+HEAD = 1000         # rows in which texts are looked at for lists
+#: The row index of pandas and Dask, by the names that they give it.
+INDEX = re.compile(r"__index_level_[0-9]+__|__null_dask_index__")
 BATCH = 1 << 24     # bytes of rows with lists that are read at once, about
 
 
@@ -40,40 +51,36 @@ def _opened(path: Path, texts: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
             raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken: float) -> list[Piece]:
-    """A file by its row groups, small ones together.
+def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken: float, lists: Sequence[str] = (),
+           order_by: str | None = None) -> list[Piece]:
+    """A file by its row groups, small ones together. lists: see gen.data.logs.text.lists_of; order_by: a column whose
+    numbers or times are values whatever its name is.
 
     Raises      ValueError: no Parquet, no table in it, a column that is missing, there twice or holds no ids; more
                 columns or row groups than are read, numbers that are far more than the file has bytes
     """
     with _opened(path) as file:
         schema, metadata = _schema(path, file), file.metadata
-        names = set(schema.names)
-        if tables is None:
-            chosen = tuple(each.name for each in schema if _is_whole(each.type) and not VALUES.fullmatch(each.name))
-        else:
-            chosen = tuple(tables)
-        if not chosen:
-            raise ValueError(f"{path} has no column of whole numbers or lists of them; name the tables; "
-                             f"there are {few(schema.names)}")
-        for name in chosen:
-            if name not in names:
-                raise ValueError(f"{path} has no column {name!r}; it has {few(schema.names)}")
-            if not _is_whole(schema.field(name).type) and not _is_text(schema.field(name).type):
-                raise ValueError(f"{path}: the column {name!r} is {schema.field(name).type}; "
-                                 "ids are whole numbers, texts or lists of them")
+        chosen, index = _chosen(path, schema, tables)
         wanted = set(chosen)
         values = tuple(each.name for each in schema if each.name not in wanted and (
-            pa.types.is_floating(each.type) or pa.types.is_boolean(each.type)
-            or pa.types.is_integer(each.type) and VALUES.fullmatch(each.name)))
+            each.name == order_by or each.name not in index and (
+                pa.types.is_floating(each.type) or pa.types.is_boolean(each.type)
+                or pa.types.is_integer(each.type) and VALUES.fullmatch(each.name))))
         # Of row groups alone: what pyarrow knows of a column in one may end the process where it is damaged.
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         unpacked(path, 8 * (len(chosen) + len(values)) * sum(group.num_rows for group in groups), path.stat().st_size)
-        whole = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken,
-                             texts=tuple(name for name in chosen if _is_text(schema.field(name).type)
-                                         and not pa.types.is_nested(schema.field(name).type)),
-                             lists=any(pa.types.is_nested(schema.field(name).type) for name in chosen),
-                             unread=tuple(name for name in schema.names if name not in wanted and name not in values))
+        flat = tuple(name for name in chosen if _is_text(schema.field(name).type)
+                     and not pa.types.is_nested(schema.field(name).type))
+        signs = _signs(path, flat, lists) if groups and (flat or lists) else {}
+        splits = {name: sign for name, sign in signs.items() if sign != NONE}
+        single = tuple(name for name, sign in signs.items() if sign == NONE)
+        unread = {name: _why(name, schema.field(name).type, index) for name in schema.names
+                  if name not in wanted and name not in values}
+        form = Form("Parquet", {name: _how(schema.field(name).type, splits.get(name, NONE)) for name in chosen}, unread)
+        whole = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken, texts=flat,
+                             splits=splits, single=single, form=form, unread=tuple(unread), lists=bool(splits) or any(
+                                 pa.types.is_nested(schema.field(name).type) for name in chosen))
         found: list[Piece] = []
         start = rows = size = most = 0
         for number, group in enumerate(groups, start=1):
@@ -83,6 +90,62 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
                 found.append(replace(whole, bytes=size, start=start, stop=number, rows=rows, wide=most))
                 start, rows, size, most = number, 0, 0, 0
         return found or [whole]
+
+
+def _chosen(path: Path, schema: pa.Schema, tables: Iterable[str] | None) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The columns that are tables, and those of the writer's row index, which are none unless they are asked for."""
+    index = _index(schema)
+    if tables is None:
+        chosen = tuple(each.name for each in schema if each.name not in index and not VALUES.fullmatch(each.name) and (
+            _is_whole(each.type) or is_id(each.name) and (pa.types.is_floating(each.type) or _is_text(each.type))))
+    else:
+        chosen = tuple(tables)
+    if not chosen:
+        raise ValueError(f"{path} has no column of whole numbers or lists of them; name the tables (--table); "
+                         f"there are {few(schema.names)}")
+    names = set(schema.names)
+    for name in chosen:
+        if name not in names:
+            raise ValueError(f"{path} has no column {name!r}; it has {few(schema.names)}")
+        kind = schema.field(name).type
+        if not (_is_whole(kind) or _is_text(kind) or pa.types.is_floating(kind)):
+            raise ValueError(f"{path}: the column {name!r} is {kind}; ids are whole numbers, texts or lists of them")
+    return chosen, index
+
+
+def _index(schema: pa.Schema) -> frozenset[str]:
+    """Columns that hold the row index of pandas or Dask, by the file's own description and by their names."""
+    described: Any = ()
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        described = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
+    named = {each for each in described if isinstance(each, str)} if isinstance(described, list) else set()
+    return frozenset(name for name in schema.names if name in named or INDEX.fullmatch(name))
+
+
+def _signs(path: Path, texts: Sequence[str], lists: Sequence[str]) -> dict[str, str]:
+    """What stands between the ids of a text, of columns whose texts may be lists, by the first rows."""
+    columns: dict[str, list[str]] = {name: [] for name in texts}
+    with _opened(path, texts) as file:
+        for batch in islice(file.iter_batches(HEAD, [0], list(texts)) if texts else (), 1):
+            for name in texts:
+                # Each text once, as the file has them: rows may repeat a long one.
+                found = batch.column(name).unique()
+                found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+                columns[name] = [str(each, errors="replace") if isinstance(each, bytes) else each
+                                 for each in found.to_pylist() if each is not None]
+    return lists_of(columns, lists, str(path))
+
+
+def _why(name: str, kind: pa.DataType, index: frozenset[str]) -> str:
+    return "the writer's row index" if name in index else "not asked for" if _is_whole(kind) else str(kind)
+
+
+def _how(kind: pa.DataType, split: str) -> str:
+    """How ids are understood, in words."""
+    if split != NONE:
+        return "lists in brackets" if split == "\0" else f"lists, separated by {split!r}"
+    ids = "texts, hashed" if _is_text(kind) else "whole numbers"
+    return f"lists of {ids}" if pa.types.is_nested(kind) else ids
 
 
 def _schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
@@ -118,8 +181,9 @@ def _is_text(kind: pa.DataType) -> bool:
 class ParquetPiece(Piece):
     """Row groups start to stop of a file.
 
-    texts: tables of texts; lists: whether a table has lists; wide: bytes of a row on average, in the row group that has
-    most.
+    texts: tables of texts; splits: what stands between the ids of a text, where texts are lists, a NUL for brackets
+    alone; single: texts that are single ids whatever they look like; lists: whether a table has lists; wide: bytes of a
+    row on average, in the row group that has most.
 
     Raises      ValueError, while it is read: more broken rows than may be, a file that is damaged, a list of more than
                 BAG ids
@@ -130,6 +194,8 @@ class ParquetPiece(Piece):
     missing: int | None = field(default=None, kw_only=True)
     broken: float = field(default=0.01, kw_only=True)
     texts: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    splits: Mapping[str, str] = field(default_factory=dict, kw_only=True, repr=False)
+    single: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
     start: int = field(default=0, kw_only=True)
     stop: int = field(default=0, kw_only=True)
     rows: int = field(default=0, kw_only=True)
@@ -145,7 +211,8 @@ class ParquetPiece(Piece):
         with _opened(self.path, self.texts) as file:
             before = sum(file.metadata.row_group(number).num_rows for number in range(self.start))
             for batch in file.iter_batches(samples, range(self.start, self.stop), [*self.tables, *self.values]):
-                batch, length = self._whole(batch, before + read), batch.num_rows
+                length = batch.num_rows
+                batch = self._whole(self._split(batch, before + read), before + read)
                 read, good = read + length, good + batch.num_rows
                 self.done = self.bytes * read // max(self.rows, 1)
                 endure(str(self.path), "rows", self.problems, good, read - good, self.broken)
@@ -154,6 +221,40 @@ class ParquetPiece(Piece):
                     first += batch.num_rows
         if read and not good:
             endure(str(self.path), "rows", self.problems, 0, read, 0)
+
+    def _split(self, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
+        """With lists where texts are lists, and whole numbers where floats are ids."""
+        for place, name in enumerate(self.tables):
+            column = batch.column(name)
+            if name in self.splits:
+                column = _listed(column, self.splits[name])
+            elif pa.types.is_floating(column.type):
+                column = self._whole_numbers(name, column, before)
+            elif name in self.texts:
+                self._refuse_lists(name, column, before)
+            batch = batch.set_column(place, name, column)
+        return batch
+
+    def _whole_numbers(self, name: str, column: pa.Array, before: int) -> pa.Array:
+        """Ids that a program wrote as floats, as some are missing."""
+        found = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        none = np.isnan(found)
+        odd = np.flatnonzero(~none & ((found != np.floor(found)) | (np.abs(found) >= EXACT)))
+        if len(odd):
+            raise ValueError(f"{self.path}: row {before + odd[0] + 1}: the column {name!r} has {found[odd[0]]:g}; ids "
+                             f"written as floats are whole numbers below 2**53 (--table names other columns)")
+        return pa.array(np.where(none, 0, found).astype(np.int64), mask=none)
+
+    def _refuse_lists(self, name: str, column: pa.Array, before: int) -> None:
+        if name in self.single:
+            return
+        texts = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_binary(texts.type) or pa.types.is_large_binary(texts.type):
+            return
+        odd = pc.index(pc.match_substring_regex(texts, f"^({LISTED.pattern})$"), True).as_py()
+        if odd >= 0:
+            raise ValueError(f"{self.path}: the column {name!r} has {texts[odd].as_py()[:80]!r} behind the first rows, "
+                             f"which may be a list: --list '{name}=pipe' reads lists, --list {name}=none single ids")
 
     def _whole(self, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
         """Without the rows that lack an id."""
@@ -190,15 +291,40 @@ class ParquetPiece(Piece):
         return Chunk(first, batch.num_rows, ids, offsets, {name: _numbers(batch.column(name)) for name in self.values})
 
 
+def _listed(column: pa.Array, sign: str) -> pa.Array:
+    """Texts as lists of texts: an empty list where there is none. sign: see ParquetPiece.splits."""
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    empty = pc.or_(pc.is_null(texts), pc.is_in(texts, pa.array(["", "[]"], pa.large_string())))
+    bracketed = pc.and_(pc.starts_with(texts, "["), pc.ends_with(texts, "]"))
+    inner = pc.replace_substring_regex(texts, r"^\[\s*|\s*\]$", "")
+    inner = pc.replace_substring_regex(inner, r"\s*,\s*|\s+", ",")
+    other = texts if sign == "\0" else pc.replace_substring(texts, sign, "\x1f")
+    joined = pc.if_else(bracketed, pc.replace_substring(inner, ",", "\x1f"), other)
+    parts = pc.split_pattern(joined, "\x1f")
+    items = pc.utf8_trim(parts.flatten(), " '\"")
+    lengths = np.where(empty.to_numpy(zero_copy_only=False), 0, pc.fill_null(pc.list_value_length(parts), 0).to_numpy(
+        zero_copy_only=False))
+    kept = np.repeat(~empty.to_numpy(zero_copy_only=False), pc.fill_null(pc.list_value_length(parts), 0).to_numpy(
+        zero_copy_only=False))
+    items = items.filter(pa.array(kept))
+    items = pc.if_else(pc.is_in(items, pa.array(["", *MISSING], pa.large_string())), None, items)
+    return pa.LargeListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)), items)
+
+
 def _numbers(column: pa.Array) -> NDArray:
-    """Values, NaN where there is none."""
+    """Values, NaN where there is none; times as whole numbers."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
     if column.null_count and pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return column.to_numpy(zero_copy_only=False)
 
 
 def _ids(column: pa.Array, missing: int) -> NDArray[np.uint64]:
-    """Whole numbers as they are, -n as 2**64 - n, texts as gen.data.logs.parse has them."""
+    """Whole numbers as they are, -n as 2**64 - n, texts as gen.data.logs.cells has them."""
     if pa.types.is_dictionary(column.type):
         # Each of those that differ once; there is one more for what is missing.
         place = pc.fill_null(column.indices.cast(pa.int64()), len(column.dictionary)).to_numpy()
@@ -216,6 +342,6 @@ def _ids(column: pa.Array, missing: int) -> NDArray[np.uint64]:
     _, edges, data = column.buffers()
     at = np.frombuffer(edges, np.int64)[column.offset:column.offset + len(column) + 1]
     found = np.empty(len(column), np.uint64)
-    parse.ids_of(np.frombuffer(data or b"", np.uint8), at, found)
+    cells.ids_of(np.frombuffer(data or b"", np.uint8), at, found)
     found[empty] = missing
     return found

@@ -1,29 +1,61 @@
 """Lines of text into ids and numbers, byte by byte.
 
-The buffer ends behind a line's end, so that no field has to look for the buffer's. A line that does not fit is left
-to the caller whole: what is wrong with it is found out where speed does not matter. Places are unsigned, because Numba
-looks at a signed one before each access, in case it counts from the end; that is half of the time.
+The buffer ends behind a record's end, so that no field has to look for the buffer's. A record that does not fit is left
+to the caller whole: what is wrong with it is found out where speed does not matter. Places are unsigned, see
+gen.data.logs.cells.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["AUTO", "DIGITS", "HEX", "LOOSE", "NUMBER", "POWERS", "SKIP", "as_id", "ends_of", "ids_of", "parse"]
+from gen.data.logs.cells import FALSE_WORD, NOTHING, TRUE_WORD, items, meaning, moment, number, single
 
-#: What a column holds. AUTO: ids, whole numbers or else text, which is hashed. HEX: ids as hexadecimal digits. NUMBER:
-#: values. LOOSE: values, where text counts as none.
-SKIP, AUTO, HEX, NUMBER, LOOSE = range(5)
+__all__ = ["AUTO", "BAG", "DIGITS", "HEX", "IN_QUOTES", "LOOSE", "NUMBER", "PLAIN", "POWERS", "SKIP", "TIME",
+           "Columns", "Rules", "ends_of", "parse", "records"]
+
+#: What a column holds. AUTO: ids, whole numbers or else text, which is hashed; a list of numbers is a fault. PLAIN: the
+#: same, where what looks like a list is a text. BAG: lists of ids. HEX: ids as hexadecimal digits. NUMBER: values.
+#: LOOSE: values, where text counts as none. TIME: values that are numbers or times.
+SKIP, AUTO, HEX, NUMBER, LOOSE, PLAIN, BAG, TIME = range(8)
 
 #: What `parse` takes last: hexadecimal digits by character, 255 for what is none, and powers of ten.
 DIGITS = np.full(256, 255, np.uint8)
 DIGITS[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
 POWERS = np.array([float(10**power) for power in range(23)])
 
-_LF, _CR, _QUOTE, _MINUS, _PLUS, _DOT = 10, 13, 34, 45, 43, 46
+_LF, _CR, _QUOTE, _SPACE = 10, 13, 34, 32
 _1, _2, _16 = np.uint64(1), np.uint64(2), np.uint64(16)
-_HALF, _TENTH = np.uint64(1 << 63), np.uint64(((1 << 64) - 1) // 10)
-_FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+
+#: Where a record is: at a field's begin, in a field, in a quoted one, behind a quote in it.
+_BEGIN, _WITHIN, IN_QUOTES, _BEHIND = range(4)
+
+
+class Rules(NamedTuple):
+    """How lines are read. ends: see ends_of; quotes: whether fields may stand in double quotes; kinds: of the columns;
+    lists: of BAG columns, what stands between the ids of a cell, 0 for brackets alone; missing: the id of an empty
+    field in missing[1], if missing[0]; digits, powers: DIGITS, POWERS."""
+
+    ends: NDArray[np.uint8]
+    quotes: bool
+    kinds: NDArray[np.int8]
+    lists: NDArray[np.uint8]
+    missing: NDArray[np.uint64]
+    digits: NDArray[np.uint8]
+    powers: NDArray[np.float64]
+
+
+class Columns(NamedTuple):
+    """What is filled: ids, values (columns of the kind, rows or more); of BAG columns bags (columns, room), which has
+    as much room behind `used` as there are bytes to read, used (columns,), edges (columns, rows + 1)."""
+
+    ids: NDArray[np.uint64]
+    values: NDArray[np.float64]
+    bags: NDArray[np.uint64]
+    used: NDArray[np.int64]
+    edges: NDArray[np.int64]
 
 
 def ends_of(separator: str) -> NDArray[np.uint8]:
@@ -35,194 +67,163 @@ def ends_of(separator: str) -> NDArray[np.uint8]:
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _ends(buffer, at, ends, quoted):
-    """Whether a field ends here."""
-    byte = buffer[at]
-    if quoted:
-        return byte == _QUOTE or byte == _LF
-    return ends[byte] != 0 and (byte != _CR or buffer[at + _1] == _LF)
-
-
 @njit(cache=True, nogil=True)
 def _field_end(buffer, at, ends, quoted):
-    """Where the field that begins at `at` ends: at its separator, its line's end or its closing quote."""
+    """Where the field that begins at `at` ends: at its separator, a carriage return, its line's end or its closing
+    quote."""
     if not quoted:
-        while True:
-            while ends[buffer[at]] == 0:
-                at += _1
-            if buffer[at] != _CR or buffer[at + _1] == _LF:
-                return at
+        while ends[buffer[at]] == 0:
             at += _1
+        return at
     while True:
-        while buffer[at] != _QUOTE and buffer[at] != _LF:
+        while buffer[at] != _QUOTE:
             at += _1
-        if buffer[at] == _LF or buffer[at + _1] != _QUOTE:
+        if buffer[at + _1] != _QUOTE:
             return at
         at += _2
 
 
 @njit(cache=True, nogil=True)
-def as_id(buffer, start, stop, quoted=False):
-    """The id of a text: a whole number from -2**63 to 2**64 - 1 as itself, -n as 2**64 - n, anything else as its 64-bit
-    hash.
+def records(buffer, at, stop, separator, state, least):
+    """Looks for the ends of records in the bytes `at` to `stop`, which begin in a record at `state` (0: at its begin).
 
-    The hash is FNV-1a, its bits mixed as MurmurHash3 does at its end. quoted: a quote in the text is written twice.
+    A quote counts at a field's begin alone; line ends in quotes are text.
+    Returns     behind the first end that lies at `least` or more, behind the last one, each 0 where there is none; the
+                state in the end
     """
-    start, stop = np.uint64(start), np.uint64(stop)
-    negative = stop - start > _1 and buffer[start] == _MINUS
-    digits = start + np.uint64(negative)
-    value, at = np.uint64(0), digits
-    safe = min(stop, digits + np.uint64(19))        # so many digits are always below 2**64
-    while at < safe and np.uint8(48) <= buffer[at] <= np.uint8(57):
-        value = value * np.uint64(10) + np.uint64(buffer[at] - 48)
-        at += _1
-    if at < stop and at == safe:
-        while at < stop and np.uint8(48) <= buffer[at] <= np.uint8(57):
-            digit = np.uint64(buffer[at] - 48)
-            if value > _TENTH or value == _TENTH and digit > np.uint64(5):
-                break
-            value = value * np.uint64(10) + digit
-            at += _1
-    if at == stop and stop > digits and not (negative and value > _HALF):
-        return ~value + _1 if negative else value
-    mixed = _FNV_START
-    at = start
+    at, stop = np.int64(at), np.int64(stop)
+    first, last = np.int64(0), np.int64(0)
     while at < stop:
-        mixed = (mixed ^ np.uint64(buffer[at])) * _FNV_PRIME
-        at += _2 if quoted and buffer[at] == _QUOTE else _1
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return mixed ^ (mixed >> np.uint64(33))
-
-
-@njit(cache=True, nogil=True)
-def ids_of(data, offsets, ids):
-    """as_id of every text data[offsets[i]:offsets[i + 1]]."""
-    for each in range(len(offsets) - 1):
-        ids[each] = as_id(data, offsets[each], offsets[each + 1], False)
-
-
-@njit(cache=True, nogil=True)
-def _number(buffer, at, powers):
-    """(where it ends, the number): a decimal number; where it ends is `at` if there is none."""
-    start, negative = at, False
-    if buffer[at] == _MINUS or buffer[at] == _PLUS:
-        negative = buffer[at] == _MINUS
-        at += _1
-    whole, kept, digits, shift, dot = np.uint64(0), 0, 0, 0, False
-    while True:
         byte = buffer[at]
-        if np.uint8(48) <= byte <= np.uint8(57):
-            digits += 1
-            if kept < 18:
-                whole = whole * np.uint64(10) + np.uint64(byte - 48)
-                kept += int(whole > 0)
-                shift -= dot
-            else:
-                shift += not dot
-        elif byte == _DOT and not dot:
-            dot = True
+        at += 1
+        if state == IN_QUOTES:
+            if byte == _QUOTE:
+                state = _BEHIND
+        elif state == _BEHIND and byte == _QUOTE:
+            state = IN_QUOTES
+        elif byte == _LF:
+            state, last = _BEGIN, at
+            if not first and at >= least:
+                first = at
+        elif byte == separator:
+            state = _BEGIN
+        elif state == _BEGIN and byte == _QUOTE:
+            state = IN_QUOTES
         else:
-            break
-        at += _1
-    if not digits:
-        return start, 0.0
-    if buffer[at] | 32 == 101:
-        end, sign, power = at + _1, 1, 0
-        if buffer[end] == _MINUS or buffer[end] == _PLUS:
-            sign = -1 if buffer[end] == _MINUS else 1
-            end += _1
-        begin = end
-        while np.uint8(48) <= buffer[end] <= np.uint8(57):
-            power = min(power * 10 + int(buffer[end] - 48), 9999)
-            end += _1
-        if end > begin:
-            at = end
-            shift += sign * power
-    value = np.float64(whole)
-    # Up to 15 digits and 22 places: rounded once, as it should be. Beyond, within a few units of the last place.
-    if 0 < shift <= 22:
-        value *= powers[shift]
-    elif -22 <= shift < 0:
-        value /= powers[-shift]
-    elif shift and whole:
-        value = value * 10.0 ** (shift / 2) * 10.0 ** (shift - shift / 2)
-    return at, -value if negative else value
+            state = _WITHIN
+    return first, last, state
 
 
 @njit(cache=True, nogil=True)
-def parse(buffer, at, stop, ends, quotes, kinds, missing, ids, values, row, rows, faults, odd, digits,
-          powers):
-    """Reads lines from `at` on, up to `stop` or until the columns or the faults are full.
+def _record_end(buffer, at, stop, separator, quotes):
+    """Where the record that begins at `at` ends, at its last byte."""
+    if quotes:
+        state = _BEGIN
+        while True:
+            first, _, state = records(buffer, at, min(at + _16, stop), separator, state, 0)
+            if first:
+                return np.uint64(first) - _1
+            at += _16
+    while buffer[at] != _LF:
+        at += _1
+    return at
 
-    Parameters  ends: see ends_of; quotes: whether fields may stand in double quotes; kinds: of the columns; missing:
-                the id of an empty field in missing[1], if missing[0]; ids, values: (columns of the kind, rows or more)
-                to be filled from `row` on; faults: (n, 2) where lines that do not fit begin and end; odd: (columns,
-                2) how many texts a loose column had, and where the first was
-    Returns     where it stopped, the rows filled, the faults, the lines
+
+@njit(cache=True, nogil=True)
+def _value(buffer, start, ends, quoted, powers):
+    """(where a field ends, its number, whether it is one): NaN where it stands for nothing, or is none."""
+    first, spaces = start, ends[_SPACE] == 0
+    while spaces and buffer[first] == _SPACE:
+        first += _1
+    at, found = number(buffer, first, powers)
+    while spaces and at > first and buffer[at] == _SPACE:
+        at += _1
+    if at > first and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else ends[buffer[at]] != 0):
+        return at, found, True
+    at = _field_end(buffer, start, ends, quoted)
+    word = meaning(buffer, start, at)
+    return at, 1.0 if word == TRUE_WORD else 0.0 if word == FALSE_WORD else np.nan, word != 0
+
+
+@njit(cache=True, nogil=True)
+def _hex(buffer, start, stop, missing, may):
+    """(the id of hexadecimal digits, whether it is one), see gen.data.logs.cells.single."""
+    word, at = np.uint64(0), start
+    while at < stop and DIGITS[buffer[at]] < 16:
+        word = word << np.uint64(4) | np.uint64(DIGITS[buffer[at]])
+        at += _1
+    if at == stop and at > start:
+        return word, at - start <= _16
+    return missing, may and meaning(buffer, start, stop) == NOTHING
+
+
+@njit(cache=True, nogil=True)
+def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
+    """Reads records from `at` on, up to `stop` or until the columns or the faults are full.
+
+    Cells of a few digits, as most are, are read here: to hand arrays to a function takes longer than such a cell.
+
+    Parameters  out: Columns, to be filled from `row` on; faults: (n, 2) where records that do not fit begin and end;
+                odd: (columns, 2) how many texts a loose column had, and where the first was
+    Returns     where it stopped, the rows filled, the faults, the records
     """
     at, stop = np.uint64(at), np.uint64(stop)
+    ends, quotes, kinds, lists, missing, digits, powers = rules
+    ids, values, bags, used, edges = out
+    none, may = missing[1], missing[0] != 0
     last, wrong, lines, nan = len(kinds) - 1, 0, 0, float(np.nan)
     while at < stop and row < rows and wrong < len(faults):
         lines += 1
         if buffer[at] == _LF or buffer[at] == _CR and buffer[at + _1] == _LF:
             at += _1 if buffer[at] == _LF else _2
             continue
-        begin, table, value, good = at, 0, 0, True
+        begin, table, value, bag, good = at, 0, 0, 0, True
         for column in range(last + 1):
             kind = kinds[column]
             quoted = quotes and buffer[at] == _QUOTE
             at += np.uint64(quoted)
             start = at
-            if kind == HEX:
-                number = np.uint64(0)
-                digit = digits[buffer[at]]
-                while digit < 16:
-                    number = number << np.uint64(4) | np.uint64(digit)
-                    at += _1
-                    digit = digits[buffer[at]]
-                if at == start:
-                    number = missing[1]
-                    good = missing[0] != 0
-                elif at - start > _16:
-                    good = False
-                ids[table, row] = number
-                table += 1
-            elif kind == AUTO:
+            if kind == SKIP or kind == BAG:
                 at = _field_end(buffer, at, ends, quoted)
-                if at == start:
-                    ids[table, row] = missing[1]
-                    good = missing[0] != 0
-                else:
-                    ids[table, row] = as_id(buffer, start, at, quoted)
-                table += 1
-            elif kind == SKIP:
-                at = _field_end(buffer, at, ends, quoted)
+                if kind == BAG:
+                    count = items(buffer, start, at, quoted, lists[column], none, may, bags[bag], used[bag])
+                    good = count >= 0
+                    used[bag] = edges[bag, row + 1] = max(count, 0)
+                    bag += 1
             else:
-                whole = np.uint64(0)
+                base = np.uint64(16 if kind == HEX else 10)
+                word = np.uint64(0)
                 digit = digits[buffer[at]]
-                while digit < 10:
-                    whole = whole * np.uint64(10) + np.uint64(digit)
+                while digit < base:
+                    word = word * base + np.uint64(digit)
                     at += _1
                     digit = digits[buffer[at]]
-                found = float(whole)
-                if at - start >= _16 or not ends[buffer[at]]:
-                    # Not just a few digits, as most have.
-                    at, found = _number(buffer, start, powers)
-                if at == start:
-                    found = nan
-                if not _ends(buffer, at, ends, quoted):
-                    at = _field_end(buffer, at, ends, quoted)
-                    found = nan
-                    if kind == NUMBER:
-                        good = False
-                    else:
-                        if not odd[column, 0]:
-                            odd[column, 1] = begin
-                        odd[column, 0] += 1
-                values[value, row] = found
-                value += 1
+                plain = at - start < _16 and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else
+                                              ends[buffer[at]] != 0)
+                if kind == NUMBER or kind == LOOSE or kind == TIME:
+                    found = float(word) if at > start else nan
+                    if not plain:
+                        at, found, good = _value(buffer, start, ends, quoted, powers)
+                        if not good and kind == TIME:
+                            found, good = moment(buffer, start, at)
+                        if not good and kind == LOOSE:
+                            good = True
+                            if not odd[column, 0]:
+                                odd[column, 1] = begin
+                            odd[column, 0] += 1
+                    values[value, row] = found
+                    value += 1
+                else:
+                    if not plain:
+                        at = _field_end(buffer, at, ends, quoted)
+                        if kind == HEX:
+                            word, good = _hex(buffer, start, at, none, may)
+                        else:
+                            word, good = single(buffer, start, at, quoted, kind == AUTO, none, may)
+                    elif at == start:
+                        word, good = none, may
+                    ids[table, row] = word
+                    table += 1
             if quoted:
                 good = good and buffer[at] == _QUOTE
                 at += _1
@@ -237,9 +238,9 @@ def parse(buffer, at, stop, ends, quotes, kinds, missing, ids, values, row, rows
             row += 1
             at += _1
             continue
-        at = begin
-        while buffer[at] != _LF:
-            at += _1
+        for bag in range(len(used)):
+            used[bag] = edges[bag, row]
+        at = _record_end(buffer, begin, stop, ends[0], quotes)
         faults[wrong, 0], faults[wrong, 1] = begin, at
         wrong += 1
         at += _1

@@ -1,51 +1,71 @@
-"""Layouts of text logs, one sample a line: with a header line that names the fields, Criteo's without one, Avazu's."""
+"""Layouts of text logs, one sample a record: with a header line that names the fields, Criteo's without one, Avazu's,
+MovieLens'."""
 
-import csv
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
+from gen.data.logs import parse
+from gen.data.logs.bounds import few, twice
+from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
+from gen.data.logs.dialect import NAMES, Dialect, character, dialect, first_lines
 
-from gen.data.logs import parse, stream
-from gen.data.logs.bounds import COLUMNS, few, twice
+__all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
+           "is_movielens", "is_number", "lists_of", "movielens", "together", "with_header"]
 
-__all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "SEPARATORS", "Header", "Layout", "avazu", "criteo", "first_line", "header",
-           "is_number", "sample", "split", "with_header"]
-
-#: Endings of files with a header line, and what stands between the fields.
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t", ".txt": "\t"}
+#: Endings of files with a header line.
+ENDINGS = (".csv", ".tsv", ".inter", ".txt")
 CRITEO_DENSE = tuple(f"I{number:02}" for number in range(1, 14))
 CRITEO_TABLES = tuple(f"C{number:02}" for number in range(1, 27))
+#: The same as others name them, in a header line.
+CRITEO_NAMED = tuple(f"C{number}" for number in range(1, 27))
 #: Avazu's fields that are hashed to 32 bits, written in hexadecimal digits.
 AVAZU_HEX = ("site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category", "device_id",
              "device_ip", "device_model")
 AVAZU_TABLES = ("C1", "banner_pos", *AVAZU_HEX, "device_type", "device_conn_type", *(f"C{n}" for n in range(14, 22)))
 AVAZU_VALUES = ("click", "hour")
-SAMPLE = 1 << 16    # bytes of a text in which its fields are looked at first
+#: MovieLens' ratings without a header line: u.data, and ratings.dat with its two colons.
+RATING = re.compile(r"[0-9]+(\t|::)[0-9]+\1[0-5](\.[0-9])?\1[0-9]{8,10}")
+RATING_NAMES = ("user_id", "item_id", "rating", "timestamp")
+#: Fields that are ids by their names.
+ID = re.compile(r".*_[iI][dD]|.*[a-z0-9]I[dD]", re.DOTALL)
+#: A writer's row numbers, which pandas and R put first.
+ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
+HASHED = re.compile(r"[0-9a-f]{8}")
+BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+MANY = re.compile(r"[0-9]+( *[,;^] *[0-9]+| +[0-9]+)+")
+WHOLE = re.compile(r" *[+-]?[0-9]+(\.0*)? *")
+NONE = "none"
+_CALLED = {sign: name for name, sign in NAMES.items()}
+_EMPTY = frozenset(("", *MISSING))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Of lines. separator: one character; names, kinds: of the fields, kinds of gen.data.logs.parse; missing: the
-    id that an
-    empty field stands for, None where it is a fault; start: bytes of the header line; quotes: fields may stand in
-    double quotes."""
+    """Of records. separator: one character; names, kinds: of the fields, kinds of gen.data.logs.parse; missing: the
+    id that an empty field stands for, None where it is a fault; start: bytes before the first sample, lines: line ends
+    in them; quotes: fields may stand in double quotes; lists: of BAG fields by name, what stands between the ids of a
+    cell, a NUL for brackets alone; form: the file in words; why: fields that are not read, by name."""
 
     separator: str
     names: tuple[str, ...]
     kinds: tuple[int, ...]
     missing: int | None = None
     start: int = 0
+    lines: int = 0
     quotes: bool = False
+    lists: Mapping[str, str] = field(default_factory=dict)
+    form: str = ""
+    how: Mapping[str, str] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, *kinds: int) -> tuple[str, ...]:
         return tuple(name for name, kind in zip(self.names, self.kinds) if kind in kinds)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        return self.of_kind(parse.AUTO, parse.HEX)
+        return self.of_kind(parse.AUTO, parse.PLAIN, parse.HEX, parse.BAG)
 
     def only(self, tables: Iterable[str] | None, source: str) -> "Layout":
         """With these tables alone."""
@@ -55,128 +75,243 @@ class Layout:
         for name in wanted:
             if name not in there:
                 raise ValueError(f"{source} has no table {name!r}; it has {few(self.tables)}")
-        kinds = tuple(parse.SKIP if name in there and name not in wanted else kind
-                      for name, kind in zip(self.names, self.kinds))
-        return replace(self, kinds=kinds)
+        left = {name: "not asked for" for name in self.tables if name not in wanted}
+        kinds = tuple(parse.SKIP if name in left else kind for name, kind in zip(self.names, self.kinds))
+        return replace(self, kinds=kinds, why={**self.why, **left})
 
 
-def criteo(fields: int = 40) -> Layout:
+def together(layouts: Sequence[Layout]) -> list[Layout]:
+    """Layouts of a log's files, of the same fields: a list in one is a list in all, a text among values is in all."""
+    lists = {name: sign for layout in layouts for name, sign in layout.lists.items()}
+    texts = {name: why for layout in layouts for name, why in layout.why.items()}
+
+    def kind(name: str, own: int) -> int:
+        if name in lists and own in (parse.AUTO, parse.PLAIN):
+            return parse.BAG
+        return parse.SKIP if name in texts and own == parse.LOOSE else own
+
+    return [replace(layout, kinds=tuple(map(kind, layout.names, layout.kinds)),
+                    lists={name: sign for name, sign in lists.items() if name in layout.names},
+                    how={**layout.how, **{name: each.how[name] for each in layouts for name in each.lists}},
+                    why={name: why for name, why in texts.items() if name in layout.names}) for layout in layouts]
+
+
+def criteo(of: Dialect) -> Layout:
     """Of Criteo's lines: a label (test data have none), 13 whole numbers, 26 ids in hexadecimal digits; empty where
     nothing is known, which is the id 0 and no number."""
+    fields = 39 if of.rows and len(of.rows[0]) == 39 else 40
     names = ("label",) * (fields - 39) + CRITEO_DENSE + CRITEO_TABLES
-    return Layout("\t", names, (parse.NUMBER,) * (fields - 26) + (parse.HEX,) * 26, missing=0)
+    return Layout("\t", names, (parse.NUMBER,) * (fields - 26) + (parse.HEX,) * 26, missing=0, start=of.start,
+                  form="Criteo's format", how=dict.fromkeys(CRITEO_TABLES, "hexadecimal"))
+
+
+def is_criteo(lines: Sequence[str]) -> bool:
+    """Whether the first line is one of Criteo's."""
+    cells = lines[0].split("\t")[::-1] if lines else []
+    return len(cells) in (39, 40) and all(
+        not cell or re.fullmatch("[0-9a-fA-F]+" if place < 26 else "[+-]?[0-9]+", cell)
+        for place, cell in enumerate(cells))
+
+
+def is_movielens(lines: Sequence[str]) -> bool:
+    """Whether the first lines are MovieLens' ratings."""
+    found = [line for line in lines if line]
+    return bool(found) and all(map(RATING.fullmatch, found))
+
+
+def movielens(path: Path) -> Layout:
+    """Of MovieLens' ratings without a header line.
+
+    Raises      ValueError: other lines
+    """
+    lines = first_lines(path)
+    if not is_movielens(lines):
+        raise ValueError(f"{path} is no file of ratings as MovieLens' u.data or ratings.dat: user, item, rating, time")
+    separator = "\t" if "\t" in lines[0] else ":"
+    of = dialect(path, separator)
+    names, kinds = list(RATING_NAMES), [parse.AUTO, parse.AUTO, parse.NUMBER, parse.NUMBER]
+    if separator == ":":    # two colons have a field between them
+        names = [each for name in names for each in (name, f"{name}::")][:-1]
+        kinds = [each for kind in kinds for each in (kind, parse.SKIP)][:-1]
+    return Layout(separator, tuple(names), tuple(kinds), start=of.start, form="MovieLens' ratings",
+                  how=dict.fromkeys(RATING_NAMES[:2], "whole numbers"))
 
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a text: its fields' names, what RecBole calls their kinds (or nothing), its bytes."""
+    """The fields' names, what RecBole calls their kinds (or nothing)."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    bytes: int
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The fields that are tables where none are named: those marked as tokens, else those ending in _id."""
-        marked = tuple(name for name, kind in zip(self.names, self.kinds) if kind == "token")
-        return marked or tuple(name for name in self.names if name.endswith("_id"))
+        """The fields that are tables where none are named: those marked as tokens, else those whose names are ids'."""
+        marked = tuple(name for name, kind in zip(self.names, self.kinds) if kind in ("token", "token_seq"))
+        if set(CRITEO_NAMED) <= set(self.names):
+            return CRITEO_NAMED
+        return marked or tuple(name for name in self.names if is_id(name))
 
     def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
         """The fields that are tables: those asked for, else `tables`."""
         chosen = self.tables if fields is None else tuple(fields)
+        numbers = all(is_number(name) for name in self.names)
+        hint = "; line 1 holds numbers: --fields names the fields of a log without a header line" if numbers else ""
         if not chosen:
-            raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices; "
-                             f"there are {few(self.names)}")
+            raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices (--table); "
+                             f"there are {few(self.names)}{hint}")
         there = set(self.names)
         for name in chosen:
             if name not in there:
-                raise ValueError(f"{source} has no field {name!r}; it has {few(self.names)}")
+                raise ValueError(f"{source} has no field {name!r}; it has {few(self.names)}{hint}")
         return chosen
 
 
-def header(line: bytes, separator: str, source: str) -> Header:
-    """Reads a header line.
+def header(cells: Sequence[str], source: str, where: str = "line 1") -> Header:
+    """Of the fields' names.
 
-    Raises      ValueError: it is empty, no UTF-8, names a field twice, or has more than COLUMNS fields
+    Raises      ValueError: there are none, or one is there twice
     """
-    check_fields(line, separator, source)
-    try:
-        text = line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{source} is not UTF-8 text: {error.reason} at byte {error.start}") from None
-    if not text:
-        raise ValueError(f"{source} is empty; its first line must name the fields")
-    cells = [cell.strip() for cell in text.split(separator)]
-    if separator == ",":
-        cells = [cell[1:-1] if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell for cell in cells]
-    titles = [cell.partition(":") for cell in cells]
-    names = tuple(name for name, _, _ in titles)
+    titles = [_mark(cell.strip()) for cell in cells]
+    names = tuple(name for name, _ in titles)
     if (double := twice(names)) is not None:
-        raise ValueError(f"{source}: line 1 names the field {double!r} twice")
-    return Header(names, tuple(kind for _, _, kind in titles), len(line))
+        raise ValueError(f"{source}: {where} names the field {double!r} twice")
+    return Header(names, tuple(kind for _, kind in titles))
 
 
-def check_fields(line: bytes, separator: str, source: str) -> None:
-    """Raises ValueError: a first line of more fields than COLUMNS, before any is looked at."""
-    if (count := line.count(separator.encode()) + 1) > COLUMNS:
-        raise ValueError(f"{source}: line 1 has {count:,} fields; at most {COLUMNS:,} are read")
+def _mark(cell: str) -> tuple[str, str]:
+    """A field's name, and its kind where RecBole marks one."""
+    name, _, kind = cell.partition(":")
+    return name, kind
 
 
-def first_line(path: Path) -> bytes:
-    """With its end; empty if there is none."""
-    for block, _ in stream.blocks(path):
-        return block[:int(np.argmax(block == 10)) + 1].tobytes()
-    return b""
+def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, missing: int | None = None,
+                lists: Sequence[str] = (), fields: Sequence[str] | None = None, order_by: str | None = None) -> Layout:
+    """Of a text whose first line names its fields, or that has none and `fields` names them.
+
+    Tables: see Header.chosen. Lists: those of RecBole, cells in brackets, numbers between bars, and what `lists` says.
+    Values: fields marked :float, and others without a mark whose first lines are numbers; text in them is no number.
+    """
+    if fields is None and not of.rows:
+        raise ValueError(f"{path} is empty; its first line must name the fields")
+    found = header(of.rows[0] if fields is None else fields, str(path), "line 1" if fields is None else "--fields")
+    chosen = found.chosen(tables, str(path))
+    cells = {name: [] for name in found.names}      # type: dict[str, list[str]]
+    for row in of.rows[fields is None:]:
+        if len(row) == len(found.names):
+            for name, cell in zip(found.names, row):
+                cells[name].append(cell)
+    ids, why, kinds = set(found.tables), {}, []
+    for name, mark in zip(found.names, found.kinds):
+        numbers = all(map(is_number, cells[name]))
+        kind = parse.SKIP
+        if name in chosen:
+            kind = parse.AUTO
+            if name in CRITEO_NAMED and set(CRITEO_NAMED) <= ids and all(
+                    cell in _EMPTY or HASHED.fullmatch(cell) for cell in cells[name]):
+                kind, missing = parse.HEX, missing or 0
+        elif name == order_by or mark == "float":
+            kind = parse.TIME if name == order_by else parse.NUMBER
+        elif ROW_NUMBERS.fullmatch(name):
+            why[name] = "the writer's row numbers"
+        elif mark or name in ids:
+            why[name] = "not asked for" if name in ids else f"marked {mark}"
+        elif numbers:
+            kind = parse.LOOSE
+        else:
+            why[name] = "lists, which --table reads" if any(map(LISTED.fullmatch, cells[name])) else "texts"
+        kinds.append(kind)
+    bags = lists_of({name: cells[name] for name in chosen}, lists, str(path), {
+        name: " " if mark == "token_seq" else NONE for name, mark in zip(found.names, found.kinds)
+        if mark in ("token", "token_seq")})
+    kinds = [kind if name not in bags or kind != parse.AUTO else parse.PLAIN if bags[name] == NONE else parse.BAG
+             for name, kind in zip(found.names, kinds)]
+    bags = {name: sign for name, sign in bags.items() if sign != NONE}
+    named = "names in line 1" if fields is None else "no header line"
+    return Layout(of.separator, found.names, tuple(kinds), missing, of.first if fields is None else of.start,
+                  of.lines if fields is None else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
+                  {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why)
 
 
-def with_header(path: Path, separator: str, tables: Iterable[str] | None = None, missing: int | None = None) -> Layout:
-    """Of a text whose first line names its fields. Tables: see Header.chosen. Values: fields marked :float, and
-    others without a mark whose first lines are numbers; text in them is no number."""
-    found = header(first_line(path), separator, str(path))
-    chosen, ids = set(found.chosen(tables, str(path))), set(found.tables)
-    kinds = [parse.AUTO if name in chosen else parse.NUMBER if kind == "float" else
-             parse.LOOSE if not kind and name not in ids else parse.SKIP
-             for name, kind in zip(found.names, found.kinds)]
-    for cells in sample(path, separator) if parse.LOOSE in kinds else ():
-        if len(cells) == len(kinds):
-            kinds = [parse.SKIP if kind == parse.LOOSE and not is_number(cell) else kind
-                     for kind, cell in zip(kinds, cells)]
-    return Layout(separator, found.names, tuple(kinds), missing, found.bytes, separator == ",")
+def _how(kind: int, sign: str | None, cells: Sequence[str]) -> str:
+    """How ids are understood, in words."""
+    if kind == parse.HEX:
+        return "hexadecimal"
+    if sign is not None:
+        return "lists in brackets" if sign == "\0" else f"lists, {_CALLED.get(sign, sign)}-separated"
+    whole = all(cell in _EMPTY or WHOLE.fullmatch(cell) for cell in cells)
+    return "whole numbers" if whole else "texts, hashed"
 
 
-def avazu(path: Path) -> Layout:
+def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: str,
+             marked: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What stands between the ids of a cell, by field: a character, a NUL for brackets alone, NONE for single ids.
+
+    Parameters  cells: of the fields that are tables, of the first samples; given: of each `SEPARATOR` for all fields
+                that have it, or `FIELD=SEPARATOR`; marked: those known otherwise
+    Raises      ValueError: a field that is not there, cells that may be lists or not; names the option --list
+    """
+    found = {name: sign for name, sign in (marked or {}).items() if name in cells}
+    for each in given:
+        name, equals, sign = each.rpartition("=")
+        if not equals or not name:
+            sign = NONE if each == NONE else character(each, "--list")
+            having = [name for name, own in cells.items() if sign == NONE or any(sign in cell for cell in own)]
+            found |= dict.fromkeys(having, sign)
+            continue
+        if name not in cells:
+            raise ValueError(f"--list {each}: {source} has no table {name!r}; it has {few(cells)}")
+        found[name] = NONE if sign == NONE else character(sign, f"--list {name}=")
+    for name, own in cells.items():
+        told = [cell for cell in own if cell not in _EMPTY]
+        if name in found or not told:
+            continue
+        if all(BRACKETS.fullmatch(cell) for cell in told) and any(LISTED.fullmatch(cell) or "," in cell or "'" in cell
+                                                                   or '"' in cell for cell in told):
+            found[name] = "\0"
+        elif any("|" in cell for cell in told) and all(LISTED.fullmatch(cell) or WHOLE.fullmatch(cell)
+                                                       for cell in told):
+            found[name] = "|"
+        odd = next((cell for cell in told if "|" in cell or LISTED.fullmatch(cell)), None)
+        if odd is None and all(WHOLE.fullmatch(cell) or MANY.fullmatch(cell) for cell in told):
+            odd = next(filter(MANY.fullmatch, told), None)
+        if odd is not None and name not in found:
+            sign = "|" if "|" in odd else next((each for each in ",;^ " if each in odd), ",")
+            raise ValueError(f"{source}: the field {name!r} has {odd[:80]!r}, which may be a list: "
+                             f"--list '{name}={_CALLED.get(sign, sign)}' reads "
+                             f"lists, --list {name}=none single ids")
+    return found
+
+
+def avazu(path: Path, of: Dialect) -> Layout:
     """Of Avazu's CSV: 12 fields of small whole numbers and 9 hashed ones are tables, click and hour values.
 
     Raises      ValueError: a column that is missing
     """
-    found = header(first_line(path), ",", str(path))
+    found = header(of.rows[0] if of.rows else (), str(path))
     for name in (*AVAZU_TABLES, "hour"):
         if name not in found.names:
             raise ValueError(f"{path} has no field {name!r}; it has {few(found.names)}")
     kinds = tuple(parse.HEX if name in AVAZU_HEX else parse.AUTO if name in AVAZU_TABLES else
                   parse.NUMBER if name in AVAZU_VALUES else parse.SKIP for name in found.names)
-    return Layout(",", found.names, kinds, 0, found.bytes, True)
+    why = {name: "the sample's own id" if name == "id" else "no field of Avazu's"
+           for name, kind in zip(found.names, kinds) if kind == parse.SKIP}
+    return Layout(of.separator, found.names, kinds, 0, of.first, of.lines, True, {}, f"Avazu's format, {of.called}",
+                  {name: "hexadecimal" if name in AVAZU_HEX else "whole numbers" for name in AVAZU_TABLES}, why)
 
 
-def split(line: str, separator: str) -> list[str]:
-    """The fields of a line; between commas they may stand in double quotes."""
-    if separator == "," and '"' in line:
-        with suppress(csv.Error):
-            return next(csv.reader([line]))
-    return line.split(separator)
+def is_avazu(of: Dialect) -> bool:
+    return bool(of.rows) and {"site_id", "device_ip", "device_model", "hour"} <= {cell.strip() for cell in of.rows[0]}
+
+
+def is_id(name: str) -> bool:
+    """Whether a column of this name holds ids."""
+    return ID.fullmatch(name) is not None
 
 
 def is_number(cell: str) -> bool:
-    """Or nothing."""
+    """Or nothing, or true or false."""
     try:
-        return bool(float(cell or 0)) or True
+        return cell in _EMPTY or cell in TRUE or cell in FALSE or "_" not in cell and float(cell) is not None
     except ValueError:
         return False
-
-
-def sample(path: Path, separator: str) -> list[list[str]]:
-    """The fields of the first lines past the header."""
-    for block, _ in stream.blocks(path):
-        lines = block[:SAMPLE].tobytes().decode(errors="replace").split("\n")[1:-1]
-        return [split(line.rstrip("\r"), separator) for line in lines if line.rstrip("\r")]
-    return []

@@ -1,5 +1,6 @@
 """A log held in memory: of each table the rows that its samples look up, as arrays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ from gen.data.logs import bounds
 from gen.data.logs.bounds import few
 from gen.data.logs.log import Chunk, Log
 
-__all__ = ["Trace", "are_rows", "picked"]
+__all__ = ["Trace", "are_rows", "common_values", "picked"]
 
 #: Ids up to so many times those that a log has are rows themselves.
 SPARSE = 4
@@ -63,7 +64,7 @@ class Trace:
             indices[name], rows[name], named = _rows_of(joined, numbered)
             if named is not None:
                 ids[name] = named
-        columns = chunks[0].values if chunks else ()
+        columns = common_values(chunks)
         offsets, values = _offsets(chunks), {
             name: np.concatenate([chunk.values[name] for chunk in chunks]) for name in columns}
         return cls(log.source, indices, rows, offsets, values, ids, note)
@@ -84,6 +85,11 @@ class Trace:
         indices = self.table(name)
         offsets = self.offsets.get(name)
         return indices, np.arange(len(indices) + 1) if offsets is None else offsets
+
+
+def common_values(chunks: Sequence[Chunk]) -> list[str]:
+    """Columns of values that all files of a log have."""
+    return [name for name in (chunks[0].values if chunks else ()) if all(name in chunk.values for chunk in chunks)]
 
 
 def picked(indices: NDArray[np.int64], offsets: NDArray[np.int64], samples: NDArray[np.integer]) \

@@ -6,56 +6,62 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gen.data.logs import open_log
+from gen.data.logs import open_for
 from gen.data.logs.columns import by_table
+from gen.data.logs.reading import Reading
 from gen.data.profile import FILE, Profile
 from gen.data.profiling import held, spread, stream
 from gen.data.profiling.co_access import together
 from gen.data.profiling.sources import statistics_of
+from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
 __all__ = ["Options", "profile_of", "run"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """logs: files or folders of one log, or one of what gen.data.profiling.sources knows; model: whose tables and
-    rows are wanted, None: those that the log has, of `dim` words; together: with the second pass; held_back: share of
-    the samples, the log's last, that is counted apart; workers: of a cluster here, 0: none; scheduler: its address."""
+class Options(LogOptions):
+    """Beside how the log is read. logs: files or folders of one log, or one of what gen.data.profiling.sources knows;
+    model: whose tables and rows are wanted, None: those that the log has, of `dim` words; together: with the second
+    pass; held_back: share of the samples, the log's last, that is counted apart; workers: of a cluster here, 0: none;
+    scheduler: its address; tables: columns of ids, without a model, () for those that the reader takes by itself."""
 
     logs: Sequence[str | Path]
     model: Recommender | None = None
-    format: str | None = None
     dim: int = 64
     sample: float = 1.0
     together: bool = False
     held_back: float = 0.0
     workers: int = 0
     scheduler: str | None = None
+    tables: Sequence[str] = ()
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
-        progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        read: Callable[[Reading], None] = lambda _: None) -> Profile:
     """The profile, written as profile.npz into `folder`, whole or not at all. Raises as `profile_of` does."""
-    found = profile_of(options, say=say, progress=progress)
+    found = profile_of(options, say=say, progress=progress, read=read)
     folder.mkdir(parents=True, exist_ok=True)
     found.save(folder / FILE)
     return found
 
 
 def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
-               progress: Callable[[int, int], None] = lambda done, total: None) -> Profile:
-    """say: told of the log's lines that are broken, and of columns and tables that are left out.
+               progress: Callable[[int, int], None] = lambda done, total: None,
+               read: Callable[[Reading], None] = lambda _: None) -> Profile:
+    """say: told how the log was understood, of its lines that are broken, and of columns and tables that are left out;
+    read: told the first of these, where a log is read.
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     model = options.model
     found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
     if found is None:
-        found = _counted(options, model, say, progress)
-    elif options.together or options.sample < 1 or options.held_back:
-        raise ValueError(f"{options.logs[0]} holds counts already; --together, --sample and --held-back need the log "
-                         "itself")
+        found = _counted(options, model, say, progress, read)
+    elif options.together or options.sample < 1 or options.held_back or options.tables or options.given():
+        raise ValueError(f"{options.logs[0]} holds counts already; --together, --sample, --held-back and options of "
+                         "how a log is read need the log itself")
     elif model is not None and (left := [name for name in found.tables if name not in model.tables]):
         say(f"not read   {', '.join(left[:8])}" + (f" and {len(left) - 8} more" if len(left) > 8 else ""))
     if model is not None:
@@ -65,10 +71,10 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
 
 
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
-             progress: Callable[[int, int], None]) -> Profile:
+             progress: Callable[[int, int], None], read: Callable[[Reading], None]) -> Profile:
     if options.held_back and (options.workers or options.scheduler):
         raise ValueError("--held-back reads the log in order: leave out --workers and --scheduler")
-    log = open_log(options.logs, options.format, None if model is None else model.columns, progress=progress)
+    log = open_for(options.logs, options, options.tables, model, progress)
     if model is not None:
         log = by_table(log, {name: spec.looked_up_by for name, spec in model.tables.items()})
     row_bytes = {name: 4 * (model.tables[name].dim if model else options.dim) for name in log.tables}
@@ -87,8 +93,12 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
             found = replace(found, extras={**found.extras, **held.packed(stream.profile(tail, sample=options.sample))})
         if options.together:
             found = again(counted, found, row_bytes=row_bytes, sample=options.sample)
+    if not found.samples:
+        raise ValueError(f"{log.source} has no samples" + (" among those that --sample looks at" if options.sample < 1
+                                                           else ""))
     for line in log.report():
         say(line)
+    read(log.reading())
     return found
 
 

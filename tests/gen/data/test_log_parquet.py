@@ -93,7 +93,7 @@ def test_a_missing_list_is_an_empty_bag(tmp_path):
 
 @pytest.mark.parametrize(("tables", "message"), [
     (["nobody"], "{} has no column 'nobody'; it has item, user, tags, kind, words, label, price, when"),
-    (["price"], "{}: the column 'price' is float; ids are whole numbers, texts or lists of them"),
+    (["when"], "{}: the column 'when' is timestamp[ms]; ids are whole numbers, texts or lists of them"),
 ])
 def test_columns_wrong(tmp_path, tables, message):
     a_log(tmp_path / "a.parquet")
@@ -107,7 +107,7 @@ def test_files_wrong(tmp_path):
     with pytest.raises(ValueError) as caught:
         open_log(tmp_path / "a.parquet")
     assert str(caught.value) == (f"{tmp_path / 'a.parquet'} has no column of whole numbers or lists of them; "
-                                 "name the tables; there are price, label")
+                                 "name the tables (--table); there are price, label")
     (tmp_path / "b.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(ValueError, match=r"b\.parquet cannot be read as Parquet: "):
         open_log(tmp_path / "b.parquet")

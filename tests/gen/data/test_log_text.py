@@ -4,13 +4,14 @@ import bz2
 import csv
 import gzip
 import io
+import lzma
 import pickle
 import re
 
 import numpy as np
 import pytest
 
-from gen.data.logs import FORMATS, PIECE, lines, open_log, parse, stream
+from gen.data.logs import FORMATS, PIECE, cells, lines, open_log, stream
 
 HEX = "0123456789abcdef"
 
@@ -31,7 +32,7 @@ def read(log, samples=1000):
 
 
 def hashed(text):
-    """The hash of gen.data.logs.parse in whole numbers of Python."""
+    """The hash of gen.data.logs.cells in whole numbers of Python."""
     value, mask = 0xCBF29CE484222325, (1 << 64) - 1
     for byte in text.encode():
         value = (value ^ byte) * 0x100000001B3 & mask
@@ -41,8 +42,8 @@ def hashed(text):
 
 
 def as_id(text):
-    whole = re.fullmatch("-?[0-9]+", text) and -1 << 63 <= int(text) < 1 << 64
-    return int(text) % (1 << 64) if whole else hashed(text)
+    whole = re.fullmatch(r" *([+-]?[0-9]+)(\.0*)? *", text)
+    return int(whole[1]) % (1 << 64) if whole and -1 << 63 <= int(whole[1]) < 1 << 64 else hashed(text)
 
 
 def criteo_lines(random, count):
@@ -82,7 +83,7 @@ def test_criteo_as_plain_python_reads_it(tmp_path, monkeypatch):
         whole[len(parts)] = sum(part.bytes for part in parts)
     assert set(whole.values()) == {path.stat().st_size} and len(whole) == 3
     for name, pack, end in (("a.tsv.gz", gzip.compress, "\n"), ("day_0.bz2", bz2.compress, "\r\n"),
-                            ("day_1", bytes, "\n")):
+                            ("b.csv.xz", lzma.compress, "\n"), ("day_1", bytes, "\n")):
         (tmp_path / name).write_bytes(pack((end.join(text) + end).encode()))
         assert read(open_log(tmp_path / name))[0] == ids, name
     gz = (tmp_path / "a.tsv.gz").read_bytes()
@@ -90,7 +91,7 @@ def test_criteo_as_plain_python_reads_it(tmp_path, monkeypatch):
     assert read(open_log(tmp_path / "two.gz"))[0]["C01"] == 2 * ids["C01"]
 
 
-NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|")
+NUMBER = re.compile(rb" *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *|")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -168,7 +169,8 @@ def test_ids_and_numbers_as_python_has_them(tmp_path, seed):
     random = np.random.default_rng(seed)
     odd = ["0", "-0", "007", "-1", "9999999999999999999", "18446744073709551615", "18446744073709551616",
            "-999999999999999999", "-9223372036854775808", "-9223372036854775809", "0" * 30 + "12", "1e5", "+4",
-           "-", "a,b", 'say "no"', "é", " 5", "x" * 300, "--3", "1_0", "12a"]
+           "-", "a,b", 'say "no"', "é", " 5", "-7 ", "x" * 300, "--3", "1_0", "12a", "5.0", "-3.", "5.01", "1.", ".0",
+           "two\nlines", "\n", "nano"]
     numbers = ["1", "-2.5", "+3", "1e-3", ".5", "5.", "123456789012345", "1E22", "-0", "0.1", "", "1.7e300", "4e-310",
                "123456789012345678901234567890", "0.000000000000000000000012345", "nan"]
     rows = [[odd[random.integers(len(odd))], numbers[random.integers(len(numbers))], str(random.integers(1 << 40))]
@@ -190,12 +192,14 @@ def test_ids_and_numbers_as_python_has_them(tmp_path, seed):
 
 def test_fields_of_a_text(tmp_path):
     path = tmp_path / "a.inter"
-    path.write_text("user:token\titem:token\tscore:float\tnote:token_seq\n"
-                    "9\tb\t1.5\tx y\n10\ta\t2\t\n\n9\tb\t-3e1\tz\n")
+    path.write_text("user:token\titem:token\tscore:float\tnote:token_seq\tpast:float_seq\n"
+                    "9\tb\t1.5\tx 7\t1 2\n10\ta\t2\t\t\n\n9\tb\t-3e1\tz\t3\n")
     log = open_log(path)
     ids, values = read(log)
-    assert ids == {"user": [9, 10, 9], "item": [hashed("b"), hashed("a"), hashed("b")]}
-    assert values == {"score": [1.5, 2, -30]} and log.unread == ("note",)
+    assert ids == {"user": [9, 10, 9], "item": [hashed("b"), hashed("a"), hashed("b")],
+                   "note": [hashed("x"), 7, hashed("z")]}
+    assert next(log.chunks()).offsets["note"].tolist() == [0, 2, 2, 3]
+    assert values == {"score": [1.5, 2, -30]} and log.unread == ("past",)
     path = tmp_path / "b.csv"
     path.write_text("\ufeffwhen,shop_id,price,kind\r\n1,7,0.5,x\r\n2,3,,y\r\n")
     ids, values = read(open_log(path))
@@ -238,15 +242,16 @@ def test_too_many_broken_lines(tmp_path):
     path.write_text("a_id\tb\n" + "1\t2\n" * 100 + "\t4\n" * 12)
     with pytest.raises(ValueError) as caught:
         read(open_log(path))
-    assert str(caught.value) == (f"{path}: 12 of 112 lines are broken, more than 1%: 12 x lines with an empty id; "
-                                 f"first {path}:102: the field 'a_id' is empty")
+    assert str(caught.value) == (f"{path}: 12 of 112 lines are broken, more than 1%: 12 x lines with an empty id "
+                                 f"(--missing is an id for it); first {path}:102: the field 'a_id' is empty")
     assert read(open_log(path, broken=0.2))[0]["a_id"] == [1] * 100
     assert read(open_log(path, missing=77))[0]["a_id"] == [1] * 100 + [77] * 12
     packed = tmp_path / "b.tsv.gz"
     packed.write_bytes(gzip.compress(b"a_id\tb\r\n1\t2\r\n\r\n\t4\r\n"))
     log = open_log(packed)
     assert read(log)[0]["a_id"] == [1]
-    assert log.problems.first == {"lines with an empty id": f"{packed}:4: the field 'a_id' is empty"}
+    assert log.problems.first == {
+        "lines with an empty id (--missing is an id for it)": f"{packed}:4: the field 'a_id' is empty"}
     path.write_text("a_id\tb\n1\n2\n")
     with pytest.raises(ValueError, match="a.tsv: 2 of 2 lines are broken: 2 x lines of too few or too many fields"):
         read(open_log(path))
@@ -254,12 +259,17 @@ def test_too_many_broken_lines(tmp_path):
 
 def test_quotes_that_do_not_close(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ry"z\n"6","7"\n', newline="")
+    path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ny\n5,"x\ry"z\n"6","7"\n8,9\r5\n', newline="")
     log = open_log(path, tables=["a_id", "b"])
     assert read(log)[0] == {"a_id": [1, 6], "b": [2, 7]}
-    assert log.problems.first == {
-        "lines of too few or too many fields": f"{path}:3: 1 fields, not 2",
-        "lines whose fields do not end where they should": f"{path}:4: the line is '5,\"x\\ry\"z'"}
+    assert log.problems.counts == {"lines of too few or too many fields": 2,
+                                   "lines whose fields do not end where they should": 2}
+    path.write_text('a_id,b\n1,2\n3,"4\n5,6\n')
+    with pytest.raises(ValueError) as caught:
+        read(open_log(path, tables=["a_id", "b"]))
+    assert str(caught.value) == (f"{path}:3: a quoted field that begins here or further on is not closed; --no-quotes "
+                                 "takes quotes for text")
+    assert read(open_log(path, tables=["a_id", "b"], quotes=False))[0] == {"a_id": [1, 3, 5], "b": [2, hashed('"4'), 6]}
 
 
 def test_texts_among_values_are_counted(tmp_path):
@@ -274,10 +284,12 @@ def test_texts_among_values_are_counted(tmp_path):
 
 @pytest.mark.parametrize(("content", "tables", "message"), [
     (b"", None, "{} is empty; its first line must name the fields"),
-    (b"a\tb\n1\t2\n", None, "{}: no field ends in _id, so name the fields that are indices; there are a, b"),
+    (b"a\tb\n1\t2\n", None, "{}: no field ends in _id, so name the fields that are indices (--table); "
+     "there are a, b"),
     (b"a\tb\n1\t2\n", ["c"], "{} has no field 'c'; it has a, b"),
     (b"a\ta\n1\t2\n", ["a"], "{}: line 1 names the field 'a' twice"),
-    (b"a\xff\ta\n1\t2\n", ["a"], "{} is not UTF-8 text: invalid start byte at byte 1"),
+    (b"a\xff\ta\n1\t2\n", ["a"], "{}:1: the byte 0xff is no UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` "
+     "converts a text of Windows, -f names another encoding"),
     (b"a\tb\n1\t2\n", [], "tables must name one table at least"),
 ])
 def test_text_wrong(tmp_path, content, tables, message):
@@ -336,5 +348,5 @@ def test_ids_of_many_texts():
     texts = ["7", "", "x", "-9"]
     data = np.frombuffer("".join(texts).encode(), np.uint8)
     ids = np.zeros(4, np.uint64)
-    parse.ids_of(data, np.array([0, 1, 1, 2, 4]), ids)
+    cells.ids_of(data, np.array([0, 1, 1, 2, 4]), ids)
     assert ids.tolist() == [7, hashed(""), hashed("x"), 2**64 - 9]

@@ -48,8 +48,8 @@ def test_ids_are_rows_unless_they_are_sparse():
 
 def test_no_samples(tmp_path):
     (tmp_path / "a.csv").write_text("a_id\n")
-    found = Trace.of(open_log(tmp_path / "a.csv"))
-    assert found.samples == 0 and found.rows == {"a_id": 0} and not found.values
+    with pytest.raises(ValueError, match=r"a\.csv has no samples$"):
+        Trace.of(open_log(tmp_path / "a.csv"))
 
 
 def test_no_more_than_a_bound_is_held(monkeypatch):

@@ -37,7 +37,7 @@ def test_counted_ones_are_not_sampled_and_cut_to_the_model(tmp_path):
     found = profile_of(tmp_path / "p.npz", tables=["b"], say=said.append)
     assert list(found.tables) == ["b"] and found.tables["b"].rows == 9 and said == ["not read   a, c"]
     for asked in ({"sample": 0.5}, {"together": True}):
-        with pytest.raises(ValueError, match=r"p.npz holds counts already; --together, --sample and --held-"):
+        with pytest.raises(ValueError, match=r"p.npz holds counts already; --together, --sample, --held-back"):
             profile_of(tmp_path / "p.npz", **asked)
     with pytest.raises(ValueError, match="^made up has no table 'd'; it has a, b, c$"):
         profile_of(tmp_path / "p.npz", tables=["d"])
@@ -55,8 +55,9 @@ def test_what_is_broken_is_said(tmp_path):
     path, said = tmp_path / "log.tsv", []
     path.write_text("t_id\tname\n4\tx\n4\n7\ty\n")
     assert profile_of(path, say=said.append).tables["t_id"].ids.tolist() == [4, 7]
-    assert said == [f"broken     1 x lines of too few or too many fields; first {path}:3: 1 fields, not 2",
-                    "not read   name"]
+    assert said == ["read as    text, tab-separated, UTF-8, names in line 1", "tables     t_id (whole numbers)",
+                    "not read   name (texts)", "sample     t_id 4", "sample     t_id 7",
+                    f"broken     1 x lines of too few or too many fields; first {path}:3: 1 fields, not 2"]
     assert list(profile_of(path, tables=["name"]).tables) == ["name"]
     with pytest.raises(ValueError, match="log.tsv has no field 'user'; it has t_id, name"):
         profile_of(path, tables=["user"])

@@ -35,7 +35,7 @@ def test_an_id_reads_the_row_that_it_was_trained_with(ids, asked, wanted):
 
 
 def test_ids_that_are_texts_are_those_of_a_log():
-    from gen.data.logs.parse import as_id
+    from gen.data.logs.cells import as_id
 
     made = placed(table(ids={"red": 4, "-3": 1, "12": 2}), COUNTED)
     red = as_id(np.frombuffer(b"red\0", np.uint8), 0, 3)

@@ -44,7 +44,12 @@ def test_criteo_is_of_the_published_size():
 
 
 @pytest.mark.parametrize("change, sentence", [
-    (("dim = 16", "dimm = 16"), "m.toml: dimm: unknown key; allowed are about, network, dim, batch, [tables.NAME]"),
+    (("dim = 16", "dimm = 16"), "m.toml: dimm: unknown key; allowed are about, network, dim, batch, [log], "
+                                "[tables.NAME]"),
+    (("dim = 16", 'dim = 16\n[log]\nsep = ";"'), "m.toml: [log] sep: unknown key; allowed are format, missing, "
+                                                  "separator, fields, lists, quotes, order_by"),
+    (("dim = 16", 'dim = 16\n[log]\nmissing = "0"'), "m.toml: [log] missing = '0': must be a whole number"),
+    (("dim = 16", "dim = 16\n[log]\nlists = [1]"), "m.toml: [log] lists = [1]: must be a text or a list of texts"),
     (("dim = 16", "dim = 0"), "m.toml: dim = 0: must be a whole number of 1 or more"),
     (("dim = 16", "batch = true\ndim = 16"), "m.toml: batch = True: must be a whole number of 1 or more"),
     (("dim = 16", ""), "m.toml: [tables.a] dim = None: must be a whole number of 1 or more"),

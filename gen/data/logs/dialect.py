@@ -1,0 +1,169 @@
+"""How a text is written, by its first bytes: its encoding, its line ends, what separates its fields."""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gen.data.logs import parse, stream
+from gen.data.logs.bounds import COLUMNS
+
+__all__ = ["NAMES", "Dialect", "character", "dialect", "first_lines", "not_utf8", "rows"]
+
+SAMPLE = 1 << 16    # bytes in which a text is looked at
+FIRST = 1 << 13     # bytes in which formats without a header line are looked for
+RECORDS = 1000      # records in which it is looked at
+#: Separators that are looked for, and what they are called.
+NAMES = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
+TRIED = (",", "\t", ";", "|")
+#: By a file's ending, what a text of one field per line, or of several possible separators, has.
+USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
+BOM = b"\xef\xbb\xbf"
+#: How files begin that are no text, and what they are.
+OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"BZh": "bzip2",
+          b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz",
+          b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """separator: of fields; rows: the fields of the first records, those of the first line among them; start: bytes of
+    a byte order mark and blank lines, which no field is of; first: bytes of the first record and of what is before it;
+    lines: line ends in them; quotes: whether fields may stand in double quotes."""
+
+    separator: str
+    rows: tuple[list[str], ...]
+    start: int
+    first: int
+    lines: int
+    quotes: bool = True
+
+    @property
+    def called(self) -> str:
+        """The separator, by its name."""
+        names = {sign: f"{name}-separated" for name, sign in NAMES.items()}
+        return names.get(self.separator, f"separated by {self.separator!r}")
+
+
+def character(text: str, what: str) -> str:
+    """A separator by its name (comma, tab, semicolon, pipe, space), as `\\t`, or as it is.
+
+    Raises      ValueError: it is no single ASCII character that may separate
+    """
+    found = NAMES.get(text, "\t" if text == "\\t" else text)
+    if len(found) != 1 or not " " <= found <= "~" and found not in "\t\x01" or found.isalnum() or found in "\"'.-+_":
+        raise ValueError(f"{what} {text!r} is no separator; name comma, tab, semicolon, pipe, space or one other ASCII "
+                         "character that is no letter, digit, quote, point or sign")
+    return found
+
+
+def first_lines(path: Path) -> list[str]:
+    """The first lines of a text, whole ones, without their ends."""
+    begin = stream.head(path, FIRST)
+    start = len(BOM) if begin.startswith(BOM) else 0
+    lines = begin[start:].decode(errors="replace").lstrip("\r\n").split("\n")
+    return [line.rstrip("\r") for line in (lines if len(begin) < FIRST else lines[:-1])][:100]
+
+
+def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes: bool = True) -> Dialect:
+    """Of a text.
+
+    Parameters  separator: where it is known; quotes: whether fields may stand in double quotes; texts: whether fields
+                may hold texts, not numbers alone, of which whatever is no number is found while they are read
+    Raises      ValueError: no text, no UTF-8, lines that end in a carriage return alone, more fields than COLUMNS, no
+                separator or two that fit alike, names that nothing is between; names what answers it
+    """
+    begin = stream.head(path, SAMPLE)
+    if not texts:
+        line = begin.partition(b"\n")[0].decode(errors="replace")
+        return Dialect(separator or "\t", (line.split(separator or "\t"),), len(BOM) * begin.startswith(BOM), 0, 0)
+    for sign, kind in OTHERS.items():
+        if begin.startswith(sign):
+            what = {"UTF-16": ": `iconv -f UTF-16 -t UTF-8` converts it", "a zip archive": "; unpack it"}.get(kind)
+            raise ValueError(f"{path} is {kind}, not text in UTF-8{what or '; its name must end as such files do'}")
+    if b"\0" in begin:
+        raise ValueError(f"{path} has a byte of 0; is it text?")
+    start = len(BOM) if begin.startswith(BOM) else 0
+    start += len(begin[start:]) - len(begin[start:].lstrip(b"\r\n"))
+    body = begin[start:]
+    whole = body if len(begin) < SAMPLE else body[:body.rfind(b"\n") + 1] or body
+    try:
+        text = whole.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}:{1 + whole.count(10, 0, error.start)}: {not_utf8(whole, error)}") from None
+    if "\r" in text and "\n" not in text:
+        raise ValueError(f"{path} has lines that end in a carriage return alone; they must end in LF or CRLF: "
+                         f"`tr '\\r' '\\n'` converts it")
+    if body.lstrip()[:1] == b"{":
+        raise ValueError(f"{path} begins as JSON does, which is not read; write it as Parquet or with a separator")
+    signs = [separator] if separator else TRIED
+    width = 1 + max(whole.count(sign.encode(), 0, whole.find(b"\n")) for sign in signs)
+    if width > COLUMNS:
+        raise ValueError(f"{path}: line 1 has {width:,} fields; at most {COLUMNS:,} are read")
+    found = {sign: rows(text, sign, quotes) for sign in signs}
+    chosen = separator or _chosen(path, found)
+    ended = whole if whole.endswith(b"\n") else whole + b"\n"
+    first = _first_end(ended, chosen) if quotes else ended.index(b"\n") + 1
+    if whole and not first:
+        raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(whole):,} bytes; --no-quotes takes "
+                         "quotes for text")
+    lines = begin.count(b"\n", 0, start) + (whole.count(b"\n", 0, first) or 1)
+    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines, quotes)
+
+
+def not_utf8(data: bytes, error: UnicodeDecodeError) -> str:
+    """What is wrong with a text that is no UTF-8, and what to do."""
+    return (f"the byte 0x{data[error.start]:02x} is no UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` converts a text of "
+            "Windows, -f names another encoding")
+
+
+def _first_end(data: bytes, separator: str) -> int:
+    """Behind the first record; 0 where it does not end."""
+    first, _, _ = parse.records(np.frombuffer(bytearray(data), np.uint8), 0, len(data), ord(separator), 0, 0)
+    return int(first)
+
+
+def rows(text: str, separator: str, quotes: bool = True) -> list[list[str]]:
+    """The fields of the first records; blank lines are left out."""
+    found: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator,
+                              quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE):
+            if row:
+                found.append(row)
+            if len(found) == RECORDS:
+                break
+    except csv.Error:
+        pass        # a field that is too long: what comes before it is known
+    return found
+
+
+def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:
+    """The separator: of those that the first line has, one by which all lines have as many fields; then the one of
+    most fields."""
+    usual = USUAL.get(stream.stem(path).suffix.lower(), "")
+    rank = {}
+    for sign, lines in found.items():
+        widths = [len(row) for row in lines]
+        if widths and widths[0] > 1:
+            rank[sign] = (sum(width == widths[0] for width in widths) / len(widths) > 0.9, widths[0], sign == usual)
+    if not rank:
+        name = found[TRIED[0]][0][0] if found[TRIED[0]] else ""
+        if any(not each.isprintable() or each in " ^~:" for each in name) and not _marked(name):
+            raise ValueError(f"{path}: nothing separates fields in line 1, {name[:80]!r}; comma, tab, semicolon and "
+                             "pipe were looked for, --separator names another")
+        return usual or TRIED[0]
+    best = max(rank.values())
+    chosen = [sign for sign in rank if rank[sign] == best]
+    if len(chosen) > 1:
+        called = {sign: name for name, sign in NAMES.items()}
+        raise ValueError(f"{path}: fields may be separated by {' or '.join(called[sign] for sign in chosen)}; "
+                         "--separator says by which")
+    return chosen[0]
+
+
+def _marked(name: str) -> bool:
+    """Whether it is one field as RecBole marks it."""
+    return name.count(":") == 1 and name.partition(":")[2] in ("token", "token_seq", "float", "float_seq")
