@@ -51,7 +51,7 @@ class Condition:
 def processor_has(flag: str) -> Callable[[], str]:
     def missing() -> str:
         known = Path("/proc/cpuinfo")
-        return "" if known.exists() and f" {flag} " in known.read_text() else f"this processor has no {flag}"
+        return "" if known.exists() and f" {flag} " in known.read_text("utf-8") else f"this processor has no {flag}"
     return missing
 
 
@@ -137,7 +137,7 @@ def tried(name: str, condition: Condition) -> tuple[str, str, float]:
         code = run(condition, log)
     except subprocess.CalledProcessError as error:
         return name, f"FAILED to set up: {error}", time.monotonic() - begun
-    last = next(iter(log.read_text(errors="replace").splitlines()[::-1]), "")
+    last = next(iter(log.read_text("utf-8", errors="replace").splitlines()[::-1]), "")
     return name, last if not code else f"FAILED, code {code}: {last}", time.monotonic() - begun
 
 

@@ -18,7 +18,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]
 WIDTH = RUFF["line-length"]                             # of a line that is put together
 LIMIT = RUFF["lint"]["pycodestyle"]["max-line-length"]  # of any line
 INDENT = 4
@@ -227,9 +227,9 @@ def main(arguments: list[str]) -> int:
     roots = [Path(a) for a in arguments if a != "--fix"] or [ROOT / "hw"]
     wrong = 0
     for path in sorted(p for root in roots for p in (root.rglob("*.py") if root.is_dir() else [root])):
-        text = path.read_text()
+        text = path.read_text("utf-8")
         if fix:
-            path.write_text(fixed(text))
+            path.write_text(fixed(text), "utf-8")
             continue
         source = Source(text)
         for line, what in sorted([*((line, what) for line, what, _ in edits(source)), *born(source),

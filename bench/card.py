@@ -169,7 +169,7 @@ def faults() -> Iterator[Row]:
                                                     "PYTHONPATH": os.fspath(ROOT)})
         if run.returncode:
             raise RuntimeError("tests/fpga/card/test_card_emb.py failed:\n" + run.stdout[-3000:])
-        tried: dict[str, int] = json.loads(path.read_text())
+        tried: dict[str, int] = json.loads(path.read_text("utf-8"))
     for kind, count in tried.items():
         name = re.sub(r"\W+", "_", kind).lower()
         yield figure(f"card.faults.{name}", f"faults tried: {kind}", count, "")

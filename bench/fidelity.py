@@ -69,7 +69,7 @@ def u280() -> Device:
 @bench("fidelity_dram")
 def dram() -> Iterator[Row]:
     """The DDR4 model's clocks for streams against those recorded of DRAMsim3 and Ramulator, at equal policy."""
-    recorded = tomllib.loads(RECORDED.read_text())
+    recorded = tomllib.loads(RECORDED.read_text("utf-8"))
     ours = {}
     for name, (size, at) in streams().items():
         for address_map in MAPS:
@@ -128,7 +128,7 @@ def equal_drive() -> Device:
 @bench("fidelity_ssd")
 def ssd() -> Iterator[Row]:
     """The drive model's time for a request against that recorded of MQSim, with its delays."""
-    recorded = tomllib.loads(RECORDED.read_text())["mqsim"]["ns"]
+    recorded = tomllib.loads(RECORDED.read_text("utf-8"))["mqsim"]["ns"]
     device = equal_drive()
     draw, error = np.random.default_rng(1), {}
     for name, theirs in recorded.items():

@@ -124,7 +124,7 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
     path = path or build_folder() / "bench.json"
     rows: dict[str, Row] = {}
     if only and path.exists():
-        rows = {row["id"]: Row(**row) for row in json.loads(path.read_text())}
+        rows = {row["id"]: Row(**row) for row in json.loads(path.read_text("utf-8"))}
     new: set[str] = set()
     try:
         for name in chosen:
@@ -142,7 +142,7 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
                 del rows[id]
     finally:
         with staged(path) as half:
-            half.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n")
+            half.write_text(json.dumps([_plain(row) for row in rows.values()], indent=1) + "\n", "utf-8")
     return list(rows.values())
 
 

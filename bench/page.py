@@ -62,7 +62,7 @@ def sections(text: str) -> list[Section]:
 
 def recorded(path: Path) -> dict[str, Row]:
     """The rows of a file such as build/bench.json, by id."""
-    return {row["id"]: Row(**row) for row in json.loads(path.read_text())}
+    return {row["id"]: Row(**row) for row in json.loads(path.read_text("utf-8"))}
 
 
 def merged(old: Mapping[str, Row], new: Mapping[str, Row], curves: Sequence[str] = ()) -> list[Row]:
@@ -125,13 +125,13 @@ def shown(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
 def main() -> None:
     rows = list(recorded(RESULTS).values())
     if (path := build_folder() / "bench.json").exists():
-        rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text())["curves"])
+        rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text("utf-8"))["curves"])
         lines = [" " + json.dumps(_plain(row), ensure_ascii=False) for row in rows]
-        RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    text, other = LINES.read_text(), PAPER_LINES.read_text()
-    PAGE.write_text(page(elsewhere(rows, sections(text), papers(other)), sections(text), about(text)))
-    PAPERS.write_text(document(rows, papers(other), about(other)))
-    PACKED.write_text(shown(rows, papers(other)))
+        RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
+    text, other = LINES.read_text("utf-8"), PAPER_LINES.read_text("utf-8")
+    PAGE.write_text(page(elsewhere(rows, sections(text), papers(other)), sections(text), about(text)), "utf-8")
+    PAPERS.write_text(document(rows, papers(other), about(other)), "utf-8")
+    PACKED.write_text(shown(rows, papers(other)), "utf-8")
 
 
 def _plain(row: Row) -> dict[str, Any]:

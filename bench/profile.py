@@ -112,7 +112,7 @@ def _serve(ends, work: Callable[[Path], int], few: Path, path: Path) -> None:
 
 def peak_mb() -> float:
     """Memory of this process at the most; not what its parent had, as rusage says."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(line for line in Path("/proc/self/status").read_text("utf-8").splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 

@@ -224,7 +224,7 @@ def _children() -> list[int]:
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = path.read_text("utf-8").rpartition(")")[2].split()
             if fields[0] != "Z":
                 parents[int(path.parent.name)] = int(fields[1])
     found, more = set[int](), {os.getpid()}

@@ -101,7 +101,7 @@ def _parts() -> dict[str, Package]:
 def _asked() -> tuple[list[Requirement], list[Requirement]]:
     """What the project asks for, and what its extras for users do."""
     if (project := ROOT / "pyproject.toml").exists():
-        told = tomllib.loads(project.read_text())["project"]
+        told = tomllib.loads(project.read_text("utf-8"))["project"]
         texts = [told["dependencies"], [text for name in EXTRAS for text in told["optional-dependencies"][name]]]
         return tuple([Requirement(text) for text in part] for part in texts)    # type: ignore[return-value]
     all_of = [Requirement(text) for text in metadata.requires("hotrail") or ()]
@@ -136,7 +136,7 @@ def _licence(name: str, told: Any) -> str:
 def locked(path: Path = LOCK) -> dict[tuple[str, str], tuple[str, ...]]:
     """SHA-256 of every published file of the packages in a lock file, by name and version."""
     found = {}
-    for part in re.split(r"(?m)^(?=[A-Za-z0-9])", path.read_text()):
+    for part in re.split(r"(?m)^(?=[A-Za-z0-9])", path.read_text("utf-8")):
         if line := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", part):
             name = str(canonicalize_name(line[1]))
             found[name, line[2]] = tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", part))
@@ -191,7 +191,7 @@ def sbom(file: Path | None) -> None:
         return
     content = bom()
     with writing(file), staged(file, parents=False) as half:
-        half.write_text(json.dumps(content, indent=1) + "\n")
+        half.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     click.echo(f"{file}: {len(content['components'])} packages")
 
 

@@ -65,7 +65,7 @@ def checked(command, root=ROOT):
     words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
     given = [word.partition("=")[0] for word in shlex.split(command) if word not in words]
     if words[:1] == ["make"]:
-        text = (root / "Makefile").read_text()
+        text = (root / "Makefile").read_text("utf-8")
         for word in words[1:]:
             if not re.search(rf"^{word}:", text, re.M):
                 raise ValueError(f"there is no target {word}: {command}")
@@ -130,7 +130,7 @@ def oracle(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_code_blocks(name, desk, tmp_path, monkeypatch, capsys):
     shutil.copytree(desk, tmp_path, dirs_exist_ok=True)
-    text = (ROOT / name).read_text()
+    text = (ROOT / name).read_text("utf-8")
     with chdir(tmp_path):
         for line, kind, how, content in blocks(text):
             where = f"{name}:{line}"
@@ -166,7 +166,7 @@ def slug(heading):
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_somewhere(name):
     page = ROOT / name
-    bare = FENCE.sub("", page.read_text())
+    bare = FENCE.sub("", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", bare):
         path, _, anchor = target.partition("#")
         if ":" in path:
@@ -174,7 +174,7 @@ def test_links_lead_somewhere(name):
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{name}: {target} leads nowhere"
         if anchor:
-            assert anchor in map(slug, re.findall(r"^#+ (.*)$", file.read_text(), re.M)), f"{name}: no {target}"
+            assert anchor in map(slug, re.findall(r"^#+ (.*)$", file.read_text("utf-8"), re.M)), f"{name}: no {target}"
 
 
 def missing(token, root=ROOT):
@@ -189,27 +189,27 @@ def missing(token, root=ROOT):
             place = root.joinpath(*parts[:count])
             for file in (place.with_suffix(".py"), place / "__init__.py"):
                 if file.exists():
-                    return not all(re.search(rf"\b{part}\b", file.read_text()) for part in parts[count:])
+                    return not all(re.search(rf"\b{part}\b", file.read_text("utf-8")) for part in parts[count:])
         return not root.joinpath(*parts).is_dir()
     return False
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_the_source_are_there(name):
-    text = FENCE.sub("", (ROOT / name).read_text())
+    text = FENCE.sub("", (ROOT / name).read_text("utf-8"))
     gone = [token for token in re.findall(r"`([^`\s]+?)(?:\(.*?\))?`", text) if missing(token.split("::")[0])]
     assert not gone, f"{name} names {', '.join(gone)}"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_code_stands_in_fences(name):
-    text = FENCE.sub("", (ROOT / name).read_text())
+    text = FENCE.sub("", (ROOT / name).read_text("utf-8"))
     assert not re.search(r"\n\n    \S", text), f"{name}: an indented block is not tried; put it in a fence"
 
 
 def test_the_site_has_every_page():
     """In a place of its own; mkdocs itself refuses links and anchors that lead nowhere."""
-    named = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / ".ci" / "mkdocs.yml").read_text(), re.M)
+    named = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / ".ci" / "mkdocs.yml").read_text("utf-8"), re.M)
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert not pages - set(named), "give these pages a place in .ci/mkdocs.yml"
     assert not set(named) - pages and len(named) == len(pages)
@@ -218,13 +218,13 @@ def test_the_site_has_every_page():
 def test_any_answer_is_two_steps_from_the_help():
     """`hotrail --help` names the guide, and the guide every page."""
     assert "docs/index.md" in CliRunner().invoke(main, ["--help"]).output
-    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text()))
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text("utf-8")))
     assert linked == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
 
 
 def test_a_trained_model_is_on_cards_in_ten_lines():
     """From TorchRec's model and a log to a bundle that runs, and from a file."""
-    text = (ROOT / "docs" / "trained-models.md").read_text()
+    text = (ROOT / "docs" / "trained-models.md").read_text("utf-8")
     found = [[line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
              for _, kind, _, content in blocks(text) if kind == "python"]
     torchrec, *_, file = found
@@ -232,8 +232,8 @@ def test_a_trained_model_is_on_cards_in_ten_lines():
 
 
 def test_who_cites_names_this_version():
-    told = dict(re.findall(r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.M))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = dict(re.findall(r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.M))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert (told["version"], told["license"]) == (project["version"], project["license"])
 
 
@@ -255,7 +255,7 @@ def test_wrong_blocks_are_seen():
 
 
 def test_the_table_of_packages_has_the_order_of_the_import_rules():
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     for room, wings in test_import_law.WINGS.items():
         rows = re.findall(rf"^\| (`{room}\..*?) \|", text, re.M)
         assert re.findall(rf"`{room}\.(\w+)`", " ".join(rows)) == list(wings)

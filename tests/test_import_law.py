@@ -87,7 +87,7 @@ def test_room_keeps_the_law(room):
     bad = []
     for path in files(room):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        bad += offences(room, path.read_text(), ".".join(parts))
+        bad += offences(room, path.read_text("utf-8"), ".".join(parts))
     assert not bad, "\n".join(bad)
 
 
@@ -97,7 +97,7 @@ def test_wings_import_downward(room):
     for path in files(room):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if parts[1:] != ("__init__",):
-            bad += climbs(room, path.read_text(), ".".join(parts))
+            bad += climbs(room, path.read_text("utf-8"), ".".join(parts))
     assert not bad, "\n".join(bad)
 
 
@@ -133,12 +133,12 @@ def test_offences_are_seen(room, text):
 def test_hw_has_no_postponed_annotations():
     """Amaranth reads annotations when the class is made; postponed ones are strings and give no ports."""
     for path in files("hw"):
-        assert (0, "__future__") not in [(0, name) for _, name in imports(path.read_text(), "hw.x")], path
+        assert (0, "__future__") not in [(0, name) for _, name in imports(path.read_text("utf-8"), "hw.x")], path
 
 
 def test_no_machine_paths():
     """Nothing in the repository speaks of the machine that it was written on."""
     for path in [p for room in (*ROOMS, "docs", "tests") for p in (ROOT / room).rglob("*") if p.is_file()]:
         if path.suffix in (".py", ".md", ".toml"):
-            text = path.read_text()
+            text = path.read_text("utf-8")
             assert "/home/" not in text.replace('"/home/"', ""), path

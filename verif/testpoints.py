@@ -128,7 +128,7 @@ def collect(root: Path = ROOT) -> dict[str, Unit]:
     units: dict[str, Unit] = {}
     for path in sorted([*root.glob("verif/**/test_*.py"), *root.glob("tests/**/test_*.py")]):
         file = path.relative_to(root).as_posix()
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(path.read_text("utf-8"))
         stated = {node.targets[0].id: _literal(node.value, file) for node in tree.body
                   if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
                   and node.targets[0].id in ("UNIT", "WAIVED")}
@@ -198,7 +198,7 @@ def main(names: list[str]) -> None:
             for test in units[name].tests.get(point, ()):
                 print(f"    {test.file}::{test.name}: {test.about}")
     if not names:
-        PAGE.write_text(page(units, PAGE.read_text()))
+        PAGE.write_text(page(units, PAGE.read_text("utf-8")), "utf-8")
         points = sum(len(unit.points) for unit in units.values())
         tests = {test for unit in units.values() for tests in unit.tests.values() for test in tests}
         print(f"{len(units)} units, {points} testpoints, {len(tests)} tests, "

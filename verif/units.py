@@ -57,7 +57,7 @@ def collect(root: Path = ROOT) -> list[Unit]:
     """Every component of hw, in the order of files and lines."""
     units = []
     for path in sorted(root.glob("hw/**/*.py")):
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.parse(path.read_text("utf-8")).body:
             if not isinstance(node, ast.ClassDef):
                 continue
             if any(ast.unparse(base) in ("wiring.Component", "Component", "Part", "Unit") for base in node.bases):
@@ -74,7 +74,7 @@ def _missing(root: Path, name: str) -> bool:
         path = root.joinpath(*parts[:count])
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if file.is_file():
-            text = file.read_text()
+            text = file.read_text("utf-8")
             return not all(re.search(rf"\b{member}\b", text) for member in parts[count:])
     return True
 
@@ -107,7 +107,7 @@ def page(units: list[Unit]) -> str:
 
 def main() -> None:
     units = collect()
-    PAGE.write_text(page(units))
+    PAGE.write_text(page(units), "utf-8")
     print(f"{len(units)} components, {len(faults(units))} faults; {PAGE.relative_to(ROOT)}")
 
 

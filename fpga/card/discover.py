@@ -118,6 +118,6 @@ def _p2p(config: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text("utf-8").strip()
     except OSError:
         return ""

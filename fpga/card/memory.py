@@ -50,7 +50,7 @@ COMMAND = np.dtype([("clock", np.int64), *((name, np.int32) for name in ("kind",
 def library() -> Path:
     """The models as a shared library, compiled once for the same sources and compiler."""
     files = ("direct.cpp", *MODEL_SOURCES)
-    texts = {name: (SOURCES / name).read_text() for name in files}
+    texts = {name: (SOURCES / name).read_text("utf-8") for name in files}
     digest = hashlib.sha256(repr((sorted(texts.items()), compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"direct-{digest}"
     path = folder / "direct.so"

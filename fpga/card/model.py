@@ -134,13 +134,13 @@ def _instructions() -> tuple[str, ...]:
     cpu = Path("/proc/cpuinfo")
     if platform.machine() != "x86_64" or not cpu.exists():
         return ()
-    found = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text())
+    found = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text("utf-8"))
     has = set(found.group(1).split()) if found else set()
     return tuple(wanted.values()) if has >= set(wanted) else ()
 
 
 def _read(files: Iterable[str]) -> dict[str, str]:
-    return {file: (SOURCES / file).read_text() for file in files}
+    return {file: (SOURCES / file).read_text("utf-8") for file in files}
 
 
 def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Model:

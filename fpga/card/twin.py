@@ -39,7 +39,7 @@ FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-shared", "-fPIC", "-f
 def build(core: str) -> tuple[Path, float, bool]:
     """A core's library, compiled once for the same sources; the seconds that took, and whether it was there."""
     files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
-    texts = [(file.name, file.read_text()) for file in files]
+    texts = [(file.name, file.read_text("utf-8")) for file in files]
     digest = hashlib.sha256(repr((core, texts, FLAGS, compiler())).encode()).hexdigest()[:16]
     folder = CACHE / f"twin-{digest}"
     path, start = folder / "twin.so", time.monotonic()

@@ -124,7 +124,7 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     file = out / f"{board.name}.bit"
     mapped, spent = _mapped(texts, top, board, out, say)
     pins = constraints(board)
-    netlist = json.loads(mapped.read_text())
+    netlist = json.loads(mapped.read_text("utf-8"))
     chip = netlist["modules"][BOARD_TOP]
     parts = _parts(chip["cells"])
     places = planned(chip["cells"], PARTS[board.part.device])
@@ -136,8 +136,8 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
         return known
     file.unlink(missing_ok=True)
     chip["cells"] |= places
-    (out / "planned.json").write_text(json.dumps(netlist))
-    (out / "board.lpf").write_text(pins)
+    (out / "planned.json").write_text(json.dumps(netlist), "utf-8")
+    (out / "board.lpf").write_text(pins, "utf-8")
     best: Layout | None = None
     crowded: _Crowded | None = None
     for seed in range(1, seeds + 1):
@@ -154,7 +154,8 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
             (out / (file.name + ".part")).replace(file)
             kept = {name: value for name, value in asdict(found).items() if name not in ("board", "file")}
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            (out / "layout.json").write_text(json.dumps({"key": key, "sha256": digest, **kept}, indent=1) + "\n")
+            about = {"key": key, "sha256": digest, **kept}
+            (out / "layout.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
             say(f"bitstream: {file}, {file.stat().st_size:,} bytes")
             return found
     if best is None:
@@ -171,7 +172,7 @@ def _known(path: Path, key: str, board: EcpBoard, file: Path) -> Layout | None:
     if not path.exists() or not file.exists():
         return None
     try:
-        told = json.loads(path.read_text())
+        told = json.loads(path.read_text("utf-8"))
         if told.pop("key") != key or told.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
             return None
         for name in ("used", "fmax"):
@@ -212,8 +213,8 @@ def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
     work.mkdir()
     try:
         for name, text in sources.items():
-            (work / name).write_text(text)
-        (out / "mapping.log").write_text(yosys(script, cwd=work))
+            (work / name).write_text(text, "utf-8")
+        (out / "mapping.log").write_text(yosys(script, cwd=work), "utf-8")
         for old in out.glob("mapped-*.json"):
             old.unlink()
         (work / "mapped.json").replace(path)
@@ -233,7 +234,7 @@ def _pll(board: EcpBoard, out: Path) -> str:
     if not found or abs(float(found[1]) - clock.core_mhz) > 1e-3 * clock.core_mhz:
         raise Ecp5Error(f"the PLL makes {found[1] if found else 'no'} MHz of {clock.oscillator_mhz:g}, "
                         f"{board.name} wants {clock.core_mhz:g} MHz")
-    return (out / "pll.v").read_text()
+    return (out / "pll.v").read_text("utf-8")
 
 
 def _parts(cells: Mapping[str, Any]) -> dict[str, dict[str, int]]:
@@ -262,7 +263,7 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, empty: int, parts:
         f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", "planned.json",
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
         *EFFORT], out, watch=_Watch(say))
-    told = json.loads(report.read_text())
+    told = json.loads(report.read_text("utf-8"))
     fmax = {name.strip("$"): (pair["achieved"], pair["constraint"]) for name, pair in told["fmax"].items()}
     if not fmax:
         raise Ecp5Error("nextpnr found no clock in the design")
@@ -364,7 +365,7 @@ def unpacked(file: Path, folder: Path) -> str:
     """The configuration that a bitstream holds, read back by ecpunpack, as text. Raises Ecp5Error: it cannot be."""
     shutil.copyfile(file, folder / "back.bit")
     _tool("ecpunpack", "ecpunpack", ["--input", "back.bit", "--textcfg", "back.config"], folder)
-    return (folder / "back.config").read_text()
+    return (folder / "back.config").read_text("utf-8")
 
 
 def tools() -> str:

@@ -156,7 +156,7 @@ def _tiles(part: str) -> list[Site]:
     assert package is not None and package.origin is not None
     file = Path(package.origin).parent / "share/trellis/database/ECP5" / part / "tilegrid.json"
     found = []
-    for name, tile in json.loads(file.read_text()).items():
+    for name, tile in json.loads(file.read_text("utf-8")).items():
         place = re.search(r"R(\d+)C(\d+)", name)
         if place:
             found += [(int(site["pos_col"]), int(place[1]), site["name"]) for site in tile["sites"]]

@@ -52,7 +52,7 @@ class Waiver:
 
 def waivers(path: Path = WAIVERS) -> list[Waiver]:
     """The accepted warnings. Raises ValueError for an entry without tool, name, match and reason."""
-    entries = tomllib.loads(path.read_text()).get("waiver", [])
+    entries = tomllib.loads(path.read_text("utf-8")).get("waiver", [])
     wanted = {"tool", "name", "match", "reason"}
     for number, entry in enumerate(entries, 1):
         if set(entry) != wanted or not all(isinstance(v, str) and v.strip() for v in entry.values()):
@@ -71,19 +71,20 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
     Every file is read with the modules that it instantiates reduced to their ports: an array of 512 equal
     cells is checked as one cell and one array. Yosys reads everything together once more for the hierarchy.
     Icarus is asked when it is installed (see `tools`)."""
-    texts = {Path(file).stem: Path(file).read_text() for file in sorted(files)}
+    texts = {Path(file).stem: Path(file).read_text("utf-8") for file in sorted(files)}
     accepted = waivers() if accepted is None else accepted
     known = texts | {Path(file).stem: text for file, text in primitives.models(texts).items()}
     found = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for name, text in texts.items():
-            (work / f"{name}.v").write_text(text)
+            (work / f"{name}.v").write_text(text, "utf-8")
             parts = sorted(children(text, known))
-            (work / PORTS).write_text("".join(interface(known[part]) for part in parts))
+            (work / PORTS).write_text("".join(interface(known[part]) for part in parts), "utf-8")
             pair = [work / f"{name}.v"] + ([work / PORTS] if parts else [])
             found += [*_verilator(pair, name), *_icarus(pair, name)]
-        (work / PORTS).write_text("".join(interface(known[part]) for part in sorted(known.keys() - texts.keys())))
+        others = sorted(known.keys() - texts.keys())
+        (work / PORTS).write_text("".join(interface(known[part]) for part in others), "utf-8")
         found += _yosys([work / f"{name}.v" for name in texts], top)
     left = []
     for finding in found:

@@ -129,14 +129,14 @@ def _map(
         begins()
         with tempfile.TemporaryDirectory() as folder:
             work = Path(folder)
-            (work / "own.v").write_text(own)
-            (work / "parts.v").write_text("".join(boxes))
-            (work / "cells.v").write_text(_cells(own))
+            (work / "own.v").write_text(own, "utf-8")
+            (work / "parts.v").write_text("".join(boxes), "utf-8")
+            (work / "cells.v").write_text(_cells(own), "utf-8")
             read = ["read_verilog own.v", "read_verilog -lib parts.v"]
             log = yosys([*read, NET_DELAY, *_flow(name, own)], cwd=work)
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.with_suffix(".log").write_text(log)
+                path.with_suffix(".log").write_text(log, "utf-8")
             return json.loads((work / "mapped.json").read_bytes())["modules"][name]
 
     netlist = kept.remembered(path, make)
@@ -166,7 +166,7 @@ def _declarations() -> dict[str, str]:
     """Yosys' declarations of Xilinx's cells by name, all but those of cells_sim.v."""
     spec = find_spec("pyosys")
     assert spec is not None and spec.submodule_search_locations
-    text = Path(spec.submodule_search_locations[0], "share", "xilinx", "cells_xtra.v").read_text()
+    text = Path(spec.submodule_search_locations[0], "share", "xilinx", "cells_xtra.v").read_text("utf-8")
     each = r"(?ms)^(?:\(\*[^\n]*\*\)\n)?module (\w+).*?^endmodule\n"
     return {found[1]: found[0] for found in re.finditer(each, text)}
 
@@ -228,7 +228,8 @@ def synthesise(
     folder.mkdir(parents=True, exist_ok=True)
     modules = {file.removesuffix(".v"): text for file, text in texts.items()}
     own = Path(__file__)
-    decides = [modules, NET_DELAY, _yosys_version(), own.read_text(), own.with_name("depth.py").read_text()]
+    sources = [path.read_text("utf-8") for path in (own, own.with_name("depth.py"))]
+    decides = [modules, NET_DELAY, _yosys_version(), *sources]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
     path = folder / f"{top}-{digest}.report"
     report = _known(path)

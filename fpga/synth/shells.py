@@ -43,7 +43,7 @@ class Budget:
 
 @cache
 def _data() -> dict:
-    return tomllib.loads(_FILE.read_text())
+    return tomllib.loads(_FILE.read_text("utf-8"))
 
 
 @cache

@@ -63,4 +63,4 @@ def measured() -> list[str]:
 
 if __name__ == "__main__":
     table = measured()
-    PAGE.write_text(written(PAGE.read_text(), table))
+    PAGE.write_text(written(PAGE.read_text("utf-8"), table), "utf-8")

@@ -120,7 +120,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             (folder / name).write_bytes(data)
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
         manifest = json.dumps(_manifest(kernel, parts, shell, clock_mhz, instances, told), indent=1) + "\n"
-        (folder / MANIFEST).write_text(manifest)
+        (folder / MANIFEST).write_text(manifest, "utf-8")
         if faults := check(folder):
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, manifest, judged)

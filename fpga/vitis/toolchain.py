@@ -149,7 +149,7 @@ def image(preset: str, core: str, target: str = "hw") -> Path:
 def _copy(made: Package, folder: Path) -> None:
     with held(made.folder):
         shutil.copytree(made.folder, folder)
-    if (folder / MANIFEST).read_text() != made.manifest:
+    if (folder / MANIFEST).read_text("utf-8") != made.manifest:
         raise VitisError(f"{made.folder} was made anew by another process meanwhile: begin again")
     if faults := check(folder):
         raise VitisError(f"{made.folder} is not the package that was written: {'; '.join(faults)}")
@@ -210,7 +210,7 @@ def _run(step: str, command: list[str], folder: Path, made: str, say: Say) -> No
             if _PROGRESS.search(line):
                 say(f"{step}: {line.rstrip()}")
     if run.returncode or not (folder / made).exists():
-        end = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-20:])
+        end = "\n".join(f"  {line}" for line in log.read_text("utf-8", errors="replace").splitlines()[-20:])
         why = f"ended with code {run.returncode}" if run.returncode else f"made no {made}"
         raise VitisError(f"{step}: {Path(command[0]).name} {why}; the end of {log}:\n{end}")
     seconds = int(time.monotonic() - began)

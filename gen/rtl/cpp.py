@@ -54,7 +54,7 @@ def run(command: Sequence[str], log: Path, cwd: Path, **variables: str) -> None:
         env = environment() | variables
         code = call(list(command), cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = log.read_text("utf-8", errors="replace").splitlines()
         errors = [line for line in lines if "error" in line.lower() and not line.startswith("$ ")]
         reason = next((line for line in lines if "No space left" in line), errors[0] if errors else f"code {code}")
         end = "\n".join(lines[-40:])
@@ -84,7 +84,7 @@ def _make(rules: Sequence[_Rule], log: Path) -> None:
         line = f"cd {shlex.quote(str(rule.folder))} && {rule.command}"
         lines += [f"{number}:", "\t" + line.replace("$", "$$")]
     makefile = log.with_name("Makefile")
-    makefile.write_text("\n".join([*lines, ""]))
+    makefile.write_text("\n".join([*lines, ""]), "utf-8")
     run(["make", "-f", str(makefile), f"-j{_jobs()}"], log, cwd=log.parent)
 
 
@@ -95,7 +95,7 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
     Raises      RuntimeError: with the end of the log, or what is missing
     """
     needed("make", "make")
-    listed = (objects / "Vtop_classes.mk").read_text()
+    listed = (objects / "Vtop_classes.mk").read_text("utf-8")
     include = find_verilator()[1] / "include"
     switches = re.findall(r"(?m)^(VM_(?:TIMING|COVERAGE|TRACE\w*)) = (\d)", listed)
     flags = ("-I.", f"-I{include}", f"-I{include / 'vltstd'}", "-DVERILATOR=1", "-DVM_SC=0",
@@ -117,7 +117,7 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
             headers.append(header)
         for number, group in enumerate(_groups(chosen)):
             unit = f"{kind}{number}"
-            (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group))
+            (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group), "utf-8")
             command = ["g++", *settings, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
             units.append(_Rule(objects, f"{unit}.o", shlex.join(command)))
     common = [_common("common", f"{name}.o", shlex.join(["g++", "-O2", *shlex.split(options.cflags), "-c", name, "-o",
@@ -180,7 +180,7 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
                 shutil.rmtree(part.folder, ignore_errors=True)
                 part.folder.mkdir(parents=True)
                 for text_file, text in part.texts:
-                    (part.folder / text_file).write_text(text)
+                    (part.folder / text_file).write_text(text, "utf-8")
             if missing:
                 _make(missing, log)
             for part in missing:

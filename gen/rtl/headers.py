@@ -22,7 +22,7 @@ def write(kernel: Kernel, folder: Path) -> list[Path]:
     made = texts(kernel)
     with together(folder) as half:
         for name, text in made.items():
-            (half / name).write_text(text)
+            (half / name).write_text(text, "utf-8")
     return [folder / name for name in made]
 
 

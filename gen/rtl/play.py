@@ -125,7 +125,7 @@ def build_texts(texts: Mapping[str, str], metadata: dict[str, Any], name: str, *
                 **options: Any) -> Player:
     """As `build`, from Verilog texts. A stream of the metadata may be a port by itself, which is always valid and
     always ready. random: registers begin at random, not as the Verilog says."""
-    sources = {"play.cpp": SOURCE.read_text(), "bind.h": _Ports(metadata).binding()}
+    sources = {"play.cpp": SOURCE.read_text("utf-8"), "bind.h": _Ports(metadata).binding()}
     built = verilator.build(texts, metadata["top"], name, target="play", arguments=(), sources=sources, random=random,
                             **options)
     return Player(built.target, metadata, built.build_seconds)

@@ -16,4 +16,4 @@ FILES = {file.stem: file for file in Path(__file__).parent.glob("*.v")}
 def models(texts: Mapping[str, str]) -> dict[str, str]:
     """Verilog, by file name, of the primitives that Verilog texts instantiate."""
     used = {name for text in texts.values() for name in children(text, FILES)}
-    return {FILES[name].name: FILES[name].read_text() for name in sorted(used)}
+    return {FILES[name].name: FILES[name].read_text("utf-8") for name in sorted(used)}

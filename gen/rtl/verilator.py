@@ -133,12 +133,12 @@ def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], to
     source = folder / "verilog"
     source.mkdir(parents=True)
     for file, text in {**texts, **sources}.items():
-        (source / file).write_text(text)
+        (source / file).write_text(text, "utf-8")
     # Only what is named here can be seen from outside: a model with everything public is up to four times slower.
     (source / "ports.vlt").write_text(
         "`verilator_config\n"
         + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
-        + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs)
+        + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs), "utf-8"
     )
     units = [source / file for file in sorted(sources) if file.endswith(".cpp")]
     _compile(folder, source, flags, ["ports.vlt", *sorted(texts)], units, options)

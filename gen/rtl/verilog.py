@@ -256,7 +256,7 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
         work = Path(folder)
         script = []
         for name, text in rtlils.items():
-            (work / f"{name}.il").write_text(f"autoidx {FIRST_NUMBER}\n{text}")
+            (work / f"{name}.il").write_text(f"autoidx {FIRST_NUMBER}\n{text}", "utf-8")
             remove = " ".join(f"-remove {a}" for a in ATTRIBUTES)
             script += [
                 "design -reset",
@@ -270,7 +270,7 @@ def _verilog(rtlils: Mapping[str, str], shared: set[str]) -> dict[str, str]:
         out = {}
         for name in rtlils:
             # The banner names the tool's build; the bytes should depend on the design alone.
-            text = re.sub(r"\A/\*.*?\*/\n*", "", (work / f"{name}.v").read_text())
+            text = re.sub(r"\A/\*.*?\*/\n*", "", (work / f"{name}.v").read_text("utf-8"))
             text = renumbered(re.sub(r"\\\$auto\$verilog_backend\S*", "_start_", text))
             text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
             if name in shared:
@@ -397,11 +397,11 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
     out = Path(out_dir)
     texts, metadata = convert(component, name, names=names)
     note = out / f"{name}.json"
-    before = json.loads(note.read_text()).get("files", []) if note.exists() else []
+    before = json.loads(note.read_text("utf-8")).get("files", []) if note.exists() else []
     with together(out) as half:
         for file, text in texts.items():
-            (half / file).write_text(text)
-        (half / note.name).write_text(json.dumps(metadata, indent=1) + "\n")
+            (half / file).write_text(text, "utf-8")
+        (half / note.name).write_text(json.dumps(metadata, indent=1) + "\n", "utf-8")
     for file in before:     # modules that an earlier configuration had and this one has not
         if file not in texts and Path(file).name == file:
             (out / file).unlink(missing_ok=True)

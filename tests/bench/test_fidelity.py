@@ -21,7 +21,7 @@ def test_every_target_is_met(bench, targets):
 
 def test_mqsim_prints_whole_microseconds():
     """What it printed as it comes is what it prints of nanoseconds, cut off."""
-    recorded = tomllib.loads(fidelity.RECORDED.read_text())["mqsim"]
+    recorded = tomllib.loads(fidelity.RECORDED.read_text("utf-8"))["mqsim"]
     assert {name: ns // 1000 for name, ns in recorded["ns"].items()} == recorded["us"]
 
 

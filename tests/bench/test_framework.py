@@ -45,7 +45,7 @@ def test_runs_and_keeps(benches, tmp_path):
     framework.run(path=path, echo=quiet)
     rows = framework.run(["one"], path=path, echo=quiet)
     assert [(row.id, row.value) for row in rows] == [("one.count", 3), ("two.count", 2)]
-    assert json.loads(path.read_text())[1] == {
+    assert json.loads(path.read_text("utf-8"))[1] == {
         "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False, "bench": "two"}
 
 
@@ -93,7 +93,7 @@ def test_failure_keeps_what_came_before(benches, tmp_path):
 
     with pytest.raises(RuntimeError, match="broken"):
         framework.run(path=tmp_path / "bench.json", echo=quiet)
-    assert [row["id"] for row in json.loads((tmp_path / "bench.json").read_text())] == ["one.a"]
+    assert [row["id"] for row in json.loads((tmp_path / "bench.json").read_text("utf-8"))] == ["one.a"]
 
 
 def test_wrong(benches, tmp_path):

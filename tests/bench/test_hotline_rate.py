@@ -17,7 +17,7 @@ def data(monkeypatch, tmp_path):
     """A calibration of ten tables, three of them small."""
     tables = {name: {"rows": rows, "knots_rank": [1, rows // 2], "knots_count": [1e4, 1]}
               for name, rows in zip(TABLES, (20, 30, 40, *[3000] * 7), strict=True)}
-    (tmp_path / hotline_rate.CALIBRATION).write_text(json.dumps({"tables": tables}))
+    (tmp_path / hotline_rate.CALIBRATION).write_text(json.dumps({"tables": tables}), "utf-8")
     monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
     monkeypatch.setattr(hotline_rate, "PRESET", "tiny")
     monkeypatch.setattr(hotline_rate, "SAMPLES", SAMPLES)

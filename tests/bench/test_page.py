@@ -7,13 +7,13 @@ from bench.framework import at_least, at_most, figure
 from bench.page import Line, Section
 
 RECORDED = page.recorded(page.RESULTS)
-LAYOUT = page.sections(page.LINES.read_text())
-RUN = readings.about(page.LINES.read_text())
+LAYOUT = page.sections(page.LINES.read_text("utf-8"))
+RUN = readings.about(page.LINES.read_text("utf-8"))
 
 
 def test_the_page_shows_the_recorded_results():
-    rows = page.elsewhere(RECORDED.values(), LAYOUT, readings.papers(page.PAPER_LINES.read_text()))
-    assert page.PAGE.read_text() == page.page(rows, LAYOUT, RUN), "run python -m bench.page"
+    rows = page.elsewhere(RECORDED.values(), LAYOUT, readings.papers(page.PAPER_LINES.read_text("utf-8")))
+    assert page.PAGE.read_text("utf-8") == page.page(rows, LAYOUT, RUN), "run python -m bench.page"
 
 
 def test_rows_of_the_papers_page_alone_do_not_stand_among_the_figures():

@@ -12,14 +12,14 @@ from gen.data.logs.criteo import ClickLog
 def log(tmp_path):
     tables = {f"C{number:02d}": {"rows": 500, "knots_rank": [1, 4, 300], "knots_count_in_900": [200, 90, 1]}
               for number in range(1, 27)}
-    (tmp_path / "c.json").write_text(json.dumps({"n_samples": 900, "tables": tables}))
+    (tmp_path / "c.json").write_text(json.dumps({"n_samples": 900, "tables": tables}), "utf-8")
     return ClickLog(tmp_path / "c.json", seed=2)
 
 
 def test_files_hold_the_same_ids(log, tmp_path):
     """In all ways of counting; a line has Criteo's 40 fields."""
     paths = figures.written(tmp_path, log, 900)
-    lines = paths["tsv"].read_text().splitlines()
+    lines = paths["tsv"].read_text("utf-8").splitlines()
     assert len(lines) == 900 and {line.count("\t") for line in lines} == {39}
     fields = [line.split("\t") for line in lines]
     wanted = sum(len({line[column] for line in fields}) for column in range(14, 40))

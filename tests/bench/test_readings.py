@@ -10,7 +10,7 @@ from bench.framework import at_least, figure
 from bench.readings import Figure, Headline, Paper
 from gen.base.tools import data_path
 
-TEXT = page.PAPER_LINES.read_text()
+TEXT = page.PAPER_LINES.read_text("utf-8")
 LAYOUT = readings.papers(TEXT)
 RECORDED = page.recorded(page.RESULTS)
 
@@ -33,7 +33,7 @@ WANTED = {
 def test_the_page_and_the_commands_file_show_the_recorded_results():
     rows = RECORDED.values()
     assert page.PAPERS.read_text() == readings.document(rows, LAYOUT, readings.about(TEXT)), "run python -m bench.page"
-    assert page.PACKED.read_text() == page.shown(rows, LAYOUT), "run python -m bench.page"
+    assert page.PACKED.read_text("utf-8") == page.shown(rows, LAYOUT), "run python -m bench.page"
 
 
 @pytest.mark.parametrize("paper", LAYOUT, ids=lambda paper: paper.key)
@@ -64,8 +64,8 @@ def test_numbers_of_a_paper_stand_in_its_text(paper):
     index = data_path("../papers/README.md")
     if index is None:
         pytest.skip("needs the papers' texts, in the folder papers beside the one that HOTRAIL_DATA names")
-    name = re.search(rf"^\| {paper.title} \| (\S+) \|", index.read_text(), re.MULTILINE)[1]
-    assert not quoted(paper) - numbers((index.parent / name).read_text())
+    name = re.search(rf"^\| {paper.title} \| (\S+) \|", index.read_text("utf-8"), re.MULTILINE)[1]
+    assert not quoted(paper) - numbers((index.parent / name).read_text("utf-8"))
 
 
 def test_numbers_are_read_as_papers_write_them():

@@ -74,7 +74,7 @@ def _toml(random: Random, text: str) -> bytes:
 
 
 def _toml_format(name: str, folder: Path, read: Callable[[Path], object]) -> Format:
-    texts = tuple(path.read_text() for path in sorted(folder.glob("*.toml")))
+    texts = tuple(path.read_text("utf-8") for path in sorted(folder.glob("*.toml")))
 
     def make(random: Random, to: Path) -> Trial:
         path = to / "mine.toml"
@@ -89,7 +89,7 @@ def _device(path: Path) -> object:
 
 
 def _model(path: Path) -> object:
-    return Model.load(path, dim=16 if '"D"' in path.read_text(errors="replace") else None)
+    return Model.load(path, dim=16 if '"D"' in path.read_text("utf-8", errors="replace") else None)
 
 
 def changed(random: Random, content: Any, depth: int = 0) -> Any:

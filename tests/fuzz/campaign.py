@@ -227,7 +227,7 @@ class _Child:
         if code == 0:
             self.done = True
             return
-        said = (self.folder / "said").read_text(errors="replace")[-3000:]
+        said = (self.folder / "said").read_text("utf-8", errors="replace")[-3000:]
         name = signal.Signals(-code).name if code < 0 else f"code {code}"
         self._found(at, f"the process ended with {name}: {said}")
         self._start(at + 1)
@@ -240,7 +240,7 @@ class _Child:
     @property
     def findings(self) -> list[Finding]:
         """Up to now, those that the process has written among them."""
-        return [Finding(**json.loads(line)) for line in self._written.read_text().splitlines()]
+        return [Finding(**json.loads(line)) for line in self._written.read_text("utf-8").splitlines()]
 
     def end(self) -> None:
         self.process.kill()
@@ -257,7 +257,7 @@ class _Child:
 def _processor(pid: int) -> float:
     """Seconds of processor that a process has taken."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -269,7 +269,7 @@ def _limit(every: Sequence[Format], folder: Path) -> None:
     for each in every:
         with _cleared(folder):
             outcome(each, 0, 0, folder)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    size = int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
 
 

@@ -78,7 +78,7 @@ ACTIONS = {"KeyError: 'x'": _fail, "refused by no line that names mine": _vague,
 def test_the_driver_names_the_input(what, monkeypatch, tmp_path):
     """The child finds the format in a module of its own."""
     (tmp_path / "odd_formats.py").write_text(f"from tests.fuzz.test_campaign import _made, ACTIONS\n"
-                                             f"FORMATS = (_made(ACTIONS[{what!r}]),)\n")
+                                             f"FORMATS = (_made(ACTIONS[{what!r}]),)\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("HOTRAIL_FUZZ", "odd_formats")

@@ -291,11 +291,11 @@ def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
 
 def test_a_drive_that_is_too_small(profile, tmp_path):
     """220 rows of 64 bytes and 57 of them: 4 pages of 64 rows, and one."""
-    text = (Path(gen.bundle.__file__).parent / "model/devices/smartssd.toml").read_text()
+    text = (Path(gen.bundle.__file__).parent / "model/devices/smartssd.toml").read_text("utf-8")
     (line,) = re.findall(r"(?m)^bytes = .*$", text[text.index("[ssd]"):])
     head, tail = text.split("[ssd]")
     for size in (5 * 4096, 5 * 4096 - 1):
-        (tmp_path / "mine.toml").write_text(f"{head}[ssd]{tail.replace(line, f'bytes = {size}', 1)}")
+        (tmp_path / "mine.toml").write_text(f"{head}[ssd]{tail.replace(line, f'bytes = {size}', 1)}", "utf-8")
         plan = make.plan(device=str(tmp_path / "mine.toml"))
         if size == 5 * 4096:
             assert write(tmp_path / "b", plan, profile, SeededWeights()).images(0).pages.nbytes == size
@@ -318,10 +318,10 @@ def test_a_bundle_is_replaced_and_nothing_else_is(profile, tmp_path):
         write(tmp_path / "b", make.plan(split={**make.SPLIT, "town": (0, 0, 5)}), profile, SeededWeights(3))
     assert Bundle(tmp_path / "b").weights == {"seed": 2}
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.txt").write_text("a")
-    (tmp_path / "file").write_text("a")
+    (tmp_path / "mine" / "a.txt").write_text("a", "utf-8")
+    (tmp_path / "file").write_text("a", "utf-8")
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "manifest.json").write_text('{"kind": "web app"}')
+    (tmp_path / "other" / "manifest.json").write_text('{"kind": "web app"}', "utf-8")
     for name in ("mine", "file", "other"):
         with pytest.raises(ValueError, match=f"{name} holds something else than a bundle; name a folder that "):
             write(tmp_path / name, make.plan(), profile, SeededWeights())

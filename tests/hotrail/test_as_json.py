@@ -17,7 +17,7 @@ from hotrail.boundary import PAGES
 from tests.support.oracle_cards import opened_by
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "command.md").read_text()
+PAGE = (ROOT / "docs" / "command.md").read_text("utf-8")
 
 
 def told(*arguments, code=0):

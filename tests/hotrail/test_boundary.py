@@ -64,7 +64,7 @@ def test_what_comes_from_a_file_is_shown_as_it_stands(tmp_path):
     """Column names with markup, control characters and a formula."""
     names = ("[/red]_id", "[bold]x_id", "bell\x07_id", "$\\frac_id")
     path = tmp_path / "log.csv"
-    path.write_text(",".join(names) + "\n" + "".join(f"{k},{k},{k},{k}\n" for k in range(4)))
+    path.write_text(",".join(names) + "\n" + "".join(f"{k},{k},{k},{k}\n" for k in range(4)), "utf-8")
     done = call("profile", path, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     for name in names:
@@ -83,12 +83,12 @@ def test_sentence_of_an_error_without_words():
 def test_outputs_are_whole_or_not_there(tmp_path):
     place = tmp_path / "new" / "out.txt"
     with pytest.raises(KeyError), staging.staged(place) as half:
-        half.write_text("half")
+        half.write_text("half", "utf-8")
         raise KeyError
     assert not place.exists() and list(place.parent.iterdir()) == []
     with staging.staged(place) as half:
-        half.write_text("whole")
-    assert place.read_text() == "whole" and list(place.parent.iterdir()) == [place]
+        half.write_text("whole", "utf-8")
+    assert place.read_text("utf-8") == "whole" and list(place.parent.iterdir()) == [place]
 
 
 def test_a_folder_replaces_another_at_once(tmp_path):
@@ -96,7 +96,7 @@ def test_a_folder_replaces_another_at_once(tmp_path):
     for text in ("one", "two"):
         with staging.staged(place) as half:
             half.mkdir()
-            (half / text).write_text(text)
+            (half / text).write_text(text, "utf-8")
             assert not place.exists() or (place / "one").exists()
     assert [path.name for path in place.iterdir()] == ["two"] and list(tmp_path.iterdir()) == [place]
 
@@ -104,23 +104,23 @@ def test_a_folder_replaces_another_at_once(tmp_path):
 def test_files_are_moved_together(tmp_path):
     place = tmp_path / "made"
     place.mkdir()
-    (place / "kept").write_text("kept")
-    (place / "a").write_text("old")
+    (place / "kept").write_text("kept", "utf-8")
+    (place / "a").write_text("old", "utf-8")
     with pytest.raises(ValueError), staging.together(place) as half:
-        (half / "a").write_text("half")
+        (half / "a").write_text("half", "utf-8")
         raise ValueError
-    assert (place / "a").read_text() == "old"
+    assert (place / "a").read_text("utf-8") == "old"
     with staging.together(place) as half:
-        (half / "a").write_text("new")
-        (half / "b").write_text("new")
-    assert {path.name: path.read_text() for path in place.iterdir()} == {"kept": "kept", "a": "new", "b": "new"}
+        (half / "a").write_text("new", "utf-8")
+        (half / "b").write_text("new", "utf-8")
+    assert {path.name: path.read_text("utf-8") for path in place.iterdir()} == {"kept": "kept", "a": "new", "b": "new"}
     assert list(tmp_path.iterdir()) == [place]
 
 
 def test_files_into_the_folder_that_one_stands_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with staging.together(".") as half:
-        (half / "a").write_text("new")
+        (half / "a").write_text("new", "utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -130,15 +130,15 @@ def test_a_folder_that_is_there_needs_nothing_of_the_one_above(tmp_path):
     place.mkdir()
     with staging.together(place) as half:
         assert list(tmp_path.iterdir()) == [place]
-        (half / "a").write_text("new")
+        (half / "a").write_text("new", "utf-8")
     assert [path.name for path in place.iterdir()] == ["a"]
 
 
 def test_a_file_in_a_folder_s_place_is_refused_first(tmp_path):
-    (tmp_path / "made").write_text("mine")
+    (tmp_path / "made").write_text("mine", "utf-8")
     with pytest.raises(NotADirectoryError, match="made"), staging.together(tmp_path / "made"):
         raise AssertionError
-    assert (tmp_path / "made").read_text() == "mine"
+    assert (tmp_path / "made").read_text("utf-8") == "mine"
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -149,15 +149,15 @@ def test_what_a_link_leads_to_is_written(tmp_path, there):
     file.symlink_to("large/text")
     if there:
         (tmp_path / "large" / "made").mkdir()
-        (tmp_path / "large" / "text").write_text("old")
+        (tmp_path / "large" / "text").write_text("old", "utf-8")
     for way in (staging.together, staging.staged):
         with way(place) as half:
             half.mkdir(exist_ok=True)
-            (half / way.__name__).write_text("new")
-        assert place.is_symlink() and (tmp_path / "large" / "made" / way.__name__).read_text() == "new"
+            (half / way.__name__).write_text("new", "utf-8")
+        assert place.is_symlink() and (tmp_path / "large" / "made" / way.__name__).read_text("utf-8") == "new"
     with staging.staged(file) as half:
-        half.write_text("new")
-    assert file.is_symlink() and (tmp_path / "large" / "text").read_text() == "new"
+        half.write_text("new", "utf-8")
+    assert file.is_symlink() and (tmp_path / "large" / "text").read_text("utf-8") == "new"
     assert {path.name for path in tmp_path.rglob("*")} == {"large", "link", "file", "made", "text", "staged"}
 
 
@@ -179,7 +179,7 @@ def test_an_interrupt_waits_for_the_move(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda a, b: (signal.raise_signal(signal.SIGINT), move(a, b)))
     with pytest.raises(KeyboardInterrupt), staging.together(tmp_path / "made") as half:
         for name in "abc":
-            (half / name).write_text(name)
+            (half / name).write_text(name, "utf-8")
     assert len(list((tmp_path / "made").iterdir())) == 3 and list(tmp_path.iterdir()) == [tmp_path / "made"]
 
 
@@ -231,13 +231,13 @@ def test_an_interrupt_ends_the_command_whatever_it_does(tmp_path, way):
 
 
 def _children(pid):
-    found = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    found = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()]
     return found + [more for each in found for more in _children(each)]
 
 
 def _alive(pid):
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 

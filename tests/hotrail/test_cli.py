@@ -24,7 +24,7 @@ def call(*arguments):
 
 def only(folder, core):
     """A preset of the same name and settings that has one core alone."""
-    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text()
+    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text("utf-8")
     tables = re.findall(r"(?ms)^\[.*?(?=^\[|\Z)", text)
     path = folder / "tiny.toml"
     path.write_text("".join([text[:text.index("[")], *(table for table in tables if table.startswith(f"[{core}]"))]))
@@ -73,9 +73,9 @@ def test_presets_have_the_kernels():
 
 
 def test_own_preset(tmp_path):
-    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text()
+    text = (ROOT / "gen" / "rtl" / "presets" / "tiny.toml").read_text("utf-8")
     path = tmp_path / "mine.toml"
-    path.write_text(text.replace("lanes = 1", "lanes = 3"))
+    path.write_text(text.replace("lanes = 1", "lanes = 3"), "utf-8")
     done = call("verilog", path, "--out", tmp_path)
     assert done.exit_code == 1
     assert done.output.startswith("Error: mine.toml: [tt] lanes = 3: lanes must be ")

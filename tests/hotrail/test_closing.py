@@ -41,7 +41,7 @@ def test_timing(mapped):
     assert (f"51 routed paths of 18 designs are predicted {off} off on the median, {worst} at worst; violated ones, "
             f"with the sign, {bias} too fast on the median\n") in done.output
     picture = mapped / "tiny" / "timing" / "tt.svg"
-    assert picture.read_text().startswith("<svg ") and str(picture) in done.output
+    assert picture.read_text("utf-8").startswith("<svg ") and str(picture) in done.output
 
 
 def test_timing_as_json(mapped):
@@ -105,9 +105,9 @@ def test_a_netlist_that_cannot_be_kept_is_said(tmp_path, monkeypatch, command):
 
 @pytest.mark.parametrize("command", ["timing", "failfast"])
 def test_a_preset_without_kernels(tmp_path, command):
-    text = (config.FOLDER / "tiny.toml").read_text()
+    text = (config.FOLDER / "tiny.toml").read_text("utf-8")
     preset = tmp_path / "none.toml"
-    preset.write_text(text[:text.index("[emb]")])
+    preset.write_text(text[:text.index("[emb]")], "utf-8")
     done = call(command, preset)
     assert done.exit_code == 1 and done.output.count("\n") == 1 and "describes no kernel" in done.output
 

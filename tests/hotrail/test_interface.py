@@ -34,7 +34,7 @@ def test_every_public_name_is_there_and_has_words():
 
 
 def test_every_public_name_stands_on_its_page():
-    text = (ROOT / "docs" / "python.md").read_text()
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
     missing = [name for name in hotrail.__all__ if f"`{name}" not in text]
     assert not missing, f"docs/python.md lacks {', '.join(missing)}"
 
@@ -59,7 +59,7 @@ def test_another_package_of_the_same_name_is_a_sentence(tmp_path, name):
 
 def test_what_an_installation_holds():
     """No tests, no benches; every file that is no module belongs to the data that go with a package."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
     packages = {name.partition(".")[0] for name in find_packages(ROOT, **told["packages"]["find"])}
     assert packages == {"fpga", "gen", "golden", "hotrail", "hw"}
     for package in packages:
@@ -96,7 +96,7 @@ for words in COMMANDS:
 
 def without_extras(commands, tmp_path):
     """What commands end with, after what hotrail.compile does."""
-    (tmp_path / "log.csv").write_text("a_id\n1\n2\n")
+    (tmp_path / "log.csv").write_text("a_id\n1\n2\n", "utf-8")
     for name in ("log.csv.zst", "log.parquet"):
         (tmp_path / name).write_bytes(b"PAR1")
     done = python(f"ROOT, COMMANDS = {str(ROOT)!r}, {commands!r}\n{BASE}", tmp_path)
@@ -107,7 +107,7 @@ def without_extras(commands, tmp_path):
 @pytest.mark.regress
 def test_an_installation_without_extras(tmp_path):
     """From a log to the twins of the cards."""
-    (tmp_path / "m.toml").write_text("dim = 8\nbatch = 64\n[tables.a_id]\nrows = 9\n")
+    (tmp_path / "m.toml").write_text("dim = 8\nbatch = 64\n[tables.a_id]\nrows = 9\n", "utf-8")
     _, *found = without_extras([
         "profile log.csv --out out", "plan log.csv --model m.toml --preset tiny --cards 1 --quick --out plan",
         "compile plan --out bundle", "run bundle log.csv --card twin --out run"], tmp_path)
@@ -126,7 +126,7 @@ def test_what_needs_an_extra_says_which(tmp_path):
 
 def test_every_optional_package_is_of_an_extra():
     """As pyproject.toml has it, by the names that are imported."""
-    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     asked = {name: {re.split("[=\\[]", one)[0].replace("-", "_") for one in each}
              for name, each in told["optional-dependencies"].items()}
     for module, extra in EXTRAS.items():

@@ -17,7 +17,7 @@ from hotrail.__main__ import main
 ALLOWED = {"0BSD", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-CMU",
            "PSF-2.0", "Zlib", "LGPL-2.1-only", "LGPL-2.1-or-later", "LGPL-3.0-only", "LGPL-3.0-or-later", "MPL-2.0"}
 LOCK, DEV = inventory.LOCK, inventory.LOCK.with_name("requirements-dev.lock")
-PROJECT = tomllib.loads((inventory.ROOT / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((inventory.ROOT / "pyproject.toml").read_text("utf-8"))
 
 
 def allowed(expression):
@@ -70,7 +70,7 @@ USER = tuple(name for name in inventory.EXTRAS if name != "torch")
 
 @pytest.mark.parametrize("path", [LOCK, DEV], ids=lambda path: path.name)
 def test_lock_files_are_hashes_and_nothing_else(path):
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert not re.search(r"://|--index|--extra-index|--find-links|--trusted|@ ", text)
     body = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     pin = re.compile(r"[a-z0-9._-]+==[^\s;]+( ; [^\\]+)? \\")
@@ -95,7 +95,7 @@ def test_the_bill_of_materials(tmp_path):
     path = tmp_path / "sbom.json"
     done = CliRunner().invoke(main, ["sbom", str(path)])
     assert done.exit_code == 0, done.output
-    told = json.loads(path.read_text())
+    told = json.loads(path.read_text("utf-8"))
     assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
     assert told["metadata"]["component"]["name"] == "hotrail"
     numpy, = [part for part in told["components"] if part["name"] == "numpy"]

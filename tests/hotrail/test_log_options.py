@@ -59,7 +59,7 @@ def test_every_command_reads_a_log_by_the_same_options(command):
 
 def a_text(tmp_path):
     path = tmp_path / "a.txt"
-    path.write_text("when^who^what\n3^5^a b\n1^6^\n2^7^c\n")
+    path.write_text("when^who^what\n3^5^a b\n1^6^\n2^7^c\n", "utf-8")
     return path, ["--separator", "^", "--table", "who", "--table", "what", "--list", "what=space", "--order-by", "when"]
 
 
@@ -110,12 +110,12 @@ def test_no_command_destroys_what_another_wrote(tmp_path):
                                   ("manifest.json", '{"kind": "delta"}', "refresh")):
         other = tmp_path / f"{writer}d"
         other.mkdir()
-        (other / name).write_text(content)
+        (other / name).write_text(content, "utf-8")
         for command in ("profile", "size"):
             load = ["--qps", "9", "--p99-ms", "9"] if command == "size" else []
             done = CliRunner().invoke(main, [command, log, *load, "--out", str(other)])
             assert done.exit_code == 1 and f"holds what `hotrail {writer}` wrote" in done.output
         assert [path.name for path in other.iterdir()] == [name]
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "manifest.json").write_text("[]")
+    (tmp_path / "site" / "manifest.json").write_text("[]", "utf-8")
     assert CliRunner().invoke(main, ["profile", log, "--out", str(tmp_path / "site")]).exit_code == 0

@@ -42,7 +42,7 @@ def test_a_log_becomes_a_plan_and_a_page(log, tmp_path):
     assert list(plan.tables) == list(profile.tables) == ["user", "genre"] and plan.source == profile.source
     assert len(plan.cards) == 2 and plan.gap <= 0.01 and set(plan.ablation) == {1, 2, 3}
     assert plan.profile_sha256 == hashlib.sha256((out / "profile.npz").read_bytes()).hexdigest()
-    page = (out / "index.html").read_text()
+    page = (out / "index.html").read_text("utf-8")
     for said in ("optimality gap", "genre", "one card more", "SSD only", "Where the rows come from", "Roofline"):
         assert said in page
     for said in ("profile ", "search ", "assumed ", "plan ", "no model was given", "waits for",
@@ -53,7 +53,7 @@ def test_a_log_becomes_a_plan_and_a_page(log, tmp_path):
 def test_tables_on_several_cards_or_whole(log, tmp_path):
     done = run(log, "--cards", 4, "--quick", "--out", tmp_path / "o")
     assert done.exit_code == 0 and "by samples" in done.output, done.output
-    assert "by samples" in (tmp_path / "o" / "index.html").read_text()
+    assert "by samples" in (tmp_path / "o" / "index.html").read_text("utf-8")
     assert run(log, "--cards", 4, "--quick", "--table-wise", "--out", tmp_path / "w").exit_code == 0
     shared, whole = Plan.load(tmp_path / "o"), Plan.load(tmp_path / "w")
     assert {len(table.cards) for table in whole.tables.values()} == {1} and shared.seconds < whole.seconds
@@ -69,7 +69,7 @@ def test_small_tables_joined(tmp_path):
     assert {table.joined for table in Plan.load(tmp_path).tables.values()} == {("user", "genre")}
     for said in ("joined (--join): user with genre (12,000 rows)", "no tables joined (without --join)"):
         assert said in " ".join(done.output.split()), done.output
-    assert "0, joined with genre" in (tmp_path / "index.html").read_text()
+    assert "0, joined with genre" in (tmp_path / "index.html").read_text("utf-8")
 
 
 def test_rows_in_another_format(log, tmp_path):
@@ -96,7 +96,7 @@ def test_rows_in_another_format(log, tmp_path):
 def test_formats_within_an_error_budget(log, tmp_path):
     """Measured on the samples that are held back, with the network's log loss; on page, terminal and in JSON."""
     (tmp_path / "n.toml").write_text('about = ""\nbottom = [2, 64]\ninteraction = "dot"\nfeatures = 2\ndim = 64\n'
-                                     'top = [4, 1]\nhidden = "relu"\nlast = "sigmoid"\n')
+                                     'top = [4, 1]\nhidden = "relu"\nlast = "sigmoid"\n', "utf-8")
     (tmp_path / "m.toml").write_text('network = "n.toml"\ndim = 64\nbatch = 64\n[tables.user]\nrows = 300\n'
                                      'error_budget = 0.01\n[tables.genre]\nrows = 64\nrow_format = "float16"\n')
     random = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def test_formats_within_an_error_budget(log, tmp_path):
     assert list(document["error_budgets"]) == ["user"] and 0 < width["row_error"] <= width["budget"] == 0.01
     assert width["of"] == "pooled vectors of the log" and width["bytes"] == 300 * 128
     assert document["accuracy"]["samples"] == 500 and set(document["accuracy"]["tables"]) == {"user", "genre"}
-    page = (tmp_path / "o" / "index.html").read_text()
+    page = (tmp_path / "o" / "index.html").read_text("utf-8")
     for said in ("500 samples of the log: log loss 1.", "float16", "1.000%"):
         assert said in page and said in " ".join(done.stderr.split()), said
     again = run(tmp_path / "o" / "profile.npz", *given, "--error-budget", 0.1, "--out", tmp_path / "p", "--json")
@@ -147,18 +147,18 @@ def test_a_model_is_written_and_planned_with(log, tmp_path):
 @pytest.mark.parametrize("name, sentence", [("m.txt", "m.txt must end in .toml"), ("m.toml", "m.toml exists already; "
                                                                                           "--out names another file")])
 def test_no_model_file_is_written_over(log, tmp_path, name, sentence):
-    (tmp_path / "m.toml").write_text("mine")
+    (tmp_path / "m.toml").write_text("mine", "utf-8")
     done = CliRunner().invoke(main, ["model", str(log), "--out", str(tmp_path / name)])
     assert done.exit_code != 0 and sentence in " ".join(done.output.split()), done.output
-    assert (tmp_path / "m.toml").read_text() == "mine" and not (tmp_path / "m.txt").exists()
+    assert (tmp_path / "m.toml").read_text("utf-8") == "mine" and not (tmp_path / "m.txt").exists()
 
 
 def test_levels_and_a_model(log, tmp_path):
     model = tmp_path / "m.toml"
     model.write_text('network = "n.toml"\ndim = 16\nbatch = 64\n[tables.user]\nrows = 300\n[tables.genre]\nrows = 64\n'
-                     'mode = "mean"\n')
+                     'mode = "mean"\n', "utf-8")
     (tmp_path / "n.toml").write_text('about = "n"\nbottom = [3, 16]\ninteraction = "dot"\nfeatures = 2\ndim = 16\n'
-                                     'top = [8, 1]\nhidden = "relu"\nlast = "sigmoid"\n')
+                                     'top = [8, 1]\nhidden = "relu"\nlast = "sigmoid"\n', "utf-8")
     given = "--model", model, "--cards", 3, "--levels", 2, "--quick", "--preset", "tiny"
     done = run(log, *given, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
@@ -216,7 +216,7 @@ def test_several_files(tmp_path):
     texts = ["user_id\titem_id\n1\t2\n3\t4\n", "user_id\titem_id\n3\t5\n"]
     paths = [tmp_path / f"day{number}.log" for number in range(2)]
     for path, text in zip(paths, texts):
-        path.write_text(text)
+        path.write_text(text, "utf-8")
     done = run(*paths, "--format", "text", "--cards", 1, "--levels", 1, "--quick", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     found = Profile.load(tmp_path / "out" / "profile.npz")
@@ -226,25 +226,25 @@ def test_several_files(tmp_path):
 def test_a_sample_is_said(log, tmp_path):
     done = run(log, "--sample", 0.3, "--cards", 1, "--levels", 1, "--quick", "--out", tmp_path / "out")
     assert done.exit_code == 0 and "0.3 of its samples were counted; the share of accesses to the" in done.output
-    assert "0.3 of its samples were counted; the share" in (tmp_path / "out" / "index.html").read_text()
+    assert "0.3 of its samples were counted; the share" in (tmp_path / "out" / "index.html").read_text("utf-8")
     done = run(tmp_path / "out" / "profile.npz", "--sample", 0.3)
     assert done.exit_code == 1 and "holds counts already" in done.output
 
 
 @pytest.mark.parametrize("command", [["plan"], ["profile"], ["scars"], ["compile"]])
 def test_a_file_is_no_folder(log, tmp_path, command):
-    (tmp_path / "f").write_text("mine")
+    (tmp_path / "f").write_text("mine", "utf-8")
     done = CliRunner().invoke(main, [*command, str(log), "--out", str(tmp_path / "f")])
     assert done.exit_code == 2 and "Invalid value for '--out'" in done.output and "is a file" in done.output
-    assert (tmp_path / "f").read_text() == "mine"
+    assert (tmp_path / "f").read_text("utf-8") == "mine"
 
 
 def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
     model = tmp_path / "m.toml"
-    model.write_text("dim = 16\n[tables.ghost]\nrows = 3\n")
+    model.write_text("dim = 16\n[tables.ghost]\nrows = 3\n", "utf-8")
     done = run(log, "--model", model, "--out", tmp_path / "out")
     assert done.exit_code == 1 and "has no table 'ghost'; it has " in done.output
-    model.write_text("dim = 16\n[tables.user]\nrows = 3\n")
+    model.write_text("dim = 16\n[tables.user]\nrows = 3\n", "utf-8")
     done = run(log, "--model", model, "--out", tmp_path / "out")
     assert done.exit_code == 1 and "table user" in done.output and "3 rows" in done.output
     assert not (tmp_path / "out").exists()
@@ -254,9 +254,9 @@ def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
 
 def test_a_table_larger_than_all_memories(log, tmp_path):
     model = tmp_path / "m.toml"
-    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text()
-    (tmp_path / "small.toml").write_text(text.replace("bytes = 3_840_000_000_000", "bytes = 10_000"))
-    model.write_text("dim = 64\n[tables.user]\nrows = 100_000_000\nids = 'modulo'\n")
+    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text("utf-8")
+    (tmp_path / "small.toml").write_text(text.replace("bytes = 3_840_000_000_000", "bytes = 10_000"), "utf-8")
+    model.write_text("dim = 64\n[tables.user]\nrows = 100_000_000\nids = 'modulo'\n", "utf-8")
     done = run(log, "--model", model, "--device", tmp_path / "small.toml", "--out", tmp_path / "out")
     assert done.exit_code == 1 and "table user: at least " in done.output and "10000 of SSD" in done.output
     # What was counted is kept.
@@ -265,8 +265,8 @@ def test_a_table_larger_than_all_memories(log, tmp_path):
 
 
 def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text()
-    (tmp_path / "my card.toml").write_text(text)
+    text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text("utf-8")
+    (tmp_path / "my card.toml").write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
     done = run(log, "--device", "my card.toml", "--cards", 1, "--levels", 1, "--quick", "--out", "out")
     assert done.exit_code == 0, done.output
@@ -279,7 +279,7 @@ def test_a_device_of_ones_own_is_found_again(log, tmp_path, monkeypatch):
 def test_a_real_log(tmp_path):
     done = run(Path(DATA or "") / "msweb.npz", "--cards", 2, "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "plan.json").read_text())["tables"]
+    assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["tables"]
 
 
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
@@ -289,7 +289,7 @@ def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
     plan = Plan.load(tmp_path / "out")
     assert plan.held.samples == 400 and Profile.load(tmp_path / "out" / "profile.npz").samples == 1600
     assert set(plan.held.shares) == {"", "user", "genre"} and plan.held.seconds > 0
-    for text in (done.output, (tmp_path / "out" / "index.html").read_text()):
+    for text in (done.output, (tmp_path / "out" / "index.html").read_text("utf-8")):
         assert "The last 400 samples, held back and served by this plan: " in text and "SSD: served" in text
     again = run(tmp_path / "out" / "profile.npz", *given, "--out", tmp_path / "again")
     assert again.exit_code == 0 and Plan.load(tmp_path / "again").held == plan.held

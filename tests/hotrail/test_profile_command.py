@@ -36,12 +36,12 @@ def test_the_whole_way(log, tmp_path):
     assert "clicks.tsv.gz: 4,000 samples, 2 tables, 8,000 accesses to" in done.output
     assert "broken     1 x " in done.output and "user_id" in done.output
     assert sorted(file.name for file in out.iterdir()) == ["index.html", "profile.npz"]
-    assert "Samples of rows in memory alone" in (out / "index.html").read_text()
+    assert "Samples of rows in memory alone" in (out / "index.html").read_text("utf-8")
     found = Profile.load(out / "profile.npz")
     assert found.tables["user_id"].rows == 50 and found.extras["popular_share"][-1] == 1
     # What was saved is read again, with the rows of a model, into the same table.
     model = tmp_path / "m.toml"
-    model.write_text('dim = 16\n[tables.item_id]\nrows = 1000\n')
+    model.write_text('dim = 16\n[tables.item_id]\nrows = 1000\n', "utf-8")
     again = run(out / "profile.npz", "--model", model, "--out", out)
     assert again.exit_code == 0 and "1 tables, 4,000 accesses to" in again.output and "of 1,000 rows" in again.output
 
@@ -56,14 +56,14 @@ def test_sampled(log, tmp_path):
     ('dim = 4\n[tables.shop_id]\nrows = 100\n', "shop_id"),
     ('dim = 4\n', r"m.toml: tables: there must be a [tables.NAME] at least")])
 def test_models_that_do_not_fit(log, tmp_path, model, sentence):
-    (tmp_path / "m.toml").write_text(model)
+    (tmp_path / "m.toml").write_text(model, "utf-8")
     done = run(log, "--model", tmp_path / "m.toml", "--out", tmp_path / "out")
     assert done.exit_code == 1 and sentence in done.output.splitlines()[-1] and "Traceback" not in done.output
     assert not (tmp_path / "out").exists()
 
 
 def test_ids_past_the_rows_are_taken_where_they_are_no_rows(log, tmp_path):
-    (tmp_path / "m.toml").write_text('dim = 4\n[tables.item_id]\nrows = 100\nids = "modulo"\n')
+    (tmp_path / "m.toml").write_text('dim = 4\n[tables.item_id]\nrows = 100\nids = "modulo"\n', "utf-8")
     assert run(log, "--model", tmp_path / "m.toml", "--out", tmp_path / "out").exit_code == 0
 
 

@@ -43,7 +43,7 @@ def test_compile_and_run(load_inputs, tmp_path, monkeypatch):
     assert "100 samples in 2 batches" in done.output and len(cards.cards) == 4
     assert "300 pooled vectors and 100 predictions" in done.output
     assert "every bit equal to the oracle's" in done.output
-    page = (tmp_path / "report" / "index.html").read_text()
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert "every bit equal to the oracle" in page and "Batches through the cards" in page and "user/id" in page
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
     cards.wrong = 1

@@ -36,7 +36,7 @@ def test_a_log_is_shared_out(log, tmp_path):
                                 f"{alone:,}", f"{best.gap:.3%}"]
     assert (f"{traffic.touched:,} rows accessed, 2.00 lookups per sample, 4,098 values per sample without cache"
             in done.output)
-    assert "Distinct rows of a batch" in (tmp_path / "out" / "index.html").read_text()
+    assert "Distinct rows of a batch" in (tmp_path / "out" / "index.html").read_text("utf-8")
 
 
 def test_memory_for_a_single_batch_is_drawn(log, tmp_path):

@@ -40,7 +40,7 @@ def test_a_load_becomes_a_number_of_cards(log, tmp_path):
     assert re.search(r"^cards      1, 1 group of 1: 10 to 25 W", done.output, re.M), done.output
     for said in ("one core ", "at least   1 x CPU server", "at least   1 x GPU", "report "):
         assert said in done.output
-    page = (tmp_path / "o" / "index.html").read_text()
+    page = (tmp_path / "o" / "index.html").read_text("utf-8")
     for said in ("Latency over load", "vectors to the host", "p99", "Assumed", "Cards: 1, 1 group of 1: 10 to 25 W",
                  "NVIDIA A100"):
         assert said in page

@@ -62,17 +62,17 @@ class Copy:
     def found(self, unit: Unit, mutant: Mutant) -> tuple[bool, str]:
         """Whether a bench of the unit fails with the mutation, and what was said; the copy is as before afterwards."""
         path = self.folder / unit.file
-        sound = path.read_text()
+        sound = path.read_text("utf-8")
         _replace(path, mutant.old, mutant.new)
         try:
             code, output = self.run(unit.benches)
         finally:
-            path.write_text(sound)
+            path.write_text(sound, "utf-8")
         return code == 1 and FOUND.search(output) is not None, output
 
 
 def _replace(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     if text.count(old) != 1 or old == new:
         raise LookupError(f"{path.name}: {old!r} occurs {text.count(old)} times, not once, or does not change")
-    path.write_text(text.replace(old, new))
+    path.write_text(text.replace(old, new), "utf-8")

@@ -25,7 +25,7 @@ def copy(tmp_path_factory):
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.file)
 def test_mutants_change_one_place(unit):
     """The tables follow the units: a text that is gone is a mutant to write anew."""
-    text = (ROOT / unit.file).read_text()
+    text = (ROOT / unit.file).read_text("utf-8")
     lost = [mutant.why for mutant in unit.mutants if text.count(mutant.old) != 1 or mutant.old == mutant.new]
     assert not lost, f"{unit.file}: `old` does not occur once: {'; '.join(lost)}"
     changes = [(mutant.old, mutant.new) for mutant in unit.mutants]

@@ -294,6 +294,6 @@ def benches_of(make, tried, core, variable):
         with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
             print(f"\n{core} core: {sum(tried.values())} faults tried: {text}")
         if path := os.environ.get(variable):
-            Path(path).write_text(json.dumps(tried))
+            Path(path).write_text(json.dumps(tried), "utf-8")
 
     return benches

@@ -48,7 +48,7 @@ def written(folder, name):
     if path.suffix in packed:
         path.write_bytes(packed[path.suffix](plain[path.stem]().encode()))
     elif name in plain:
-        path.write_text(plain[name]())
+        path.write_text(plain[name](), "utf-8")
     elif name == "a.npz":
         np.savez(path, idx_user_id=USER, idx_item_id=ITEM, ind_tag=TAG, off_tag=OFFSETS, label=LABEL)
     elif name == "a.parquet":

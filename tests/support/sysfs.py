@@ -17,7 +17,7 @@ class Sysfs:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in {"vendor": vendor, "class": kind, **files}.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(f"{text}\n")
+            (folder / name).write_text(f"{text}\n", "utf-8")
         for at in (folder, *folder.parents):
             link = self.root / "bus/pci/devices" / at.name
             if at.name.count(":") == 2 and not link.exists():

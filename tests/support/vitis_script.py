@@ -33,12 +33,12 @@ def calls(text, files, fault=""):
         for name in sorted(files)[fault == "absent":]:
             (here / "src" / name).touch()
         (here / "kernel.xml").touch()
-        (here / "package.tcl").write_text(text)
+        (here / "package.tcl").write_text(text, "utf-8")
         run = subprocess.run(["tclsh", RECORDER, here / "package.tcl", work / "calls", fault, *_INFERRED], cwd=work,
                              text=True, capture_output=True, timeout=30)
         if run.returncode:
             return (run.stderr.strip() or f"code {run.returncode}").splitlines()[0]
-        lines = (work / "calls").read_text().splitlines()
+        lines = (work / "calls").read_text("utf-8").splitlines()
     return [tuple(bytes.fromhex(word[1:]).decode().replace(str(here), "HERE").replace(str(work), "WORK")
                   for word in line.split()) for line in lines]
 

@@ -29,14 +29,14 @@ def modules(texts, top=""):
         work = Path(folder)
         library = primitives.models(texts)
         for name, text in {**texts, **library}.items():
-            (work / name).write_text(text)
+            (work / name).write_text(text, "utf-8")
         linked = [*(f"read_verilog -lib {name}" for name in library), "hierarchy -check"] if top else []
         try:
             log = yosys([*(f"read_verilog -noautowire {name}" for name in texts), *linked, "proc -norom",
                          "write_json made.json"], cwd=work)
         except RuntimeError as error:
             raise ValueError(str(error).splitlines()[-1]) from None
-        made = {name: module for name, module in json.loads((work / "made.json").read_text())["modules"].items()
+        made = {name: module for name, module in json.loads((work / "made.json").read_text("utf-8"))["modules"].items()
                 if f"{name}.v" not in library}
     if resized := re.search(r"Resizing cell port .*", log):
         raise ValueError(resized[0])

@@ -39,7 +39,7 @@ def environment(folder, delay_us=0):
     if not (folder / "lib" / NOOP).exists():
         (folder / "lib" / NOOP).symlink_to(library())
     ini = folder / "xrt.ini"
-    ini.write_text(f"[Runtime]\nnoop_completion_delay_us={delay_us}\n")
+    ini.write_text(f"[Runtime]\nnoop_completion_delay_us={delay_us}\n", "utf-8")
     return {**os.environ, "XCL_EMULATION_MODE": "noop", "XILINX_XRT": str(folder), "XRT_INI_PATH": str(ini),
             "PYTHONPATH": str(ROOT)}
 

@@ -86,7 +86,7 @@ async def leaks(dut):
 
 
 def test_an_unknown_output_is_seen(tmp_path, monkeypatch):
-    (tmp_path / "bench_leak.py").write_text(LEAK)
+    (tmp_path / "bench_leak.py").write_text(LEAK, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(AssertionError, match="o__payload is XXXXXXXX although the unit was reset"):
         simulate(Leak(), "bench_leak", tmp_path, tests=1)

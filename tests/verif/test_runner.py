@@ -38,7 +38,7 @@ def write(tmp_path, monkeypatch, body, name):
         "import cocotb\n"
         "from cocotb.triggers import ClockCycles, RisingEdge\n"
         "from verif.bench import report, reset, rng, start\n"
-        "from verif.bench.stream import Sink, Source, never\n" + body)
+        "from verif.bench.stream import Sink, Source, never\n" + body, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     return name
 

@@ -16,7 +16,7 @@ def test_every_unit_has_its_testpoints(units):
 
 
 def test_the_table_is_up_to_date(units):
-    text = PAGE.read_text()
+    text = PAGE.read_text("utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
     assert page(units, text) == text, "the table is old: .venv/bin/python -m verif.testpoints"
 
@@ -45,7 +45,7 @@ def made(tmp_path):
     def collected(more="", stated=WAIVED, seven=SEVEN, file="verif/tt/test_index.py"):
         for name, text in (("hw/tt/index.py", ""), (file, BENCH.format(more=more, stated=stated, seven=seven))):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
+            (tmp_path / name).write_text(text, "utf-8")
         return collect(tmp_path)
 
     return collected

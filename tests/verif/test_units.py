@@ -16,7 +16,7 @@ def test_every_component_has_an_oracle_and_a_bench(units):
 
 
 def test_the_page_is_up_to_date(units):
-    assert PAGE.read_text() == page(units), "the page is old: .venv/bin/python -m verif.units"
+    assert PAGE.read_text("utf-8") == page(units), "the page is old: .venv/bin/python -m verif.units"
 
 
 def test_what_is_missing_is_named():

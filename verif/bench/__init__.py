@@ -91,5 +91,5 @@ async def reset(dut: Any, cycles: int = 2) -> None:
 def report(**values: Any) -> None:
     """Hands figures to whoever called `simulate`: they are in `Result.values`."""
     path = Path(os.environ["HOTRAIL_REPORT"])
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(known | values))
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(known | values), "utf-8")

@@ -123,7 +123,7 @@ def build_texts(
         ),
         # What is linked is cocotb's as well: its version is a part of the model.
         sources={"main.cpp": f"// cocotb {version('cocotb')}\n"
-                             + (share / "lib" / "verilator" / "verilator.cpp").read_text()},
+                             + (share / "lib" / "verilator" / "verilator.cpp").read_text("utf-8")},
         ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
         opt=opt,
         fresh=fresh,
@@ -141,8 +141,8 @@ def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> 
     start = time.monotonic()
     texts = {**texts, **primitives.models(texts)}
     for file, text in powerup.undefined(texts).items():
-        (folder / file).write_text(text)
-    (folder / "arguments").write_text("+timescale+1ns/1ps\n")
+        (folder / file).write_text(text, "utf-8")
+    (folder / "arguments").write_text("+timescale+1ns/1ps\n", "utf-8")
     binary = folder / "sim.vvp"
     done = subprocess.run(["iverilog", "-g2012", "-s", metadata["top"], "-f", "arguments", "-o", str(binary), *texts],
                           cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -243,7 +243,7 @@ def run(
 
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
     work = _work(model.folder / "runs" / (re.sub(r"[^A-Za-z0-9_.-]+", "_", label) + f"-{os.getpid()}"))
-    (work / "metadata.json").write_text(json.dumps(model.metadata))
+    (work / "metadata.json").write_text(json.dumps(model.metadata), "utf-8")
     settings = (
         environment()
         | {key: str(value) for key, value in (env or {}).items()}
@@ -284,7 +284,7 @@ def run(
                 f"again with: {again}"
             ) from None
     seconds = time.monotonic() - start
-    end = "\n".join(log.read_text(errors="replace").splitlines()[-60:])
+    end = "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-60:])
     if not (work / "results.xml").exists():
         raise RuntimeError(
             f"the simulator ended with code {code} and left no results (seed {seed}):\n{end}\n"
@@ -310,7 +310,7 @@ def run(
             f"{test_module} ran {len(passed)} tests, {tests} were expected: {', '.join(passed)}"
         )
     report = work / "report.json"
-    values = json.loads(report.read_text()) if report.exists() else {}
+    values = json.loads(report.read_text("utf-8")) if report.exists() else {}
     dump = work / "dump.fst"
     result = Result(tuple(passed), seconds, seed, values, model, dump if dump.exists() else None)
     if result.waves is None:

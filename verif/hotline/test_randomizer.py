@@ -90,7 +90,7 @@ def test_randomizer(bits, number):
 def prove(folder: Path, bits: int) -> list[bool]:
     """For the logic before each of the unit's two registers: whether a SAT solver proves that no two inputs have
     one output. Both proved, the unit is one to one, and so a bijection of the numbers of `bits` bits."""
-    (folder / "unit.il").write_text(rtlil.convert(Randomizer(bits), name="unit"))
+    (folder / "unit.il").write_text(rtlil.convert(Randomizer(bits), name="unit"), "utf-8")
     cuts = (("i", "stage_4.d"), ("stage_4.q", "stage_9.d"))
     wires, parts, ports = [], [], []
     for k, (before, after) in enumerate(cuts):
@@ -98,13 +98,14 @@ def prove(folder: Path, bits: int) -> list[bool]:
         wires += [f"wire [{bits - 1}:0] fa{k}, fb{k};", f"assign bad{k} = a{k} != b{k} && fa{k} == fb{k};"]
         for copy in "ab":
             parts.append(f"unit {copy}_{k} (.\\{before} ({copy}{k}), .\\{after} (f{copy}{k}));")
-    (folder / "twice.v").write_text("\n".join([f"module twice({', '.join(ports)});", *wires, *parts, "endmodule"]))
+    text = "\n".join([f"module twice({', '.join(ports)});", *wires, *parts, "endmodule"])
+    (folder / "twice.v").write_text(text, "utf-8")
     found = []
     for k in range(len(cuts)):
         yosys(["read_rtlil unit.il", "hierarchy -top unit", "proc", "opt", "expose -evert-dff unit",
                "setattr -mod -unset top unit", "read_verilog twice.v", "hierarchy -top twice", "flatten", "opt_clean",
                f"tee -o proof_{k}.txt sat -prove bad{k} 0 twice"], cwd=folder)
-        told = (folder / f"proof_{k}.txt").read_text()
+        told = (folder / f"proof_{k}.txt").read_text("utf-8")
         assert ("SUCCESS!" in told) != ("FAIL!" in told), told
         found.append("SUCCESS!" in told)
     return found

@@ -167,7 +167,7 @@ def designs() -> tuple[Design, ...]:
     """The routed paths, by design."""
     return tuple(Design(one["name"], one["part"], one["clock"], one["source"],
                         *(tuple(map(_parsed, one.get(kind, ()))) for kind in ("violated", "met", "free")))
-                 for one in tomllib.loads(_FILE.read_text())["design"])
+                 for one in tomllib.loads(_FILE.read_text("utf-8"))["design"])
 
 
 def _net_ps(nets: Iterable[Net], terms: dict[str, float] | None) -> npt.NDArray:

@@ -54,7 +54,7 @@ FAMILIES = {
 
 @cache
 def table() -> dict[str, Any]:
-    return tomllib.loads(_FILE.read_text())
+    return tomllib.loads(_FILE.read_text("utf-8"))
 
 
 def delay(family: str, *names: str) -> float:

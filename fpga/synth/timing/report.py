@@ -107,7 +107,7 @@ def _place_of(report: Report) -> Path:
     """The file that keeps a core's timing: named by its mapped netlists and by all that decides about their
     timing."""
     own = Path(__file__).parent
-    decides = [path.read_text() for path in sorted([*own.glob("*.py"), *own.glob("delays.toml")])
+    decides = [path.read_text("utf-8") for path in sorted([*own.glob("*.py"), *own.glob("delays.toml")])
                if path.name != "calibrate.py"]
     content = json.dumps([sorted(path.name for path in report.files.values()), region(), LUT_COST, decides])
     top = report.files[report.core]

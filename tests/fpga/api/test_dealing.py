@@ -83,7 +83,7 @@ def test_tells_how_far_it_is(small):
 def test_draws_what_it_found(small, tmp_path):
     found, _, _ = small
     page = report.write(replace(found, source="a <log> & more"), tmp_path / "new")
-    text = page.read_text()
+    text = page.read_text("utf-8")
     assert "a &lt;log&gt; &amp; more" in text and "What the GPU does" in text
     assert f"{found.speedup:.2f} times as long" in text
     # Nothing hot, nothing popular: the page stands.

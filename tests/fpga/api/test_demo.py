@@ -20,10 +20,10 @@ SMALL = {"dim": 16, "rank": 2, "batch": 128}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder, drawn = tmp_path_factory.mktemp("demo"), random.Random(3)
-    (folder / "card.toml").write_text(CARD)
+    (folder / "card.toml").write_text(CARD, "utf-8")
     (folder / "log.csv").write_text("user_id,item_id,rating,tags\n" + "".join(
         f"{user},{min(int(drawn.paretovariate(0.7)), 90)},{(user % 5 + drawn.random()) // 1},{drawn.randrange(5)}\n"
-        for user in (drawn.randrange(60) for _ in range(3000))))
+        for user in (drawn.randrange(60) for _ in range(3000))), "utf-8")
     return folder
 
 
@@ -69,7 +69,7 @@ def test_it_tells_each_step(small):
 
 def test_report_says_all_of_it(small, tmp_path, capsys):
     found, _ = small
-    text = report.write(found, tmp_path).read_text()
+    text = report.write(found, tmp_path).read_text("utf-8")
     report.show(found)
     shown = capsys.readouterr().out
     for each in found.placements:
@@ -130,7 +130,7 @@ def test_pages_show_what_is_measured(preset, pages, tmp_path):
     except ValueError as error:
         pytest.skip(str(error))
     for page in pages:
-        text = (ROOT / page).read_text()
+        text = (ROOT / page).read_text("utf-8")
         for each in found.placements:
             shown = re.search(rf"{re.escape(each.name)} .* {each.rate:,.0f} [ |]*(0\.\d+) ", text)
             assert shown and float(shown[1]) == pytest.approx(each.auc, abs=5e-3), (page, each.name)

@@ -67,7 +67,7 @@ def test_a_csv_and_a_file(tmp_path, monkeypatch):
     """As the first page has it; the columns need no names of their own."""
     opened_by(monkeypatch)
     lines = [f"{user},{item},1" for user, item in zip(COLUMNS["user"], COLUMNS["item"])]
-    (tmp_path / "clicks.csv").write_text("\n".join(["user,item,label", *lines]) + "\n")
+    (tmp_path / "clicks.csv").write_text("\n".join(["user,item,label", *lines]) + "\n", "utf-8")
     np.savez(tmp_path / "m.npz", table_user=USER, table_item=ITEM)
     told = []
     bundle = hotrail.bundle(tmp_path / "m.npz", tmp_path / "clicks.csv", out=tmp_path / "bundle", say=told.append,

@@ -221,7 +221,7 @@ def test_unknown_devices_and_keys(tmp_path):
     with pytest.raises(ConfigError, match=r"there is no device 'ü{400}'; there are .*smartssd"):    # no file's name
         Device.load("ü" * 400)
     path = tmp_path / "mine.toml"
-    path.write_text("about = 'x'\nkernel_mhz = 300\nspeed = 3\n")
+    path.write_text("about = 'x'\nkernel_mhz = 300\nspeed = 3\n", "utf-8")
     with pytest.raises(ConfigError, match=r"mine.toml: speed = 3: unknown key"):
         Device.load(path)
 
@@ -231,12 +231,12 @@ def test_a_device_that_is_like_another(tmp_path):
     assert (kind.ddr4, kind.ssd, kind.kernel_mhz) == (SMARTSSD.ddr4, SMARTSSD.ssd, SMARTSSD.kernel_mhz)
     assert (kind.port.bursts, SMARTSSD.port.bursts) == (512, 16) and kind.controller.maps == SMARTSSD.controller.maps
     path = tmp_path / "mine.toml"
-    path.write_text('like = "smartssd"\nkernel_mhz = 300\n[group_machines]\ndepth = 16\n')
+    path.write_text('like = "smartssd"\nkernel_mhz = 300\n[group_machines]\ndepth = 16\n', "utf-8")
     mine = Device.load(path)
     assert mine == SMARTSSD.replace("group_machines", depth=16).replace(name="mine", kernel_mhz=300)
-    path.write_text('like = "smartssd"\n[group_machines]\ndeep = 16\n')
+    path.write_text('like = "smartssd"\n[group_machines]\ndeep = 16\n', "utf-8")
     with pytest.raises(ConfigError, match=r"deep = 16: unknown key"):
         Device.load(path)
-    path.write_text('like = "u50"\n')
+    path.write_text('like = "u50"\n', "utf-8")
     with pytest.raises(ConfigError, match=r"mine.toml: like = 'u50': there is no such device; there are smartssd"):
         Device.load(path)

@@ -50,6 +50,6 @@ def test_a_run_counts_its_own_commands(device):
 
 def test_a_device_without_power_is_refused(tmp_path, device):
     path = tmp_path / "bare.toml"
-    path.write_text('like = "smartssd"\nabout = "x"\n[power]\nidd0 = -1.0\n')
+    path.write_text('like = "smartssd"\nabout = "x"\n[power]\nidd0 = -1.0\n', "utf-8")
     with pytest.raises(ConfigError, match=r"bare.toml: idd0 = -1.0: must not be negative"):
         Device.load(path)

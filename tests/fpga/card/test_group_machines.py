@@ -109,9 +109,9 @@ def test_a_mutant_of_the_policy_is_found(before, after, rule, tmp_path, monkeypa
     for source in filter(Path.is_file, memory.SOURCES.glob("*")):
         shutil.copy(source, tmp_path)
     path = tmp_path / "group_machines.h"
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert text.count(before) == 1
-    path.write_text(text.replace(before, after))
+    path.write_text(text.replace(before, after), "utf-8")
     library = tmp_path / "direct.so"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", tmp_path / "direct.cpp", "-o", library], check=True)
     monkeypatch.setattr(memory, "library", lambda: library)

@@ -225,7 +225,7 @@ if __name__ == "__main__":
 def test_a_card_ends_with_its_parent(state, tmp_path):
     """Also with one that was killed, which can say nothing any more."""
     script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN)
+    script.write_text(ORPHAN, "utf-8")
     root = Path(card.__file__).parents[2]
     parent = subprocess.Popen([sys.executable, script, state], cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -242,6 +242,6 @@ def test_a_card_ends_with_its_parent(state, tmp_path):
 def _lives(pid):
     """Also a process that has ended, but whose parent has not looked, has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False

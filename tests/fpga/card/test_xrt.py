@@ -325,7 +325,7 @@ def test_the_example_host_stops_a_core_that_hangs(tmp_path, double, states, sent
     done = subprocess.run([str(double), "an.xclbin"], env={"HOTRAIL_DOUBLE": str(tmp_path), "HOTRAIL_STATES": states},
                           text=True, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
-    assert (tmp_path / "register.txt").read_text() == f"{KERNELS['emb'].abort} 1"
+    assert (tmp_path / "register.txt").read_text("utf-8") == f"{KERNELS['emb'].abort} 1"
 
 
 def test_the_example_host_keeps_its_buffers_where_it_cannot_abort(tmp_path, double):
@@ -372,7 +372,7 @@ def test_the_example_host_asks_for_what_it_says(tmp_path, double, words):
             given[item.name] = core.allocate(content.size, item.name)
             core.write(given[item.name], content)
         else:
-            given[item.name] = int((tmp_path / f"{number}.txt").read_text())
+            given[item.name] = int((tmp_path / f"{number}.txt").read_text("utf-8"))
     core.run(given)
     for number, item in enumerate(KERNELS["emb"].arguments):
         if item.kind == "pointer":

@@ -25,12 +25,12 @@ FAMILY = ("TRELLIS_FF", "DP16KD", "MULT18X18D")     # what nextpnr neither split
 
 def changed(folder, *changes, name="trial"):
     """A board file in `folder`: the shipping one with texts replaced."""
-    text = (FOLDER / f"{NAME}.toml").read_text()
+    text = (FOLDER / f"{NAME}.toml").read_text("utf-8")
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     path = folder / f"{name}.toml"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     return path
 
 
@@ -46,7 +46,7 @@ def flow(folder, *changes, **options):
 
 def packed_again(file, folder):
     """What ecpunpack reads in a bitstream is all that is in it."""
-    (folder / "again.config").write_text(unpacked(file, folder))
+    (folder / "again.config").write_text(unpacked(file, folder), "utf-8")
     ecp5._tool("ecppack", "ecppack", ["again.config", "--bit", "again.bit", "--compress"], folder)
     assert (folder / "again.bit").read_bytes() == file.read_bytes()
 
@@ -111,7 +111,7 @@ def test_a_second_run_takes_what_is_there(small, monkeypatch):
 def test_the_same_bytes_from_the_same_netlist(small, monkeypatch):
     layout, _, folder = small
     before = layout.file.read_bytes()
-    (folder / "out" / "layout.json").write_text('{"key": ')    # damaged: as if there were none
+    (folder / "out" / "layout.json").write_text('{"key": ', "utf-8")    # damaged: as if there were none
     again = flow(folder)
     assert again.file.read_bytes() == before
     assert (again.fmax, again.used, again.parts) == (layout.fmax, layout.used, layout.parts)
@@ -124,7 +124,7 @@ def test_an_impossible_clock_with_a_pll(tmp_path):
     with pytest.raises(Ecp5Error, match=told):
         flow(tmp_path, ("core_mhz = 25.0", "core_mhz = 300.0"))
     out = tmp_path / "out"
-    assert not list(out.glob("*.bit")) and "EHXPLLL" in (out / "pll.v").read_text()
+    assert not list(out.glob("*.bit")) and "EHXPLLL" in (out / "pll.v").read_text("utf-8")
     assert not (out / "layout.json").exists()
 
 
@@ -169,7 +169,7 @@ def test_a_router_that_gets_no_further(most, fewest, again, passes):
 def test_another_placement_after_one_that_is_too_crowded(tmp_path, monkeypatch):
     board, out = EcpBoard.load(changed(tmp_path, *SMALL)), tmp_path / "out"
     mapped = tmp_path / "mapped.json"
-    mapped.write_text(json.dumps({"modules": {BOARD_TOP: {"cells": {}}}}))
+    mapped.write_text(json.dumps({"modules": {BOARD_TOP: {"cells": {}}}}), "utf-8")
     slow = ecp5.Layout(board, "", 2, {}, {}, {"clock": (20.0, 25.0)}, ("a", "b"), (0.0, 0.0), 0, out / "trial.bit")
     tried = []
 
@@ -193,7 +193,7 @@ def test_another_placement_after_one_that_is_too_crowded(tmp_path, monkeypatch):
 
 def test_a_tool_ends_with_its_watch(tmp_path, monkeypatch):
     (tmp_path / "slow.py").write_text("import time\ndef run_sleep(arguments):\n"
-                                      "    print('begun', flush=True)\n    time.sleep(600)\n")
+                                      "    print('begun', flush=True)\n    time.sleep(600)\n", "utf-8")
     monkeypatch.setattr(ecp5, "TOOLS", "slow")
 
     def watch(line):
@@ -237,7 +237,7 @@ def test_a_baud_rate_that_is_nearly_met(tmp_path):
 def test_the_shipping_board():
     """Every value of the file ends where it belongs."""
     board = EcpBoard.load(NAME)
-    table = tomllib.loads((FOLDER / f"{NAME}.toml").read_text())
+    table = tomllib.loads((FOLDER / f"{NAME}.toml").read_text("utf-8"))
     assert EcpBoard.names() == (NAME,)
     assert board.settings() == {"divisor": 25, "gap_cycles": 1_250_000, "memory_bytes": 131072, "lamp_log2": 20}
     pins = constraints(board)

@@ -24,7 +24,7 @@ def bits(name, width):
 
 def multiplier():
     """Yosys' declaration with what the mapping uses of it: the product, of no sign and without its registers."""
-    text = (CELLS / "cells_bb_ecp5.v").read_text()
+    text = (CELLS / "cells_bb_ecp5.v").read_text("utf-8")
     text = text[text.index("module MULT18X18D("):]
     text = text[:text.index("endmodule")]
     unused = " && ".join(f'REG_{part}_CLK == "NONE"' for part in ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT"))
@@ -36,12 +36,12 @@ def netlist(folder):
     """A translation of Verilog to cells of the ECP5, with Yosys' models of them."""
     def translate(texts):
         for name, text in texts.items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, "utf-8")
         yosys([*(f"read_verilog {name}" for name in texts), *ecp5.mapping("vectors"),
                "write_verilog -noattr netlist.v"], cwd=folder)
-        written = (folder / "netlist.v").read_text()
+        written = (folder / "netlist.v").read_text("utf-8")
         assert "TRELLIS_FF" in written and "LUT4" in written and "CCU2C" in written and "MULT18X18D" in written
-        models = {path.name: path.read_text() for path in CELLS.glob("*.v*") if path.name in (
+        models = {path.name: path.read_text("utf-8") for path in CELLS.glob("*.v*") if path.name in (
             "cells_sim_ecp5.v", "common_sim.vh", "ccu2c_sim.vh", "cells_ff.vh", "cells_io.vh")}
         return {"netlist.v": written, "multiplier.v": multiplier(), **models}
     return translate

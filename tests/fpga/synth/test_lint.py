@@ -19,7 +19,7 @@ endmodule
 
 def findings(tmp_path, text, accepted=()):
     path = tmp_path / "unit.v"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     return lint.check([path], "unit", list(accepted))
 
 
@@ -79,7 +79,7 @@ def test_no_folder_in_findings(tmp_path):
 )
 def test_waiver_file_wrong(tmp_path, text, message):
     path = tmp_path / "w.toml"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     with pytest.raises(ValueError) as error:
         lint.waivers(path)
     assert str(error.value) == message

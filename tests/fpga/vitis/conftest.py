@@ -61,14 +61,14 @@ def tools(tmp_path, monkeypatch):
     folder, record = tmp_path / "bin", tmp_path / "record"
     folder.mkdir()
     for name in ("vivado", "v++", "emconfigutil"):
-        (folder / name).write_text(TOOL.format(python=sys.executable))
+        (folder / name).write_text(TOOL.format(python=sys.executable), "utf-8")
         (folder / name).chmod(0o755)
     for name in (STANDARD, FLAT):
         (tmp_path / "platforms" / name).mkdir(parents=True)
-        (tmp_path / "platforms" / name / f"{name}.xpfm").write_text("")
+        (tmp_path / "platforms" / name / f"{name}.xpfm").write_text("", "utf-8")
     record.touch()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("RECORD", str(record))
     monkeypatch.setenv("PLATFORM_REPO_PATHS", str(tmp_path / "platforms"))
     monkeypatch.delenv("XILINX_VITIS", raising=False)
-    return lambda: [json.loads(line) for line in record.read_text().splitlines()]
+    return lambda: [json.loads(line) for line in record.read_text("utf-8").splitlines()]

@@ -43,14 +43,14 @@ def told(**changes):
     """Changes package.json."""
     def change(folder):
         path = folder / "package.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), "utf-8")
     return change
 
 
 def listed(change):
     """Changes the list of files in package.json."""
     def apply(folder):
-        files = json.loads((folder / "package.json").read_text())["files"]
+        files = json.loads((folder / "package.json").read_text("utf-8"))["files"]
         change(files)
         told(files=files)(folder)
     return apply
@@ -65,7 +65,7 @@ def listed(change):
     (listed(lambda files: files.pop("link.cfg")), "package.json: link.cfg is not listed; every package has it"),
     (listed(lambda files: files.update({"link.cfg": 0})), "link.cfg: its SHA-256 is "),
     (lambda folder: (folder / "package.json").unlink(), "package.json is missing"),
-    (lambda folder: (folder / "package.json").write_text("{"), "package.json: it is no JSON: "),
+    (lambda folder: (folder / "package.json").write_text("{", "utf-8"), "package.json: it is no JSON: "),
     (lambda folder: (folder / "package.json").write_bytes(b"\xff"), "package.json: it is no JSON: "),
     (lambda folder: (folder / "package.json").write_text("[]"), "package.json: it must be an object with the texts "),
     (told(files=[]), "package.json: it must be an object with the texts kernel, core, part, platform and the table "),

@@ -52,7 +52,7 @@ def test_package_of_emb_has_its_host(tmp_path):
 def test_package_is_the_same_twice_and_replaces_the_last(tmp_path):
     first = files(make(tmp_path / "a").folder)
     folder = make(tmp_path / "b", clock_mhz=200, instances=3, experimental_xo=True).folder
-    assert "hotrail_mlp.xo" in files(folder) and "nk=hotrail_mlp:3:" in (folder / "link.cfg").read_text()
+    assert "hotrail_mlp.xo" in files(folder) and "nk=hotrail_mlp:3:" in (folder / "link.cfg").read_text("utf-8")
     assert files(make(tmp_path / "b").folder) == first
     assert shown(folder.parent) == [CORE]
 
@@ -67,7 +67,7 @@ def test_gate_refuses_and_force_says_so(tmp_path, quick, monkeypatch):
     assert len(refused.value.reasons) == 2 and "7 LUT levels" in refused.value.reasons[1]
     assert files(tmp_path / "tiny" / "vitis" / CORE) == before, "a refusal touched the last package"
     assert make(tmp_path, clock_mhz=200, force=True).gate.misses[0].startswith("hotrail_mlp: 400,000 LUT, 90,000 more")
-    told = json.loads((tmp_path / "tiny" / "vitis" / CORE / "package.json").read_text())["gate"]
+    told = json.loads((tmp_path / "tiny" / "vitis" / CORE / "package.json").read_text("utf-8"))["gate"]
     assert (told["passed"], told["forced"], len(told["misses"])) == (False, True, 1)
 
 
@@ -130,13 +130,13 @@ def test_a_platform_decides_the_shell(quick):
 def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
     standard = make(tmp_path)
     image = build(standard)
-    image.write_text("hours of work")
+    image.write_text("hours of work", "utf-8")
     done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--platform", FLAT)
     assert done.exit_code == 0 and "note: hotrail_mlp: held against the standard shell's budget" in done.output
     assert shown(image.parents[1]) == ["mlp", "mlp-flat", "mlp-flat-hw", "mlp-hw"]
-    assert image.read_text() == "hours of work"
+    assert image.read_text("utf-8") == "hours of work"
     for folder, platform in (("mlp", STANDARD), ("mlp-flat", FLAT), ("mlp-flat-hw/kernel", FLAT)):
-        assert json.loads((image.parents[1] / folder / "package.json").read_text())["platform"] == platform
+        assert json.loads((image.parents[1] / folder / "package.json").read_text("utf-8"))["platform"] == platform
     assert all(f"/{FLAT}/{FLAT}.xpfm" in " ".join(call) for call in tools()[-2:])
 
 
@@ -147,13 +147,13 @@ def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
 def place(tmp_path):
     """Where something good lies."""
     (tmp_path / "place").mkdir()
-    (tmp_path / "place" / "made").write_text("hours of work")
+    (tmp_path / "place" / "made").write_text("hours of work", "utf-8")
     return tmp_path / "place"
 
 
 def test_a_place_is_one_s_at_a_time(place):
     with flow.whole(place) as folder:
-        (folder / "made").write_text("anew")
+        (folder / "made").write_text("anew", "utf-8")
         with pytest.raises(flow.Busy, match=rf"{place} is being made by process {os.getpid()} \(.+\): wait for"):
             with flow.whole(place):
                 pytest.fail("two at once")
@@ -171,7 +171,7 @@ with whole(Path({str(place)!r})) as folder:
         other.kill()
     with flow.whole(place) as folder:
         assert not list(folder.iterdir())
-        (folder / "made").write_text("anew")
+        (folder / "made").write_text("anew", "utf-8")
     assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
 
 
@@ -191,7 +191,7 @@ def test_an_interruption_keeps_the_last_result_or_the_new_one(place, monkeypatch
 
     monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(KeyboardInterrupt), flow.whole(place, keeps=keeps) as folder:
-        (folder / "made").write_text("anew")
+        (folder / "made").write_text("anew", "utf-8")
     done = number == 2 and after
     assert files(place) == {"made": b"anew" if done else b"hours of work"}
     assert shown(place.parent) == ["place", "place-new"] if keeps and not done else ["place"]
@@ -201,13 +201,13 @@ def test_a_process_that_died_between_the_renames_lost_nothing(place):
     place.rename(place.with_name("place-old"))
     with flow.whole(place) as folder:
         assert files(place) == {"made": b"hours of work"}, "it is back while another is made"
-        (folder / "made").write_text("anew")
+        (folder / "made").write_text("anew", "utf-8")
     assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
 
 
 def test_a_process_that_died_after_the_renames_is_in_nobody_s_way(place):
     (place.parent / "place-old").mkdir()
-    (place.parent / "place-old" / "made").write_text("of yesterday")
+    (place.parent / "place-old" / "made").write_text("of yesterday", "utf-8")
     with flow.whole(place) as folder:
-        (folder / "made").write_text("anew")
+        (folder / "made").write_text("anew", "utf-8")
     assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]

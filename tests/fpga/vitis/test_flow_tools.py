@@ -32,18 +32,18 @@ def test_two_targets_at_once(tmp_path, tools):
                 build(made)
 
     path = build(made, say=meanwhile)
-    assert path.read_text() == met[0].read_text() == "xclbin"
+    assert path.read_text("utf-8") == met[0].read_text("utf-8") == "xclbin"
     for place, clock_mhz in ((path, 250), (met[0], 200)):
-        assert json.loads((place.parent / "kernel" / "package.json").read_text())["clock_mhz"] == clock_mhz
+        assert json.loads((place.parent / "kernel" / "package.json").read_text("utf-8"))["clock_mhz"] == clock_mhz
     with pytest.raises(toolchain.VitisError, match=f"{made.folder} was made anew by another process meanwhile"):
         build(made)
-    assert path.read_text() == "xclbin"
+    assert path.read_text("utf-8") == "xclbin"
 
 
 def test_bitstream_for_the_card(tmp_path, tools):
     made, said = make(tmp_path, clock_mhz=250), []
     path = build(made, say=said.append)
-    assert path == tmp_path / "tiny/vitis/mlp-hw/hotrail_mlp.xclbin" and path.read_text() == "xclbin"
+    assert path == tmp_path / "tiny/vitis/mlp-hw/hotrail_mlp.xclbin" and path.read_text("utf-8") == "xclbin"
     xpfm = str(next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm")))
     folder = f"{path.parent}-new"
     logs = ["--temp_dir", "_x", "--log_dir", "logs", "--report_dir", "reports"]
@@ -55,7 +55,7 @@ def test_bitstream_for_the_card(tmp_path, tools):
         ["v++", folder, "-p", "-t", "hw", "--platform", xpfm, *logs, "--package.out_dir", "package", "-o",
          "hotrail_mlp.xclbin", "hotrail_mlp.link.xclbin"],
     ]
-    assert "line 39 of v++" in (path.parent / "logs" / "link.log").read_text()
+    assert "line 39 of v++" in (path.parent / "logs" / "link.log").read_text("utf-8")
     assert "link: [10:00:00] Run vpl: Step synth: Started" in said and not any("line 39" in line for line in said)
     assert files(path.parent / "kernel") == files(made.folder), "what it was made of lies beside it"
     assert check(made.folder) == [], "the tools wrote into the package"
@@ -112,16 +112,16 @@ def test_a_failure_keeps_the_last_bitstream(tmp_path, tools, monkeypatch):
     place = tmp_path / "tiny" / "vitis"
     path = build(made)
     assert shown(place) == ["mlp", "mlp-hw"]
-    path.write_text("hours of work")
+    path.write_text("hours of work", "utf-8")
     for failing, step in (("v++", "link"), ("v++-p", "package"), ("vivado", "xo")):
         monkeypatch.setenv("FAKE_FAIL", failing)
         with pytest.raises(toolchain.VitisError) as failed:
             build(made)
         log = place / "mlp-hw-new" / "logs" / f"{step}.log"
-        assert f"the end of {log}:" in str(failed.value) and "ERROR: [" in log.read_text()
-        assert path.read_text() == "hours of work"
+        assert f"the end of {log}:" in str(failed.value) and "ERROR: [" in log.read_text("utf-8")
+        assert path.read_text("utf-8") == "hours of work"
     monkeypatch.delenv("FAKE_FAIL")
-    assert build(made).read_text() == "xclbin"
+    assert build(made).read_text("utf-8") == "xclbin"
     assert shown(place) == ["mlp", "mlp-hw"]
 
 
@@ -146,7 +146,7 @@ def test_a_tool_that_fails(tmp_path, tools, monkeypatch, variables, sentence):
 
 def test_a_package_is_built_as_it_was_written_and_for_its_platform(tmp_path, tools):
     made = make(tmp_path)
-    (made.folder / "src" / "hotrail_mlp.v").write_text("module hotrail_mlp;\nendmodule\n")
+    (made.folder / "src" / "hotrail_mlp.v").write_text("module hotrail_mlp;\nendmodule\n", "utf-8")
     with pytest.raises(toolchain.VitisError, match=f"{made.folder} is not the package that was written: src/hotrail_mlp"
                                                    ".v: its SHA-256 is "):
         build(made)
@@ -156,7 +156,7 @@ def test_a_package_is_built_as_it_was_written_and_for_its_platform(tmp_path, too
 
 
 def test_an_xo_that_is_none(tmp_path):
-    (tmp_path / "bad.xo").write_text("no zip")
+    (tmp_path / "bad.xo").write_text("no zip", "utf-8")
     with pytest.raises(toolchain.VitisError, match="bad.xo: this is no .xo that can be read"):
         toolchain._compare(tmp_path / "bad.xo", {})
 
@@ -266,7 +266,7 @@ def test_commands_where_nothing_can_be_written(tmp_path, tools):
         done = command(command_name, "tiny", CORE, "--out", "/dev/null")
         assert done.exit_code == 1 and done.output.endswith(
             "Error: nothing can be written to /dev/null/tiny/vitis: Not a directory\n")
-    (tmp_path / "tiny").write_text("in the way")
+    (tmp_path / "tiny").write_text("in the way", "utf-8")
     for out, why in ((tmp_path, "Not a directory"), ("/proc/x", "No such file or directory")):
         done = command("package", "tiny", CORE, "--out", out, "--no-gate")
         assert (done.exit_code, done.output) == (1, f"Error: nothing can be written to {out}/tiny/vitis: {why}\n")

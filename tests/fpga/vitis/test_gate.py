@@ -102,7 +102,7 @@ def test_table_of_the_page():
         "| of the standard shell | 0.3 % | 0.3 % | 1.2 % | 3.8 % | 0.7 % | | |",
         "| of the flat shell | unknown | unknown | unknown | unknown | unknown | | |",
         "| of the bare chip | 0.2 % | 0.2 % | 0.8 % | 3.1 % | 0.5 % | | |"]
-    page = figures.written(figures.PAGE.read_text(), table)
+    page = figures.written(figures.PAGE.read_text("utf-8"), table)
     assert page.count(table[2]) == 1 and figures.written(page, table) == page
     with pytest.raises(LookupError, match="vitis-package.md has no place for the gate's table"):
         figures.written("nothing", table)
@@ -111,7 +111,7 @@ def test_table_of_the_page():
 @pytest.mark.regress
 def test_the_page_tells_what_is_measured():
     """Minutes of Yosys where build/synth is empty."""
-    page = figures.PAGE.read_text()
+    page = figures.PAGE.read_text("utf-8")
     assert figures.written(page, figures.measured()) == page, \
         f"write {figures.PAGE.name} again: python -m fpga.vitis.figures"
 

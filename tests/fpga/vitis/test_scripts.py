@@ -108,7 +108,7 @@ def test_any_text_is_one_word(tmp_path):
     texts = ["", "plain", "two words", "a{b", "a}b", "}{", "$x [y] \"z\" ; #", "back\\slash", "end\\", "line\nnext",
              "{x}", "beats of the inputs' buffer"]
     path = tmp_path / "words.tcl"
-    path.write_text("".join(f"puts x[binary encode hex [lindex [list {_word(text)}] 0]]\n" for text in texts))
+    path.write_text("".join(f"puts x[binary encode hex [lindex [list {_word(text)}] 0]]\n" for text in texts), "utf-8")
     run = subprocess.run(["tclsh", path], capture_output=True, text=True)
     assert not run.stderr
     assert [bytes.fromhex(line[1:]).decode() for line in run.stdout.splitlines()] == texts

@@ -74,7 +74,7 @@ def test_the_room_is_asked_for_before_anything_is_mapped(tmp_path, monkeypatch):
 
 
 def test_profile_and_plan(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "file").write_text("no folder", "utf-8")
     table = TableProfile("t", 1, 1, Heat(np.ones(1, np.int64), np.ones(1, np.int64)), np.ones(1, np.int64),
                          np.ones(1, np.int64))
     with pytest.raises(ValueError, match="file/p.npz cannot be written: Not a directory"):

@@ -89,7 +89,7 @@ def test_what_ends_a_build_leaves_no_model(cache, monkeypatch, error):
     ("x.s: Error: y\nld: no link: No space left on device\nmore", "ld: no link: No space left on device"),
     ("nothing", "code 3")])
 def test_the_first_line_says_why_a_build_failed(tmp_path, says, reason):
-    (tmp_path / "error.txt").write_text(f"{says}\n")
+    (tmp_path / "error.txt").write_text(f"{says}\n", "utf-8")
     with pytest.raises(RuntimeError) as caught:
         cpp.run(["sh", "-c", "cat error.txt; exit 3"], tmp_path / "log", tmp_path)
     first, *rest = str(caught.value).splitlines()
@@ -123,8 +123,8 @@ def test_a_read_only_folder_with_the_model_in_it(cache, monkeypatch):
     from verif.bench import runner
     built = build()
     shutil.rmtree(cache / "locks")
-    (cache / "locks").write_text("no folder, so that nobody, root neither, can write in it")
-    (built.folder / "runs").write_text("neither")
+    (cache / "locks").write_text("no folder, so that nobody, root neither, can write in it", "utf-8")
+    (built.folder / "runs").write_text("neither", "utf-8")
     assert build().cached
     work = runner._work(built.folder / "runs" / "one")
     assert work.is_dir() and not work.is_relative_to(cache)
@@ -175,7 +175,7 @@ def test_models_of_another_system_are_others(monkeypatch):
     flags = []
     for cpu in ("flags\t: popcnt bmi1 bmi2 avx2 sse2", "flags\t: popcnt sse2"):
         model._instructions.cache_clear()
-        monkeypatch.setattr(Path, "read_text", lambda self, cpu=cpu: cpu)
+        monkeypatch.setattr(Path, "read_text", lambda *_, cpu=cpu: cpu)
         flags.append(" ".join(model._instructions()))
     monkeypatch.undo()
     model._instructions.cache_clear()
@@ -208,7 +208,7 @@ def alive(folder):
 
 def _works_in(pid):
     try:
-        return os.readlink(f"/proc/{pid}/cwd") if "sleep" in Path(f"/proc/{pid}/cmdline").read_text() else ""
+        return os.readlink(f"/proc/{pid}/cwd") if "sleep" in Path(f"/proc/{pid}/cmdline").read_text("utf-8") else ""
     except OSError:
         return ""
 

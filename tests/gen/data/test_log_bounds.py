@@ -42,7 +42,7 @@ def peak(code):
 
 def many_columns(path, columns=5001):
     row = ",".join(["1"] * columns) + "\n"
-    path.write_text(",".join(f"c{n}_id" for n in range(columns)) + "\n" + row * 3)
+    path.write_text(",".join(f"c{n}_id" for n in range(columns)) + "\n" + row * 3, "utf-8")
     return path
 
 
@@ -57,7 +57,7 @@ def test_chunks_are_shorter_where_there_are_many_columns(tmp_path):
 
 def test_a_log_of_many_columns_takes_little(tmp_path):
     many_columns(tmp_path / "a.csv")
-    (tmp_path / "b.csv").write_text("a_id\n1\n")
+    (tmp_path / "b.csv").write_text("a_id\n1\n", "utf-8")
     taken = peak("from gen.data.logs import open_log\n"
                  f"list(open_log({str(tmp_path / 'b.csv')!r}).chunks())\n"
                  "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -20,7 +20,7 @@ def small(tmp_path):
     path.write_text(json.dumps({"n_samples": 1000, "tables": {
         "A": {"rows": 5000, "knots_rank": [1, 2, 10, 4000], "knots_count_in_1000": [300, 200, 20, 0.1]},
         "B": {"rows": 4, "knots_rank": [1, 2, 3], "knots_count_in_1000": [600, 300, 100]},
-        "C": {"rows": 1, "knots_rank": [1], "knots_count_in_1000": [1000]}}}))
+        "C": {"rows": 1, "knots_rank": [1], "knots_count_in_1000": [1000]}}}), "utf-8")
     return path
 
 
@@ -94,7 +94,7 @@ def test_hottest_of_all_tables(small):
 ])
 def test_wrong_calibrations(tmp_path, change, sentence):
     path = tmp_path / "wrong.json"
-    path.write_text(change)
+    path.write_text(change, "utf-8")
     with pytest.raises(ValueError) as caught:
         ClickLog(path, correlated=())
     assert sentence in str(caught.value)

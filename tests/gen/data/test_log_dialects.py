@@ -90,7 +90,7 @@ def test_texts_are_read_as_others_read_them(tmp_path, monkeypatch, shard):
 def test_numbers_of_lines_behind_quoted_line_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "PIECE_BYTES", 90)
     path = tmp_path / "a.csv"
-    path.write_text('note,user_id\n' + '"a\nb",7\n' * 50 + '"c\nd"\n' + '"a\nb",7\n' * 50)
+    path.write_text('note,user_id\n' + '"a\nb",7\n' * 50 + '"c\nd"\n' + '"a\nb",7\n' * 50, "utf-8")
     log = open_log(path)
     assert sum(chunk.samples for chunk in log.chunks()) == 100 and len(log.parts()) > 5
     assert log.problems.first == {"lines of too few or too many fields": f"{path}:102: 1 fields, not 2"}
@@ -109,7 +109,7 @@ def test_numbers_of_lines_behind_quoted_line_ends(tmp_path, monkeypatch):
 ])
 def test_lists_in_cells(tmp_path, text, tables, ids, lengths):
     path = tmp_path / "a.csv"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     if ids is None:
         with pytest.raises(ValueError, match=re.escape(lengths)):
             open_log(path, tables=tables)
@@ -122,7 +122,7 @@ def test_lists_in_cells(tmp_path, text, tables, ids, lengths):
 
 def test_lists_that_are_named(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("user_id,genre_id,words_id\n1,Action|Comedy,a b\n2,,c\n3,x||y,d\n")
+    path.write_text("user_id,genre_id,words_id\n1,Action|Comedy,a b\n2,,c\n3,x||y,d\n", "utf-8")
     chunk = next(open_log(path, lists=["genre_id=pipe", "words_id=space"], missing=5).chunks())
     assert chunk.ids["genre_id"].tolist() == [hashed("Action"), hashed("Comedy"), hashed("x"), 5, hashed("y")]
     assert chunk.offsets["genre_id"].tolist() == [0, 2, 2, 5]
@@ -141,7 +141,7 @@ def test_lists_that_are_named(tmp_path):
 def test_a_list_behind_the_first_lines_is_no_text(tmp_path):
     """What the first lines do not have is a fault of its line, never the hash of a list."""
     path = tmp_path / "a.csv"
-    path.write_text("user_id,item_id\n" + "1,abc\n" * 30000 + "2,5|6\n")
+    path.write_text("user_id,item_id\n" + "1,abc\n" * 30000 + "2,5|6\n", "utf-8")
     log = open_log(path)
     assert sum(chunk.samples for chunk in log.chunks()) == 30000
     assert log.problems.first == {"lines with a list where the first lines have single ids (--list reads lists)":
@@ -150,8 +150,8 @@ def test_a_list_behind_the_first_lines_is_no_text(tmp_path):
 
 def test_files_of_one_log_are_read_alike(tmp_path):
     """A list, or a text among values, in one file is one in all."""
-    (tmp_path / "a_2.csv").write_text("user_id,tag_id,price\n1,7,2\n")
-    (tmp_path / "a_10.csv").write_text("user_id,tag_id,price\n2,8|9,cheap\n")
+    (tmp_path / "a_2.csv").write_text("user_id,tag_id,price\n1,7,2\n", "utf-8")
+    (tmp_path / "a_10.csv").write_text("user_id,tag_id,price\n2,8|9,cheap\n", "utf-8")
     log = open_log(tmp_path)
     chunks = list(log.chunks())
     assert [chunk.ids["tag_id"].tolist() for chunk in chunks] == [[7], [8, 9]]
@@ -188,14 +188,14 @@ def test_texts_that_are_refused(tmp_path, data, sentence):
 
 def test_separators_and_fields_that_are_named(tmp_path):
     path = tmp_path / "a.txt"
-    path.write_text("user_id item_id\n1 2\n3 4\n")
+    path.write_text("user_id item_id\n1 2\n3 4\n", "utf-8")
     for sign in ("space", " "):
         assert [chunk.ids["item_id"].tolist() for chunk in open_log(path, separator=sign).chunks()] == [[2, 4]]
-    path.write_text("1^2^0.5\n3^4^1\n")
+    path.write_text("1^2^0.5\n3^4^1\n", "utf-8")
     log = open_log(path, separator="^", fields=["user_id", "item_id", "price"])
     (chunk,) = log.chunks()
     assert chunk.ids["user_id"].tolist() == [1, 3] and chunk.values["price"].tolist() == [0.5, 1]
-    path.write_text("a_id,b;c_id\n1,2;3\n")
+    path.write_text("a_id,b;c_id\n1,2;3\n", "utf-8")
     with pytest.raises(ValueError, match=r"may be separated by comma or semicolon; --separator says by which$"):
         open_log(path)
     with pytest.raises(ValueError, match="--separator 'ab' is no separator; name comma, tab, semicolon"):
@@ -205,7 +205,7 @@ def test_separators_and_fields_that_are_named(tmp_path):
 def test_a_report_of_parts_that_were_read_elsewhere(tmp_path):
     """The first samples are read for it, and what the parts have found is kept."""
     path = tmp_path / "a.csv"
-    path.write_text("user_id,item_id\n" + "3,4\n" * 5 + "1\n")
+    path.write_text("user_id,item_id\n" + "3,4\n" * 5 + "1\n", "utf-8")
     log = open_log(path)
     assert [chunk.samples for part in log.parts() for chunk in part.chunks()] == [5]
     assert log.report()[-2:] == ["sample     user_id 3, item_id 4",
@@ -223,7 +223,7 @@ def test_blank_lines_before_the_names(tmp_path):
 def test_row_numbers_and_names_of_ids(tmp_path):
     """What pandas' to_csv puts first is no feature; userId, ITEM_ID and the like are ids."""
     path = tmp_path / "a.csv"
-    path.write_text(",userId,ITEM_ID,clicked,paid\n0,5,6,True,\n1,7,8,False,nan\n")
+    path.write_text(",userId,ITEM_ID,clicked,paid\n0,5,6,True,\n1,7,8,False,nan\n", "utf-8")
     log = open_log(path)
     (chunk,) = log.chunks()
     assert log.tables == ("userId", "ITEM_ID") and log.unread == ("",)

@@ -38,7 +38,7 @@ def test_texts(tmp_path, name):
         header, numbers = None, [f"{number % (1 << 64):x}" for number in EDGES]
         before, after = "1" + "\t" * 14, "\t" * 25
     lines = [header] * (header is not None) + [f"{before}{number}{after}" for number in numbers]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     options = {"tables": ["C14" if "avazu" in name else "C01" if "criteo" in name else "x_id"]}
     assert ids_of(path, **options) == [number % (1 << 64) for number in EDGES]
 
@@ -73,7 +73,7 @@ def test_texts_in_columns(tmp_path, kind):
     column = pa.array(texts, pa.string())
     pq.write_table(pa.table({"x": column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)}),
                    tmp_path / "a.parquet")
-    (tmp_path / "a.tsv").write_text("x_id\n" + "\n".join(texts) + "\n")
+    (tmp_path / "a.tsv").write_text("x_id\n" + "\n".join(texts) + "\n", "utf-8")
     found = ids_of(tmp_path / "a.parquet", tables=["x"])
     assert found == ids_of(tmp_path / "a.tsv") and found[:len(EDGES)] == [number % (1 << 64) for number in EDGES]
     assert found[len(EDGES)] == 7
@@ -83,7 +83,7 @@ def test_a_vocabulary_of_one_format_is_that_of_another(tmp_path):
     """Ids that the profile of a Parquet log has counted are found when they come from a text."""
     random = np.random.default_rng(3)
     ids = np.unique(random.integers(0, (1 << 64) - 1, 1000, np.uint64, endpoint=True))
-    (tmp_path / "a.tsv").write_text("x_id\n" + "\n".join(map(str, ids.tolist())) + "\n")
+    (tmp_path / "a.tsv").write_text("x_id\n" + "\n".join(map(str, ids.tolist())) + "\n", "utf-8")
     np.savez(tmp_path / "a.npz", idx_x=ids)
     remap = Remap(TableSpec("x", len(ids) + 1, 8, "vocabulary"), np.arange(len(ids) + 1, dtype=np.uint32), ids)
     for name in ("a.tsv", "a.npz"):
@@ -91,14 +91,14 @@ def test_a_vocabulary_of_one_format_is_that_of_another(tmp_path):
 
 
 def test_the_id_of_a_missing_field_is_an_id(tmp_path):
-    (tmp_path / "a.tsv").write_text("x_id\tb\n\t1\n-1\t1\n")
+    (tmp_path / "a.tsv").write_text("x_id\tb\n\t1\n-1\t1\n", "utf-8")
     assert ids_of(tmp_path / "a.tsv", missing=-1) == [2**64 - 1] * 2
     with pytest.raises(ValueError, match=r"missing must be an id from -2\*\*63 to 2\*\*64 - 1, not 184467440737095516"):
         open_log(tmp_path / "a.tsv", missing=1 << 64)
 
 
 def test_arrays_of_a_log_number_ids_that_are_no_rows(tmp_path):
-    (tmp_path / "a.tsv").write_text("x_id\n18446744073709551615\n7\n007\n9223372036854775808\n")
+    (tmp_path / "a.tsv").write_text("x_id\n18446744073709551615\n7\n007\n9223372036854775808\n", "utf-8")
     found = Trace.of(open_log(tmp_path / "a.tsv"))
     assert found.indices["x_id"].tolist() == [2, 0, 0, 1] and found.rows == {"x_id": 3}
     assert found.ids["x_id"].tolist() == [7, 1 << 63, (1 << 64) - 1]

@@ -27,9 +27,9 @@ def ids(log, name, samples=65536):
 
 def test_parts_of_a_folder_are_in_the_order_of_their_numbers(tmp_path):
     for number in (0, 1, 2, 9, 10, 11, 100):
-        (tmp_path / f"day_{number}.csv").write_text(f"a_id\n{number}\n")
+        (tmp_path / f"day_{number}.csv").write_text(f"a_id\n{number}\n", "utf-8")
     for name in ("_SUCCESS", ".part.crc"):
-        (tmp_path / name).write_text("x")
+        (tmp_path / name).write_text("x", "utf-8")
     log = open_log(tmp_path)
     assert ids(log, "a_id") == [0, 1, 2, 9, 10, 11, 100] and not log.reading().notes
     files = sorted(tmp_path.glob("day_*"))              # as a shell has them
@@ -62,7 +62,7 @@ def test_samples_in_the_order_of_time(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"a{suffix}"
     if suffix == ".csv":
         rows = "".join(f"{i},{t},{i}|{i + 1}\n" for i, t in zip(item, when))
-        path.write_text("item_id,timestamp,tag_id\n" + rows + "1\n")
+        path.write_text("item_id,timestamp,tag_id\n" + rows + "1\n", "utf-8")
     else:
         tags, times = [[i, i + 1] for i in item.tolist()], pa.array(when, pa.timestamp("us"))
         pq.write_table(pa.table({"item_id": item, "timestamp": times, "tag_id": tags}), path)
@@ -89,13 +89,13 @@ def test_times_as_programs_write_them(tmp_path):
              "zone": ([f"{text}+02:30" for text in np.datetime_as_string(when)], when - np.timedelta64(150, "m"))}
     for name, (texts, times) in forms.items():
         path = tmp_path / f"{name}.csv"
-        path.write_text("item_id,when\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
+        path.write_text("item_id,when\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)), "utf-8")
         log = open_log(path, order_by="when")
         assert ids(log, "item_id") == np.argsort(times, kind="stable").tolist(), name
         seconds = np.concatenate([chunk.values["when"] for chunk in log.chunks()])
         assert np.allclose(seconds, np.sort(times).astype("M8[ms]").astype(np.int64) / 1000, rtol=0, atol=1e-6), name
     for text in ("2024-13-01", "2024-01-01 25:00", "2024-01-01x", "yesterday", "2024-01-01 10:00+1"):
-        (tmp_path / "b.csv").write_text(f"item_id,when\n1,2024-01-01\n2,{text}\n")
+        (tmp_path / "b.csv").write_text(f"item_id,when\n1,2024-01-01\n2,{text}\n", "utf-8")
         with pytest.raises(ValueError, match="neither a number nor a time, as 2024-01-31 23:59:58; first"):
             ids(open_log(tmp_path / "b.csv", order_by="when", broken=0), "item_id")
 
@@ -109,10 +109,10 @@ def test_values_that_not_all_files_have(tmp_path):
 
 def test_a_log_that_is_in_order_stays_a_stream(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
-    path.write_text("item_id,hour\n" + "".join(f"{n % 7},{n // 3}\n" for n in range(300)))
+    path.write_text("item_id,hour\n" + "".join(f"{n % 7},{n // 3}\n" for n in range(300)), "utf-8")
     monkeypatch.setattr(bounds, "WHOLE", 100)
     assert ids(open_log(path, order_by="hour"), "item_id") == [n % 7 for n in range(300)]
-    path.write_text("item_id,hour\n1,5\n2,\n")
+    path.write_text("item_id,hour\n1,5\n2,\n", "utf-8")
     with pytest.raises(ValueError, match=r"the column 'hour' \(--order-by\) has cells without a number"):
         open_log(path, order_by="hour")
 
@@ -122,13 +122,13 @@ def test_a_log_that_is_in_order_stays_a_stream(tmp_path, monkeypatch):
 def test_a_pipe_and_the_standard_input(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n1,2\n3,4\n"))
+    writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n1,2\n3,4\n", "utf-8"))
     writer.start()
     (copy,) = settled([pipe])
     assert all(ids(open_log(copy), "item_id") == [2, 4] for _ in range(2))
     writer.join()
     assert settled(["-", tmp_path]) == ["-", tmp_path]
-    writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n5,6\n"))
+    writer = threading.Thread(target=lambda: pipe.write_text("user_id,item_id\n5,6\n", "utf-8"))
     writer.start()
     assert ids(open_log(pipe), "item_id") == [6]
     writer.join()
@@ -153,14 +153,14 @@ def test_the_standard_input_and_gzip_without_an_extra(tmp_path):
     ("ratings.csv", "userId,movieId,rating,timestamp\n196,242,3.0,978300760\n186,302,3.5,978302109\n"),
 ])
 def test_ratings_of_movielens(tmp_path, name, text):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, "utf-8")
     log = open_log(tmp_path / name)
     user, item = log.tables
     assert ids(log, user) == [196, 186] and ids(log, item) == [242, 302] and not log.unread
     assert list(next(log.chunks()).values) == ["rating", "timestamp"]
     assert (user, item) == (("userId", "movieId") if name.endswith(".csv") else ("user_id", "item_id"))
     with pytest.raises(ValueError, match=r"b\.csv is no file of ratings as MovieLens' u\.data or ratings\.dat"):
-        (tmp_path / "b.csv").write_text("a_id\n1\n")
+        (tmp_path / "b.csv").write_text("a_id\n1\n", "utf-8")
         open_log(tmp_path / "b.csv", "movielens")
 
 
@@ -169,7 +169,7 @@ def test_criteo_with_a_header(tmp_path):
     head = ["label", *(f"I{n}" for n in range(1, 14)), *CRITEO_NAMED]
     rows = [["1", "", "3", "260.0", *[""] * 10, "05db9164", "", *["0000000a"] * 24],
             ["0", *["2"] * 13, *["68fd1e64"] * 26]]
-    (tmp_path / "criteo_sample.csv").write_text("\n".join(map(",".join, [head, *rows])) + "\n")
+    (tmp_path / "criteo_sample.csv").write_text("\n".join(map(",".join, [head, *rows])) + "\n", "utf-8")
     log = open_log(tmp_path / "criteo_sample.csv")
     assert log.tables == CRITEO_NAMED and not log.unread
     assert ids(log, "C1") == [0x05db9164, 0x68fd1e64] and ids(log, "C2") == [0, 0x68fd1e64] and ids(log, "C3")[0] == 10
@@ -185,7 +185,7 @@ def test_avazu_in_quotes(tmp_path):
     found = []
     for quote in ("", '"'):
         (tmp_path / "a.csv").write_text("".join(",".join(quote + cell + quote for cell in line) + "\n"
-                                                for line in (names, row)))
+                                                for line in (names, row)), "utf-8")
         log = open_log(tmp_path / "a.csv")
         found.append({name: array.tolist() for name, array in next(log.chunks()).ids.items()})
     assert found[0] == found[1] and found[0]["site_id"] == [0x1fbe01fe] and len(found[0]) == 21
@@ -198,11 +198,11 @@ def test_the_same_options_in_every_format(tmp_path):
         with pytest.raises(ValueError) as caught:
             open_log(tmp_path / "a.npz", "npz", **options)
         assert str(caught.value) == f"{tmp_path / 'a.npz'} is of the format npz, for which {option} has no meaning"
-    (tmp_path / "u.data").write_text("196\t242\t3\t881250949\n" * 100 + "\t302\t3\t891717742\n")
+    (tmp_path / "u.data").write_text("196\t242\t3\t881250949\n" * 100 + "\t302\t3\t891717742\n", "utf-8")
     assert ids(open_log(tmp_path / "u.data", "movielens", missing=8), "user_id") == [196] * 100 + [8]
     with pytest.raises(ValueError, match="is of the format movielens, for which --list has no meaning"):
         open_log(tmp_path / "u.data", "movielens", lists="pipe")
-    (tmp_path / "c.txt").write_text("1" + "\t" * 39 + "\n")
+    (tmp_path / "c.txt").write_text("1" + "\t" * 39 + "\n", "utf-8")
     assert ids(open_log(tmp_path / "c.txt", missing=8, tables="C26"), "C26") == [8]
     names = ",".join(f"f{n}" for n in range(40))
     assert open_log(tmp_path / "c.txt", separator="tab", fields=names, tables="f3").tables == ("f3",)

@@ -59,7 +59,7 @@ def test_as_written(tmp_path, monkeypatch, piece):
 def test_texts_are_the_ids_that_lines_have(tmp_path):
     columns = a_log(tmp_path / "a.parquet")
     ids, lengths, _, _ = read(open_log(tmp_path / "a.parquet", tables=["kind", "words", "label"]))
-    (tmp_path / "a.tsv").write_text("kind\n" + "\n".join(columns["kind"]))
+    (tmp_path / "a.tsv").write_text("kind\n" + "\n".join(columns["kind"]), "utf-8")
     assert ids["kind"] == read(open_log(tmp_path / "a.tsv", tables=["kind"]))[0]["kind"]
     assert ids["words"] == sum(columns["tags"], []) and lengths["words"] == [len(bag) for bag in columns["tags"]]
     assert ids["label"] == columns["label"]

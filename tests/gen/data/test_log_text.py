@@ -61,7 +61,7 @@ def test_criteo_as_plain_python_reads_it(tmp_path, monkeypatch):
     random = np.random.default_rng(5)
     text, rows = criteo_lines(random, 700)
     path = tmp_path / "train.txt"
-    path.write_text("\n".join(text))                    # the last line has no end
+    path.write_text("\n".join(text), "utf-8")                    # the last line has no end
     ids, values = read(open_log(path), 64)
     assert list(ids) == [f"C{n:02}" for n in range(1, 27)]
     assert list(values) == ["label", *(f"I{n:02}" for n in range(1, 14))]
@@ -129,11 +129,11 @@ def test_spoilt_bytes(tmp_path, seed):
 
 def test_criteo_without_labels_and_several_files(tmp_path):
     text, rows = criteo_lines(np.random.default_rng(6), 20)
-    (tmp_path / "b.txt").write_text("\n".join(line.partition("\t")[2] for line in text) + "\n")
+    (tmp_path / "b.txt").write_text("\n".join(line.partition("\t")[2] for line in text) + "\n", "utf-8")
     assert "label" not in read(open_log(tmp_path / "b.txt"))[1]
     assert read(open_log(tmp_path / "b.txt", "criteo", ["C26", "C02"]))[0] == {
         "C02": [int(row[15] or "0", 16) for row in rows], "C26": [int(row[39] or "0", 16) for row in rows]}
-    (tmp_path / "a.txt").write_text("\n".join(text) + "\n")
+    (tmp_path / "a.txt").write_text("\n".join(text) + "\n", "utf-8")
     both = open_log([tmp_path / "b.txt", tmp_path / "a.txt"], tables=["C01"])
     assert len(both.parts()) == 2 and len(read(both)[0]["C01"]) == 40
     assert read(open_log(tmp_path, tables=["C01"]))[0] == read(both)[0]
@@ -148,7 +148,7 @@ def test_avazu(tmp_path):
              *(f"{word:08x}" for word in random.integers(1 << 32, size=9)),
              "1", "2", *map(str, random.integers(-1, 900, 8))] for _ in range(30)]
     path = tmp_path / "train.csv"
-    path.write_text("\n".join(map(",".join, [names, *rows])) + "\n")
+    path.write_text("\n".join(map(",".join, [names, *rows])) + "\n", "utf-8")
     log = open_log(path)
     ids, values = read(log)
     assert len(ids) == 21 and list(values) == ["click", "hour"] and log.unread == ("id",)
@@ -156,7 +156,7 @@ def test_avazu(tmp_path):
         column = [row[names.index(name)] for row in rows]
         base = 16 if name.split("_")[0] in ("site", "app") or name in ("device_id", "device_ip", "device_model") else 10
         assert ids[name] == [int(cell, base) % (1 << 64) for cell in column], name
-    path.write_text(",".join(names).replace("device_ip", "ip") + "\n")
+    path.write_text(",".join(names).replace("device_ip", "ip") + "\n", "utf-8")
     with pytest.raises(ValueError) as caught:
         open_log(path, "avazu")
     assert str(caught.value) == f"{path} has no field 'device_ip'; it has {', '.join(names)}".replace(
@@ -179,7 +179,7 @@ def test_ids_and_numbers_as_python_has_them(tmp_path, seed):
     writer = csv.writer(text, quoting=(csv.QUOTE_MINIMAL, csv.QUOTE_ALL)[seed % 2])
     writer.writerows([["shop_id", "price", "user_id"], *rows])
     path = tmp_path / "a.csv"
-    path.write_text(text.getvalue(), newline="")
+    path.write_text(text.getvalue(), "utf-8", newline="")
     log = open_log(path)
     ids, values = read(log, 77)
     assert ids["shop_id"] == [as_id(row[0]) for row in rows]
@@ -193,7 +193,7 @@ def test_ids_and_numbers_as_python_has_them(tmp_path, seed):
 def test_fields_of_a_text(tmp_path):
     path = tmp_path / "a.inter"
     path.write_text("user:token\titem:token\tscore:float\tnote:token_seq\tpast:float_seq\n"
-                    "9\tb\t1.5\tx 7\t1 2\n10\ta\t2\t\t\n\n9\tb\t-3e1\tz\t3\n")
+                    "9\tb\t1.5\tx 7\t1 2\n10\ta\t2\t\t\n\n9\tb\t-3e1\tz\t3\n", "utf-8")
     log = open_log(path)
     ids, values = read(log)
     assert ids == {"user": [9, 10, 9], "item": [hashed("b"), hashed("a"), hashed("b")],
@@ -201,7 +201,7 @@ def test_fields_of_a_text(tmp_path):
     assert next(log.chunks()).offsets["note"].tolist() == [0, 2, 2, 3]
     assert values == {"score": [1.5, 2, -30]} and log.unread == ("past",)
     path = tmp_path / "b.csv"
-    path.write_text("\ufeffwhen,shop_id,price,kind\r\n1,7,0.5,x\r\n2,3,,y\r\n")
+    path.write_text("\ufeffwhen,shop_id,price,kind\r\n1,7,0.5,x\r\n2,3,,y\r\n", "utf-8")
     ids, values = read(open_log(path))
     assert ids == {"shop_id": [7, 3]} and values["when"] == [1, 2] and np.isnan(values["price"][1])
     assert list(values) == ["when", "price"]
@@ -218,7 +218,7 @@ def test_broken_lines_are_counted_and_named(tmp_path, monkeypatch):
     spoilt[80] = "\t".join(rows[80][:12])
     spoilt[90] = "\t".join(["clicked", *rows[90][1:]])
     path = tmp_path / "a.txt"
-    path.write_text("\n".join(spoilt) + "\n")
+    path.write_text("\n".join(spoilt) + "\n", "utf-8")
     log = open_log(path)
     assert len(log.parts()) > 3
     kept = [row for number, row in enumerate(rows) if number not in (3, 40, 70, 80, 90)]
@@ -239,7 +239,7 @@ def test_broken_lines_are_counted_and_named(tmp_path, monkeypatch):
 
 def test_too_many_broken_lines(tmp_path):
     path = tmp_path / "a.tsv"
-    path.write_text("a_id\tb\n" + "1\t2\n" * 100 + "\t4\n" * 12)
+    path.write_text("a_id\tb\n" + "1\t2\n" * 100 + "\t4\n" * 12, "utf-8")
     with pytest.raises(ValueError) as caught:
         read(open_log(path))
     assert str(caught.value) == (f"{path}: 12 of 112 lines are broken, more than 1%: 12 x lines with an empty id "
@@ -252,19 +252,19 @@ def test_too_many_broken_lines(tmp_path):
     assert read(log)[0]["a_id"] == [1]
     assert log.problems.first == {
         "lines with an empty id (--missing is an id for it)": f"{packed}:4: the field 'a_id' is empty"}
-    path.write_text("a_id\tb\n1\n2\n")
+    path.write_text("a_id\tb\n1\n2\n", "utf-8")
     with pytest.raises(ValueError, match="a.tsv: 2 of 2 lines are broken: 2 x lines of too few or too many fields"):
         read(open_log(path))
 
 
 def test_quotes_that_do_not_close(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ny\n5,"x\ry"z\n"6","7"\n8,9\r5\n', newline="")
+    path.write_text('a_id,b\n1,2\n"3,4\n5,"x\ny\n5,"x\ry"z\n"6","7"\n8,9\r5\n', "utf-8", newline="")
     log = open_log(path, tables=["a_id", "b"])
     assert read(log)[0] == {"a_id": [1, 6], "b": [2, 7]}
     assert log.problems.counts == {"lines of too few or too many fields": 2,
                                    "lines whose fields do not end where they should": 2}
-    path.write_text('a_id,b\n1,2\n3,"4\n5,6\n')
+    path.write_text('a_id,b\n1,2\n3,"4\n5,6\n', "utf-8")
     with pytest.raises(ValueError) as caught:
         read(open_log(path, tables=["a_id", "b"]))
     assert str(caught.value) == (f"{path}:3: a quoted field that begins here or further on is not closed; --no-quotes "
@@ -274,7 +274,7 @@ def test_quotes_that_do_not_close(tmp_path):
 
 def test_texts_among_values_are_counted(tmp_path):
     path = tmp_path / "a.tsv"
-    path.write_text("a_id\tb\n" + "1\t2\n" * 40000 + "2\tmany\n3\t\n")
+    path.write_text("a_id\tb\n" + "1\t2\n" * 40000 + "2\tmany\n3\t\n", "utf-8")
     log = open_log(path)
     ids, values = read(log)
     assert ids["a_id"][-2:] == [2, 3] and np.isnan(values["b"][-2:]).all() and values["b"][:40000] == [2] * 40000
@@ -309,7 +309,7 @@ def test_files_wrong(tmp_path, monkeypatch):
         open_log(tmp_path, broken=2)
     with pytest.raises(ValueError, match="is a log of no files"):
         open_log(tmp_path)
-    (tmp_path / "a.log").write_text("x")
+    (tmp_path / "a.log").write_text("x", "utf-8")
     with pytest.raises(ValueError, match=r"a\.log ends in '\.log' and is not Criteo's; the endings read are \.npz"):
         open_log(tmp_path / "a.log")
     text = gzip.compress(b"a_id\n" + bytes(range(48, 58)) * 5000 + b"\n")
@@ -320,12 +320,12 @@ def test_files_wrong(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"bad\.tsv\.gz is no whole gzip file: "):
         open_log(tmp_path / "bad.tsv.gz")
     for name, head in (("b.tsv", "b_id"), ("c.tsv", "c_id")):
-        (tmp_path / name).write_text(f"{head}\n1\n")
+        (tmp_path / name).write_text(f"{head}\n1\n", "utf-8")
     with pytest.raises(ValueError) as caught:
         open_log([tmp_path / "b.tsv", tmp_path / "c.tsv"])
     assert str(caught.value) == f"{tmp_path / 'c.tsv'} has the tables c_id; {tmp_path / 'b.tsv'} has b_id"
     monkeypatch.setattr(stream, "BLOCK", 100), monkeypatch.setattr(stream, "LINE", 1000)
-    (tmp_path / "long.tsv").write_text("a_id\n" + "7" * 3000)
+    (tmp_path / "long.tsv").write_text("a_id\n" + "7" * 3000, "utf-8")
     with pytest.raises(ValueError, match=r"long\.tsv has a line of more than 1,000 bytes; is it text\?"):
         read(open_log(tmp_path / "long.tsv"))
 

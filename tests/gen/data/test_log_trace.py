@@ -47,7 +47,7 @@ def test_ids_are_rows_unless_they_are_sparse():
 
 
 def test_no_samples(tmp_path):
-    (tmp_path / "a.csv").write_text("a_id\n")
+    (tmp_path / "a.csv").write_text("a_id\n", "utf-8")
     with pytest.raises(ValueError, match=r"a\.csv has no samples$"):
         Trace.of(open_log(tmp_path / "a.csv"))
 

@@ -158,7 +158,7 @@ def test_dask_gives_the_same_bits(tmp_path, monkeypatch):
         # Broken lines that workers meet are named as if they had been met here.
         monkeypatch.setattr(lines, "PIECE_BYTES", 60)
         written = "".join(f"{n}\n" if n in (5, 31) else f"{n}\t0\n" for n in range(50))
-        (tmp_path / "log.tsv").write_text("t_id\tb\n" + written)
+        (tmp_path / "log.tsv").write_text("t_id\tb\n" + written, "utf-8")
         text = open_log(tmp_path / "log.tsv")
         assert len(text.parts()) > 3
         spread.profile(client, text)

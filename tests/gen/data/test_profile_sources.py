@@ -45,7 +45,7 @@ def test_counted_ones_are_not_sampled_and_cut_to_the_model(tmp_path):
 
 def test_several_files_are_one_log(tmp_path):
     for number, text in enumerate(("t_id\n4\n7\n", "t_id\n7\n9\n")):
-        (tmp_path / f"{number}.log").write_text(text)
+        (tmp_path / f"{number}.log").write_text(text, "utf-8")
     found = profile_of(tmp_path / "0.log", tmp_path / "1.log", format="text")
     assert found.samples == 4 and found.tables["t_id"].ids.tolist() == [4, 7, 9]
     assert found.tables["t_id"].counts.tolist() == [1, 2, 1]
@@ -53,7 +53,7 @@ def test_several_files_are_one_log(tmp_path):
 
 def test_what_is_broken_is_said(tmp_path):
     path, said = tmp_path / "log.tsv", []
-    path.write_text("t_id\tname\n4\tx\n4\n7\ty\n")
+    path.write_text("t_id\tname\n4\tx\n4\n7\ty\n", "utf-8")
     assert profile_of(path, say=said.append).tables["t_id"].ids.tolist() == [4, 7]
     assert said == ["read as    text, tab-separated, UTF-8, names in line 1", "tables     t_id (whole numbers)",
                     "not read   name (texts)", "sample     t_id 4", "sample     t_id 7",
@@ -72,9 +72,9 @@ def test_statistics_by_name_or_file(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=f"names, {tmp_path}, and are not there$"):
         profile_of("mels2021")
     (tmp_path / "c.json").write_text(json.dumps({"n_samples": 100, "tables": {
-        "C1": {"rows": 4, "knots_rank": [1, 4], "knots_count": [80, 5]}}}))
+        "C1": {"rows": 4, "knots_rank": [1, 4], "knots_count": [80, 5]}}}), "utf-8")
     assert profile_of(tmp_path / "c.json").tables["C1"].heat.total == 100
-    (tmp_path / "locality_stats_x.txt").write_text("nothing")
+    (tmp_path / "locality_stats_x.txt").write_text("nothing", "utf-8")
     with pytest.raises(ValueError, match="locality_stats_x.txt"):
         profile_of(tmp_path / "locality_stats_x.txt")
 

@@ -39,7 +39,7 @@ def test_heat_of_counts_and_of_pairs():
 def test_mels_is_as_published(year, tables, pooling):
     """Against the file's own text, read here by other means, and SCRec's table III."""
     profile = mels(stats(year))
-    text = stats(year).read_text()
+    text = stats(year).read_text("utf-8")
     at = next(found.start() for found in re.finditer(r"^fbgemm.*_0\.pt$", text, re.M))
     section = text[at:].splitlines()
     indices, touched = int(section[2].split()[-1]), int(section[3].split()[-1])
@@ -79,7 +79,7 @@ def test_no_statistics_at_all(tmp_path):
         mels(tmp_path / "stats.txt")
     with pytest.raises(ValueError, match="cannot be read: .*No such file"):
         mels(tmp_path / "of_2021.txt")
-    (tmp_path / "of_2021.txt").write_text("fbgemm_t856_bs65536_0.pt\nAvg # of indices: 5\n")
+    (tmp_path / "of_2021.txt").write_text("fbgemm_t856_bs65536_0.pt\nAvg # of indices: 5\n", "utf-8")
     with pytest.raises(ValueError, match="has no locality statistics; each section begins with"):
         read_locality(tmp_path / "of_2021.txt")
 
@@ -87,7 +87,7 @@ def test_no_statistics_at_all(tmp_path):
 @needs_data
 def test_criteo_in_full():
     profile = criteo(KAGGLE)
-    known = json.loads(KAGGLE.read_text())
+    known = json.loads(KAGGLE.read_text("utf-8"))
     assert profile.samples == known["n_samples"] == 45_840_617
     assert sum(table.rows for table in profile.tables.values()) == 33_762_577
     for name, table in profile.tables.items():
@@ -109,7 +109,7 @@ def small(tmp_path):
     path = tmp_path / "small.json"
     path.write_text(json.dumps({"n_samples": 60_000, "tables": {
         "A": {"rows": 20_000, "knots_rank": [1, 2, 10, 15_000], "knots_count_in_60000": [9000, 5000, 800, 1]},
-        "B": {"rows": 4, "knots_rank": [1, 2, 3], "knots_count_in_60000": [36_000, 18_000, 6000]}}}))
+        "B": {"rows": 4, "knots_rank": [1, 2, 3], "knots_count_in_60000": [36_000, 18_000, 6000]}}}), "utf-8")
     return path
 
 

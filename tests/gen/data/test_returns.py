@@ -66,7 +66,7 @@ def test_of_a_text_file_by_its_bytes(tmp_path):
     ids = next(log.chunks(1 << 20)).ids
     path = tmp_path / "log.csv"
     lines = [f"{user:05},{item:05}\n" for user, item in zip(ids["user"], ids["item"])]
-    path.write_text("".join(["user_id,item_id\n", *lines]))
+    path.write_text("".join(["user_id,item_id\n", *lines]), "utf-8")
     found = profile(open_log(path))
     for name in ("user", "item"):
         # Lines of one length; the file's first line is no sample.
@@ -79,7 +79,7 @@ def test_of_a_text_file_whose_last_block_makes_several_chunks(tmp_path, lines, c
     ids = np.random.default_rng(2).integers(0, 1000, (lines, columns))
     path = tmp_path / "log.csv"
     names = ("user_id", "item_id")[:columns]
-    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in ids.tolist()), ""]))
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in ids.tolist()), ""]), "utf-8")
     found = profile(open_log(path))
     assert found.samples == lines
     after = sum(found.tables["user_id"].returns.array()[2 + len(LEVELS):])

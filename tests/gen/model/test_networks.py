@@ -118,7 +118,7 @@ def test_model_files_wrong(tmp_path, change, sentence):
 
 def test_a_model_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text("\n".join(f"{key} = {value}" for key, value in GOOD.items()))
+    path.write_text("\n".join(f"{key} = {value}" for key, value in GOOD.items()), "utf-8")
     assert Network.model(path).top_inputs == 4 + 3
 
 

@@ -12,7 +12,7 @@ GOOD = 'about = "x"\ndim = 16\n[tables.a]\nrows = 10\n[tables.b]\nrows = 20\ndim
 
 def load(tmp_path, text):
     path = tmp_path / "m.toml"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     return Recommender.load(path)
 
 
@@ -26,7 +26,7 @@ def test_a_model(tmp_path):
 
 def test_a_network_beside_the_file_that_names_it(tmp_path):
     (tmp_path / "net.toml").write_text('about = ""\nbottom = [3, 4]\ninteraction = "dot"\nfeatures = 1\ndim = 4\n'
-                                       'top = [2]\nhidden = "relu"\nlast = "none"\n')
+                                       'top = [2]\nhidden = "relu"\nlast = "none"\n', "utf-8")
     model = load(tmp_path, 'network = "net.toml"\ndim = 4\nbatch = 7\n[tables.a]\nrows = 3\n')
     assert model.network.bottom == (3, 4) and model.network.dim == 4 and model.batch == 7
 

@@ -30,14 +30,14 @@ def test_what_is_read_is_what_a_plan_assumes(tmp_path, sampled):
     assert dict(read.tables) == dict(made.tables) and list(read.tables) == list(NAMES)
     assert (read.batch, read.network) == (77, None) and {spec.dim for spec in read.tables.values()} == {24}
     assert {spec.ids for spec in read.tables.values()} == ({"index", "vocabulary"} if sampled == 1 else {"vocabulary"})
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert text.count("\n# Assumed: ") == len(notes) and f"# Assumed: {notes[0]}." in text
     assert text.startswith("# Of a log of two lines: 500 samples were counted.\n")
 
 
 def test_what_the_log_has_is_beside_it(known, tmp_path):
     _, _, path = written(known, 64, 2048, tmp_path)
-    lines = path.read_text().splitlines()
+    lines = path.read_text("utf-8").splitlines()
     one, bags = (next(line for line in lines if line.startswith(f"[tables.{name}]")) for name in ("one", "bags"))
     assert one.endswith(f"# {known.tables['one'].heat.touched} rows accessed, 1 indices per sample (1 at most)")
     assert bags.endswith(f", {known.tables['bags'].pooling:.3g} indices per sample (8 at most)")

@@ -40,7 +40,7 @@ depth = 8
 
 def read(tmp_path, text):
     path = tmp_path / "mine.toml"
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     return config.load(path, {"unit": Example})
 
 

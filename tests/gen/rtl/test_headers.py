@@ -22,17 +22,17 @@ VALUES = {"mode": 1, "weighted": 0, "count": 0xFFFFFFFF, "lengths": 2, "indices"
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 def test_the_page_in_docs_is_current(kernel):
     page = ROOT / "docs" / "reference" / f"{kernel.name}.md"
-    assert page.read_text() == reference(kernel), f"write it again: gen.rtl.headers.reference -> {page}"
+    assert page.read_text("utf-8") == reference(kernel), f"write it again: gen.rtl.headers.reference -> {page}"
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 def test_headers_name_everything(kernel, tmp_path):
     paths = write(kernel, tmp_path)
-    assert [path.read_text() for path in paths] == [c_header(kernel), python_header(kernel), reference(kernel)]
+    assert [path.read_text("utf-8") for path in paths] == [c_header(kernel), python_header(kernel), reference(kernel)]
     named = [item.name for item in (*kernel.arguments, *kernel.registers, *kernel.instructions, *kernel.codes,
                                     *kernel.result, *kernel.fields)]
     for path in paths:
-        text = path.read_text().lower()
+        text = path.read_text("utf-8").lower()
         assert [name for name in named if name.lower() not in text] == []
 
 
@@ -112,7 +112,7 @@ int main(void) {{
     printf("%zu\\n", sizeof(hotrail_emb_result));
     return HOTRAIL_EMB_CODE_OK;
 }}
-""")
+""", "utf-8")
     subprocess.run(["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o", "try", "try.c"], check=True,
                    cwd=tmp_path)
     got = [int(line) for line in subprocess.run([tmp_path / "try"], check=True, capture_output=True).stdout.split()]

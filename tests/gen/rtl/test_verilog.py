@@ -131,20 +131,20 @@ def test_same_bytes_in_another_process(tmp_path):
     for seed, folder in (("1", tmp_path / "a"), ("2", tmp_path / "elsewhere" / "b")):
         subprocess.run([sys.executable, "-c", program, str(folder)], check=True, cwd=tmp_path,
                        env={"PYTHONHASHSEED": seed, "PATH": ""})
-        content = {p.name: p.read_text() for p in sorted(folder.iterdir())}
+        content = {p.name: p.read_text("utf-8") for p in sorted(folder.iterdir())}
         digests.append(hashlib.sha256(repr(content).encode()).hexdigest())
         for name, text in content.items():
             assert str(tmp_path) not in text and str(ROOT) not in text, f"{name} holds a path of this machine"
     emit(Chain(1), "first", tmp_path / "c")        # something else before, in the same process
     emit(Chain(3, odd=True), "chain", tmp_path / "d")
-    content = {p.name: p.read_text() for p in sorted((tmp_path / "d").iterdir())}
+    content = {p.name: p.read_text("utf-8") for p in sorted((tmp_path / "d").iterdir())}
     digests.append(hashlib.sha256(repr(content).encode()).hexdigest())
     assert len(set(digests)) == 1
 
 
 def test_metadata(tmp_path):
     built = emit(Chain(1), "chain", tmp_path)
-    assert json.loads((tmp_path / "chain.json").read_text()) == built.metadata
+    assert json.loads((tmp_path / "chain.json").read_text("utf-8")) == built.metadata
     assert list(built.metadata["ports"]) == [
         "i__payload", "i__valid", "i__ready", "o__payload", "o__valid", "o__ready"]
     assert [(s["name"], s["direction"]) for s in built.metadata["streams"]] == [("i", "in"), ("o", "out")]
@@ -154,7 +154,7 @@ def test_metadata(tmp_path):
 
 def test_nothing_stale_is_left(tmp_path):
     emit(Chain(2, odd=True), "chain", tmp_path)
-    (tmp_path / "mine.v").write_text("// not ours")
+    (tmp_path / "mine.v").write_text("// not ours", "utf-8")
     built = emit(Chain(2), "chain", tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {f.name for f in built.files} | {"chain.json", "mine.v"}
 

@@ -152,7 +152,7 @@ def test_other_shapes(config, changes, tmp_path):
     other = replace(config, **changes)
     lines = [f"{name} = {json.dumps(value)}" for name, value in asdict(other).items()]
     path = tmp_path / "other.toml"
-    path.write_text("\n".join(['about = "A shape of the test."', "[mlp]", *lines]) + "\n")
+    path.write_text("\n".join(['about = "A shape of the test."', "[mlp]", *lines]) + "\n", "utf-8")
     random = np.random.default_rng(3)
     with open_card("sim", core="mlp", preset=str(path), memory="ideal") as card:
         bench = Bench(card, other)

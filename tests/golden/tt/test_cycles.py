@@ -63,10 +63,10 @@ def test_a_grid_past_the_horizon_is_refused():
 
 def test_the_cache_notices_all_files():
     """What is compiled is told apart by the sources of all that it calls."""
-    known = set(re.findall(r'"(\w+)\.py"', (FOLDER / "registers.py").read_text()))
+    known = set(re.findall(r'"(\w+)\.py"', (FOLDER / "registers.py").read_text("utf-8")))
     called, found = {"unit"}, set()
     while called - found:
         name = (called - found).pop()
         found.add(name)
-        called |= set(re.findall(r"^from golden\.tt\.(\w+) import", (FOLDER / f"{name}.py").read_text(), re.M))
+        called |= set(re.findall(r"^from golden\.tt\.(\w+) import", (FOLDER / f"{name}.py").read_text("utf-8"), re.M))
     assert found == known

@@ -39,7 +39,7 @@ def test_what_is_recorded_as_a_bound_is_listed_and_not_drawn():
 
 @pytest.mark.parametrize("count", [len(ROWS), 3])
 def test_a_page_of_what_is_measured(tmp_path, count):
-    text = report.write(ROWS[:count], tmp_path / "new").read_text()
+    text = report.write(ROWS[:count], tmp_path / "new").read_text("utf-8")
     drawn = [panel.title for panel in report._HOTLINE if html.escape(panel.title) in text]
     assert len(drawn) == (5 if count > 3 else 1) and "Caches over their size" not in text
     assert all(row.id in text for row in ROWS[:count])
@@ -55,7 +55,7 @@ def test_caches_over_their_size(tmp_path):
     item, *others, words = (panel.found(values) for panel in report._CACHES)
     assert item == {policy: {1: 90, 2: 45, 40: 2.25} for policy in ("hotrail", "lru", "wtinylfu")}
     assert not any(others) and words == {"": {16: 62.5, 64: 15.625}, ".coalesced": {16: 40}}
-    assert "Caches over their size" in report.write(rows, tmp_path).read_text()
+    assert "Caches over their size" in report.write(rows, tmp_path).read_text("utf-8")
 
 
 def test_no_chart_of_nothing():

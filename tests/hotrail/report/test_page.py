@@ -71,7 +71,7 @@ def large(tmp_path_factory):
 
 
 def test_structure(small):
-    tree = Tree(small.read_text())
+    tree = Tree(small.read_text("utf-8"))
     assert [each["text"] for each in tree.of("h1")] == ["A <title> & more"] and tree.of("html")[0]["lang"] == "en"
     assert [each["text"] for each in tree.of("caption")] == ["Matrix", "Rows </script>"]
     assert len(tree.of("caption")) == len(tree.of("table"))
@@ -95,13 +95,13 @@ def test_the_same_bytes_again(small, large, tmp_path):
 
 def test_a_report_of_856_tables_is_small(large):
     for path in large:
-        text = path.read_text()
+        text = path.read_text("utf-8")
         assert path.stat().st_size <= MOST_BYTES and text.count('<th scope="row">t') >= reports.TABLES
         Tree(text)
 
 
 def test_an_assumption_has_its_price(large):
-    assert "which holds 856 of 856 tables back</th><td>20 ms less</td>" in large[1].read_text()
+    assert "which holds 856 of 856 tables back</th><td>20 ms less</td>" in large[1].read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_tables_are_sorted_searched_and_downloaded(opened, small):
     with page.expect_download() as got:
         page.locator(".table .csv").click()
     assert got.value.suggested_filename == "rows-script.csv"
-    assert got.value.path().read_text() == 'table,time,note\nt0,90 us,"x,y"\n'
+    assert got.value.path().read_text("utf-8") == 'table,time,note\nt0,90 us,"x,y"\n'
 
 
 def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
@@ -163,7 +163,7 @@ def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
     timeline, loads, curve = page.locator("figure.chart").all()
     with page.expect_download() as got:
         timeline.locator(".csv").click()
-    assert got.value.path().read_text() == 'series,card,"ms, from","ms, to"\nDRAM,t1,0,2.5\nDRAM,t2,1,2\n'
+    assert got.value.path().read_text("utf-8") == 'series,card,"ms, from","ms, to"\nDRAM,t1,0,2.5\nDRAM,t2,1,2\n'
     curve.locator("canvas").focus()
     for key, told in (("ArrowRight", "a: 1, 2"), ("ArrowRight", "a: 10, 5"), ("ArrowDown", "b: 1, 1")):
         page.keyboard.press(key)

@@ -26,7 +26,7 @@ def test_one_paper(tmp_path):
     issued = next(row for row in line["rows"] if row["id"] == "hotline.issue.64.512")
     assert line["ratio"][3] == pytest.approx(issued["value"] / 60, rel=0.01) and line["reading"][3] == 60
     assert "Fig. 6.4" in done.stderr and "Hotline: M. Adnan" in done.stderr and "EL-Rec" not in done.stderr
-    page = (tmp_path / "index.html").read_text()
+    page = (tmp_path / "index.html").read_text("utf-8")
     assert "Fig. 6.4: requests issued per cycle, 64 banks" in page and "Not to be had here" in page
 
 

@@ -10,7 +10,7 @@ from hotrail.report import reference
 
 def test_the_page_is_todays():
     text = reference.page()
-    assert reference.PAGE.read_text() == text, "run python -m hotrail.report.reference"
+    assert reference.PAGE.read_text("utf-8") == text, "run python -m hotrail.report.reference"
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == hotrail.__all__
     assert all(len(line) <= 120 for line in text.splitlines())
 
