@@ -64,10 +64,10 @@ def test_what_decides_about_the_timing_is_in_its_key(mapped, monkeypatch):
     """The areas of cells are; the fit of the delays is not, whose result is in the table."""
     key = timings._place_of(mapped)
     read = Path.read_text
-    for_more = "calibrate.py"
-    monkeypatch.setattr(Path, "read_text", lambda path, *of: read(path, *of) + ("# more" if path.name == for_more else ""))
+    changed = "calibrate.py"
+    monkeypatch.setattr(Path, "read_text", lambda path, *of: read(path, *of) + "# more" * (path.name == changed))
     assert timings._place_of(mapped) == key
-    for_more = "refine.py"
+    changed = "refine.py"
     assert timings._place_of(mapped) != key
     monkeypatch.undo()
     monkeypatch.setitem(timings.LUT_COST, "INV", 0.5)
