@@ -21,6 +21,18 @@ STREAMS = ("o_rows", "o_parameters", "o_layers")
 AFTER = ("wait_rows", "wait_weights", "wait_layers")
 ENGINE = {"LOAD_ROWS": 0, "LOAD_WEIGHTS": 1, "LOAD_ADDENDS": 1, "LAYER": 2, "INTERACT": 2}
 USED = {instruction.name: {use.field for use in instruction.uses} for instruction in MLP.instructions}
+# A load's line is that of its kind, whatever its field is called.
+IGNORED = {name: {field.name for field in MLP.fields} - used - ({"line"} if ENGINE[name] == 1 else set())
+           for name, used in USED.items() if name in ENGINE}
+
+
+def _kind(stream: str, job: dict[str, int]) -> str:
+    """The instruction that a job is of."""
+    if stream == "o_rows":
+        return "LOAD_ROWS"
+    if stream == "o_parameters":
+        return "LOAD_ADDENDS" if job["addends"] else "LOAD_WEIGHTS"
+    return "INTERACT" if job["interact"] else "LAYER"
 
 
 class Bench:
@@ -81,7 +93,9 @@ class Bench:
                 known = {field: value & _mask(self.layouts[name], field) for field, value in job.items()}
                 if "run" in known:      # `end` is of 32 bits, and of a load that passed its check
                     assert job["end"] <= TOP
-                assert found == known, f"{where}: {name} {found}, golden {known}"
+                ignored = IGNORED[_kind(name, job)]     # the unit hands on what stands there, the model 0
+                differ = {field for field in known.keys() | found.keys() if found.get(field) != known.get(field)}
+                assert differ <= ignored, f"{where}: {name} {found}, golden {known}"
                 if room[k]:
                     self.got[k].append(found)
                     self.at.append(self.cycle)

@@ -167,7 +167,8 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     ("user_id,item_id\n1,caf\u00e9\n".encode("cp1252"), ":2: the byte 0xe9 is no UTF-8; `iconv -f WINDOWS-1252"),
     (b"user_id,item_id\n" + b"1,2\n" * 70000 + "1,caf\u00e9\n".encode("cp1252"), ":70002: the byte 0xe9 is no UTF-8"),
     ("user_id,item_id\n1,2\n".encode("utf-16"), "is UTF-16, not text in UTF-8: `iconv -f UTF-16 -t UTF-8` converts it"),
-    (gzip.compress(b"user_id,item_id\n1,2\n", mtime=0), "is gzip, not text in UTF-8; its name must end as such files do"),
+    (gzip.compress(b"user_id,item_id\n1,2\n", mtime=0),
+     "is gzip, not text in UTF-8; its name must end as such files do"),
     (b"user_id,item_id\n1,\0\n", "has a byte of 0; is it text?"),
     (b"user_id item_id\n1 2\n", "nothing separates fields in line 1, 'user_id item_id'; comma, tab, semicolon and pipe "
                                 "were looked for, --separator names another"),
