@@ -1,10 +1,8 @@
 """Turns a core into a shared library: its Verilated model with the harness in fpga/card/cpp around it."""
 
-import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,18 +125,6 @@ def _binding(found: Ports) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-@cache
-def _instructions() -> tuple[str, ...]:
-    """Flags for instructions of this machine that a model gains from: counting and picking bits, wide moves."""
-    wanted = {"popcnt": "-mpopcnt", "bmi1": "-mbmi", "bmi2": "-mbmi2", "avx2": "-mavx2"}
-    cpu = Path("/proc/cpuinfo")
-    if platform.machine() != "x86_64" or not cpu.exists():
-        return ()
-    found = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text("utf-8"))
-    has = set(found.group(1).split()) if found else set()
-    return tuple(wanted.values()) if has >= set(wanted) else ()
-
-
 def _read(files: Iterable[str]) -> dict[str, str]:
     return {file: (SOURCES / file).read_text("utf-8") for file in files}
 
@@ -159,7 +145,6 @@ def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -
         sources={**_read(PER_MODEL), "bind.h": _binding(found)},
         common=_read(HARNESS),
         # Several cores live in one process: none may see the other's symbols.
-        cflags=" ".join(["-fPIC -fvisibility=hidden -fno-gnu-unique -fno-semantic-interposition", *_instructions()]),
         ldflags="-shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--no-undefined -pthread",
         opt=opt, fresh=fresh,
     )

@@ -8,6 +8,7 @@ into a few compile units, as many as there are compiler processes: each costs th
 import hashlib
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -15,16 +16,18 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gen.base import kept
 from gen.base.tools import call, environment, needed, versions
 from gen.base.tools import verilator as find_verilator
 
-__all__ = ["Options", "compile_model", "run"]
+__all__ = ["Options", "compile_model", "model_flags", "run"]
 
 # One runtime serves programs and shared libraries.
 RUNTIME_FLAGS = ("-O2", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
+LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semantic-interposition")
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)
 HEADER = "common.h"
@@ -32,15 +35,26 @@ HEADER = "common.h"
 _CHECKED: set[Path] = set()
 
 
+@cache
+def model_flags() -> tuple[str, ...]:
+    """For all that a model is compiled from, so that libraries and programs share precompiled headers: several models
+    live in one process and must not see each other's symbols; and instructions of this machine that a model gains from,
+    counting and picking bits and wide moves."""
+    wanted = {"popcnt": "-mpopcnt", "bmi1": "-mbmi", "bmi2": "-mbmi2", "avx2": "-mavx2"}
+    cpu = Path("/proc/cpuinfo")
+    listed = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text("utf-8")) if cpu.exists() else None
+    has = set(listed.group(1).split()) if listed and platform.machine() == "x86_64" else set()
+    return (*LIBRARY_FLAGS, *(wanted.values() if has >= wanted.keys() else ()))
+
+
 @dataclass(frozen=True)
 class Options:
     """How a model is compiled. target: file name of what is linked; opt: the optimisation of what runs every cycle, the
-    rest has none; cflags, ldflags: for the compiler and the linker; common: (file name, text) of C++ that knows nothing
+    rest has none; ldflags: for the linker; common: (file name, text) of C++ that knows nothing
     of the model, compiled once for all with such."""
 
     target: str
     opt: str = "-O1"
-    cflags: str = ""
     ldflags: str = ""
     common: tuple[tuple[str, str], ...] = ()
 
@@ -111,7 +125,7 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
     often = [file for file in files if file not in once]
     headers, units = [], []
     for kind, opt, chosen in (("often", options.opt, often), ("once", "-O0", once)):
-        settings = (opt, *flags, *shlex.split(options.cflags))
+        settings = (opt, *flags, *model_flags())
         header = _header(settings, cache)
         if chosen:
             headers.append(header)
@@ -120,7 +134,7 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
             (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group), "utf-8")
             command = ["g++", *settings, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
             units.append(_Rule(objects, f"{unit}.o", shlex.join(command)))
-    common = [_common("common", f"{name}.o", shlex.join(["g++", "-O2", *shlex.split(options.cflags), "-c", name, "-o",
+    common = [_common("common", f"{name}.o", shlex.join(["g++", "-O2", *model_flags(), "-c", name, "-o",
                                                          f"{name}.o"]), cache, options.common)
               for name, _ in options.common if name.endswith(".cpp")]
     _keep([*headers, *runtime, *common], cache, log)

@@ -50,7 +50,6 @@ def build(
     visible: Sequence[str] = (),
     sources: Mapping[str, str] | None = None,
     common: Mapping[str, str] | None = None,
-    cflags: str = "",
     ldflags: str = "",
     opt: str = "-O1",
     random: bool = True,
@@ -66,9 +65,8 @@ def build(
                 has; visible: ports of the top that something other than the model's own class reaches;
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 common: the same of what knows nothing of the model, compiled once for all models;
-                cflags, ldflags: for the C++ compiler and the linker; opt: the C++ optimisation of the
-                design's own code; random: as above, else it begins as the Verilog says; fresh: build
-                again what is in the cache, to measure how long it takes
+                ldflags: for the linker; opt: the C++ optimisation of the design's own code; random: as above, else
+                it begins as the Verilog says; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
@@ -93,8 +91,9 @@ def build(
         *(["-fno-table"] if inputs else []),
         *arguments,
     ]
-    options = cpp.Options(target, opt, cflags, ldflags, tuple(sorted((common or {}).items())))
-    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options), versions()]
+    options = cpp.Options(target, opt, ldflags, tuple(sorted((common or {}).items())))
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options),
+               cpp.model_flags(), versions()]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):

@@ -171,15 +171,14 @@ def test_tools_that_are_missing_are_named(cache, monkeypatch, tmp_path):
 
 def test_models_of_another_system_are_others(monkeypatch):
     """A shared folder: what another processor's instructions or another system's libraries are in is never taken."""
-    from fpga.card import model
     flags = []
     for cpu in ("flags\t: popcnt bmi1 bmi2 avx2 sse2", "flags\t: popcnt sse2"):
-        model._instructions.cache_clear()
-        monkeypatch.setattr(Path, "read_text", lambda *_, cpu=cpu: cpu)
-        flags.append(" ".join(model._instructions()))
-    monkeypatch.undo()
-    model._instructions.cache_clear()
-    assert "-mavx2" in flags[0] and flags[1] == ""
+        cpp.model_flags.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "read_text", lambda *_, cpu=cpu: cpu)
+            flags.append(" ".join(cpp.model_flags()))
+    cpp.model_flags.cache_clear()
+    assert "-mavx2" in flags[0] and "-m" not in flags[1]
     here = tools.versions()
     for name, other in (("machine", "riscv64"), ("libc_ver", ("musl", "1.2"))):
         forget_tools()
