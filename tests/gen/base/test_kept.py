@@ -233,7 +233,7 @@ def test_a_call_is_a_run(tmp_path):
     done = tools.call(["sh", "-c", "cat; exit 3"], input="asked\n", cwd=tmp_path, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (3, "asked\n")
     with pytest.raises(FileNotFoundError):
-        tools.call(["no such program"])
+        tools.call(["./no such program"])
 
 
 @pytest.mark.regress
