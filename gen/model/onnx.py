@@ -1,7 +1,6 @@
 """Networks out of ONNX files: a graph that is followed from its output to its inputs."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +79,27 @@ def _opened(path: Path) -> tuple[Any, Any]:
         raise ValueError(f"there is no file {path}")
     try:
         graph = onnx.load(str(path), load_external_data=False).graph
-        return graph, partial(numpy_helper.to_array, base_dir=str(path.absolute().parent))
     except Exception as error:      # protobuf's own, of no common class
         raise ValueError(f"{path.name}: not an ONNX file: {str(error).partition(chr(10))[0]}") from None
+    folder = path.absolute().parent
+
+    def to_array(item: Any) -> Any:
+        if item.data_location == onnx.TensorProto.EXTERNAL:
+            _check_beside(folder, {entry.key: entry.value for entry in item.external_data}.get("location", ""))
+        return numpy_helper.to_array(item, base_dir=str(folder))
+
+    return graph, to_array
+
+
+def _check_beside(folder: Path, location: str) -> None:
+    """Raises ValueError: a tensor's bytes may not lie there. onnx would refuse it by an exception of C++, which ends a
+    process in which some other libraries are loaded."""
+    inside = Path(location)
+    if not location or inside.is_absolute() or ".." in inside.parts:
+        raise ValueError(f"its bytes lie in {location!r}, which is no file beside the network's")
+    steps = [folder / Path(*inside.parts[:count]) for count in range(1, len(inside.parts) + 1)]
+    if any(step.is_symlink() for step in steps) or not steps[-1].is_file():
+        raise ValueError(f"its bytes lie in {folder / inside}, which is no file")
 
 
 class _Graph:

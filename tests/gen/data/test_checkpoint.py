@@ -295,5 +295,20 @@ def test_onnx_with_its_weights_in_a_file_beside_it(tmp_path, monkeypatch):
     assert np.array_equal(user.array, USER) and item.array.dtype == np.float32
     np.testing.assert_allclose(item.array, ITEM, rtol=1 / 128)
     (folder / "m.onnx.data").unlink()
-    with pytest.raises(ValueError, match=r"m\.onnx: tensor 'user\.weight' cannot be read: .*m\.onnx\.data"):
+    sentence = r"m\.onnx: tensor 'user\.weight' cannot be read: its bytes lie in .*m\.onnx\.data"
+    with pytest.raises(ValueError, match=sentence):
         read("out/m.onnx")
+
+
+@pytest.mark.parametrize("location", ["", "/etc/hostname", "../m.data", "missing", "a folder", "a link"])
+def test_onnx_whose_weights_lie_elsewhere(tmp_path, location):
+    """Places that onnx refuses are refused before it is asked."""
+    pytest.importorskip("onnx")
+    from gen.model.onnx import _check_beside
+
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "there").write_bytes(b"1234")
+    (tmp_path / "a link").symlink_to(tmp_path / "there")
+    _check_beside(tmp_path, "there")
+    with pytest.raises(ValueError, match="^its bytes lie in .*which is no file"):
+        _check_beside(tmp_path, location)
