@@ -168,7 +168,8 @@ def test_a_card_itself():
                 twin.settle()
                 np.testing.assert_array_equal(twin.read(buffer), content)
                 assert twin.counters()["violations"] == 0
-            return len({each.address for each in twin.buffers()}) == len(twin.buffers())
+            held = twin.buffers()
+            return len({each.address for each in held}) == len(held)
 
         assert at_once(work) == [True] * THREADS
         assert len(twin.buffers()) == THREADS * CALLS and not twin.violations()
