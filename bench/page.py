@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.framework import Row, joined, shortened, values, with_unit
+from bench.framework import Row, joined, values, with_unit
 from bench.readings import Paper, document, packed, papers
 from gen.base.tools import build_folder
 
@@ -135,7 +135,7 @@ def _cells(rows: Sequence[Row]) -> str:
     missed = [row.id for row in rows if row.met is False]
     if missed:
         target += " **missed**" + ("" if len(missed) == len(rows) else f" by {', '.join(f'`{id}`' for id in missed)}")
-    return f"{values(rows)} | {target} | {shortened([row.id for row in rows])} | {_origin(rows)}"
+    return f"{values(rows)} | {target} | {' '.join(f'`{row.id}`' for row in rows)} | {_origin(rows)}"
 
 
 def everything(rows: Iterable[Row], layout: Sequence[Section]) -> str:

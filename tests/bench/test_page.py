@@ -21,9 +21,7 @@ def test_the_page_is_read_in_minutes():
 
 def test_the_page_of_all_figures_has_every_row():
     text = page.everything(RECORDED.values(), LAYOUT)
-    named = {id for section in LAYOUT for line in section.lines for id in line.ids}
-    assert named <= set(RECORDED)
-    assert all(f"| `{id}` |" in text for id in set(RECORDED) - named)
+    assert all(f" `{id}` " in text for id in RECORDED)
 
 
 def test_a_decisive_figure_has_its_origin():
@@ -52,8 +50,8 @@ def test_lines_of_one_row_and_of_many():
             at_most("b.dsp", "", 3, "DSP", 3), figure("c", "left | alone", "none found", "")]
     layout = [Section("S", "About.", (Line("two", ("a.x", "a.y"), "theirs 38"), Line("area", ("b.lut", "b.dsp"))))]
     text = page.everything(rows, layout)
-    assert "| two (theirs 38) | 99 / 90 % | >= 95 **missed** by `a.y` | `a.x`, `.y` |  |" in text
-    assert "| area | 244,167 LUT / 3 DSP | - / <= 3 | `b.lut`, `.dsp` |  |" in text
+    assert "| two (theirs 38) | 99 / 90 % | >= 95 **missed** by `a.y` | `a.x` `a.y` |  |" in text
+    assert "| area | 244,167 LUT / 3 DSP | - / <= 3 | `b.lut` `b.dsp` |  |" in text
     assert text.count("## ") == 2
     assert "| left &#124; alone | none found |  | `c` |  |" in text.split("## All other rows")[1]
 
