@@ -1,7 +1,8 @@
 """docs/figures.md, the figures that decide something, and the site's page of all figures.
 
     python -m bench.page              takes the rows of build/bench.json, if there is one, into bench/results.json and
-                                      writes docs/figures.md, docs/papers.md and hotrail/papers.json
+                                      writes docs/figures.md with its plots, docs/papers.md and
+                                      hotrail/papers.json
 
 bench/results.json has the last row of every bench that was recorded, but no points of curves. bench/figures.toml names
 the decisive ones, and groups all of them for the page that `make docs` writes (.ci/mkdocs_hooks.py). bench/papers.toml
@@ -16,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.framework import Row, joined, values, with_unit
+from bench.plots import Plot, svg
 from bench.readings import Paper, document, packed, papers
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "RESULTS", "Line", "Section", "Selection", "decisive",
-           "everything", "merged", "recorded", "sections", "selections", "shown"]
+__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "PICTURES", "RESULTS", "Line", "Section", "Selection",
+           "decisive", "everything", "merged", "recorded", "sections", "selections", "shown"]
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
 PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"
-PACKED = ROOT / "hotrail" / "papers.json"
+PACKED, PICTURES = ROOT / "hotrail" / "papers.json", ROOT / "docs" / "pictures"
 HEAD = """# Figures
 
 The figures that decide something, with their targets, also those that were missed. `bench/results.json` has all
@@ -74,11 +76,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Selection:
-    """A table of docs/figures.md. figures: what each says, by id."""
+    """A table of docs/figures.md. figures: what each says, by id; plots: curves below the table."""
 
     title: str
     about: str
     figures: Mapping[str, str]
+    plots: tuple[Plot, ...] = ()
 
 
 def sections(text: str) -> list[Section]:
@@ -90,7 +93,9 @@ def sections(text: str) -> list[Section]:
 
 def selections(text: str) -> list[Selection]:
     """The decisive figures of bench/figures.toml."""
-    return [Selection(part["title"], part["about"], part["figures"]) for part in tomllib.loads(text)["decisive"]]
+    return [Selection(part["title"], part["about"], part["figures"], tuple(
+        Plot(**{**plot, "over": tuple(plot["over"])}) for plot in part.get("plot", ())))
+        for part in tomllib.loads(text)["decisive"]]
 
 
 def recorded(path: Path) -> dict[str, Row]:
@@ -120,7 +125,7 @@ def decisive(rows: Mapping[str, Row], layout: Sequence[Selection]) -> str:
             row = rows[id]
             target = row.target + (" **missed**" if row.met is False else "")
             out.append(f"| {what} | {with_unit(row)} | {target} | `{id}` | {_origin([row])} |")
-        out.append("")
+        out += ["", *(f"![{plot.title}](pictures/{plot.name}.svg)\n" for plot in part.plots)]
     return "\n".join(out)
 
 
@@ -175,7 +180,10 @@ def main() -> None:
         lines = [" " + json.dumps(vars(row), ensure_ascii=False) for row in rows]
         RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
     text, other = LINES.read_text("utf-8"), PAPER_LINES.read_text("utf-8")
-    PAGE.write_text(decisive({row.id: row for row in rows}, selections(text)), "utf-8")
+    known = {row.id: row for row in rows}
+    PAGE.write_text(decisive(known, selections(text)), "utf-8")
+    for plot in (plot for part in selections(text) for plot in part.plots):
+        (PICTURES / f"{plot.name}.svg").write_text(svg(plot, known), "utf-8")
     PAPERS.write_text(document(rows, papers(other)), "utf-8")
     PACKED.write_text(shown(rows, papers(other)), "utf-8")
 

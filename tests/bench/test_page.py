@@ -1,10 +1,13 @@
 """docs/figures.md shows the decisive figures as recorded; the site's page shows all of them, and nothing else."""
 
+import re
+
 import pytest
 
 from bench import page
 from bench.framework import at_least, at_most, figure
 from bench.page import Line, Section, Selection
+from bench.plots import Plot, svg
 
 RECORDED = page.recorded(page.RESULTS)
 LAYOUT = page.sections(page.LINES.read_text("utf-8"))
@@ -13,6 +16,23 @@ CHOSEN = page.selections(page.LINES.read_text("utf-8"))
 
 def test_the_page_shows_the_recorded_results():
     assert page.PAGE.read_text("utf-8") == page.decisive(RECORDED, CHOSEN), "run python -m bench.page"
+
+
+@pytest.mark.parametrize("plot", [plot for part in CHOSEN for plot in part.plots], ids=lambda plot: plot.name)
+def test_the_plots_are_of_the_recorded_results(plot):
+    assert (page.PICTURES / f"{plot.name}.svg").read_text("utf-8") == svg(plot, RECORDED), "run python -m bench.page"
+
+
+def test_a_curve_of_three_points():
+    rows = {f"a.{x}.b": figure(f"a.{x}.b", "", y, "us") for x, y in ((1, 0), (2, 350.0), (4, 700))}
+    drawn = svg(Plot("p", "T & U", "x", "us", (1, 2, 4), {"fast": "a.{}.b"}), rows)
+    assert "T &amp; U" in drawn and ">fast</text>" in drawn
+    (points,) = re.findall(r'points="([^"]*)"', drawn)
+    xs, ys = zip(*(map(float, point.split(",")) for point in points.split()), strict=True)
+    assert xs[1] - xs[0] == xs[2] - xs[1] and ys[0] > ys[1] > ys[2]
+    assert [text for text in re.findall(r'text-anchor="end">([^<]*)<', drawn)] == [str(100 * k) for k in range(8)]
+    with pytest.raises(LookupError, match=r"plot p: a\.3\.b not recorded"):
+        svg(Plot("p", "T", "x", "us", (1, 3), {"fast": "a.{}.b"}), rows)
 
 
 def test_the_page_is_read_in_minutes():
