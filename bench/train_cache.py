@@ -1,12 +1,13 @@
 """Training through a cache of rows: bits against torch, rows moved against the offline optimum, steps against all rows.
 
-Logs are read in their order, 64 and 256 samples a batch, their first 400 batches; a batch that does not fit into a cache is
-left out with its row. The profile is of the same batches. Needs the extra torch.
+Logs are read in their order, 64 and 256 samples a batch, their first 400 batches; where a batch does not fit into a
+cache, the row is left out. The profile is of the same batches. Needs the extra torch.
 """
 
 from collections.abc import Iterator
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,8 @@ def fewest(parts: list[NDArray[np.int64]], rows: int, capacity: int) -> int:
         follows.append(later[uses[number]])
         later[uses[number]] = number
     cached, next_use, copied = np.zeros(rows, bool), np.full(rows, never), 0
-    for number, (use, follow) in enumerate(zip(uses, reversed(follows), strict=True)):
-        copied += np.count_nonzero(~cached[use])
+    for use, follow in zip(uses, reversed(follows), strict=True):
+        copied += int(np.count_nonzero(~cached[use]))
         cached[use] = True
         over = np.count_nonzero(cached) - capacity
         if over > 0:
@@ -147,12 +148,12 @@ def on_processor() -> Iterator[Row]:
         return perf_counter() - start
 
     ratios = [all_rows() / cached() for _ in range(5)]
-    yield at_least("train.cache.cpu", f"steps per second, {ROWS:,} rows of {WORDS} words, cache of {CACHED / ROWS:.0%}, "
-                   f"{BAGS:,} bags of {POOLING}, Zipf {ZIPF}, over nn.EmbeddingBag(sparse=True) with SGD", median(ratios),
-                   "times", 0.8)
+    yield at_least("train.cache.cpu", f"steps per second, {ROWS:,} rows of {WORDS} words, {CACHED / ROWS:.0%} cached, "
+                   f"{BAGS:,} bags of {POOLING}, Zipf {ZIPF}, over nn.EmbeddingBag(sparse=True) with SGD",
+                   median(ratios), "times", 0.8)
 
 
-def _torch():       # type: ignore[no-untyped-def]
+def _torch() -> Any:
     try:
         import torch
     except ModuleNotFoundError:

@@ -141,6 +141,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         self._wanted = batch
         self._ended.put(-1)
         ticket = batch.coming.result()
+        assert ticket is not None, "it was not cancelled"
         # A copy of the rows, which the cache's later ones do not touch.
         rows, back = self._cache[ticket.slots], ticket.back.reshape(indices.shape)
         if self.training and torch.is_grad_enabled():

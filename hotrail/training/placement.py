@@ -36,9 +36,10 @@ class Placement:
     """Slots of a cache of `capacity` rows out of `rows`.
 
     Rows leave only for others that come: those that no batch announced needs, the coldest first, and then those that
-    are needed last. heat: accesses of each row, as a profile counts them, which stay as they are;
-    without, the accesses of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then O(capacity). Memory: 16 bytes a row,
-    8 more for its heat, and 8 a slot. What it decides depends on the batches alone, not on when they end.
+    are needed last. heat: accesses of each row, as a profile counts them, which stay as they are; without, the accesses
+    of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then O(capacity). Memory: 16
+    bytes a row, 8 more for its heat, and 8 a slot. What it decides depends on the batches alone, not on when they
+    end.
     """
 
     def __init__(self, rows: int, capacity: int, heat: ArrayLike | None = None):
@@ -144,7 +145,7 @@ class Placement:
             return order, number
         # Some more than are wanted, for the batches behind this one.
         heat = self._heat[row]
-        wanted = min(np.count_nonzero(free), max(4 * count, self._filled // 16)) - 1
+        wanted = min(int(np.count_nonzero(free)), max(4 * count, self._filled // 16)) - 1
         self._least = np.partition(heat[free], wanted)[wanted]
         self._cold = np.flatnonzero(heat <= self._least)
         self._cold = self._cold[np.argsort(heat[self._cold], kind="stable")]

@@ -1,4 +1,4 @@
-"""Rows of a table in host memory, or in a file that is mapped into it, and what a row-wise optimizer keeps beside them."""
+"""Rows of a table in host memory or in a mapped file, what a row-wise optimizer keeps beside them, and checkpoints."""
 
 import os
 from pathlib import Path
