@@ -176,6 +176,7 @@ class MlpTwin(TwinCard):
 
     def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
         super().__init__(config, twin_mlp.sizes(config), device, kernel, memory=memory)
+        self._library.twin_spans.restype = ctypes.c_void_p
         self._values = twin_mlp.Values(config)
 
     def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
@@ -184,6 +185,12 @@ class MlpTwin(TwinCard):
         told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "weights", "result")),
                          len(run.jobs)], np.uint64)
         return told, *run
+
+    def spans(self, instructions: int) -> np.ndarray:
+        """(instructions, 3) of the last run: the cycles of an instruction's first and last slot, from the run's start,
+        and its slots; 0 of a load."""
+        at = self._library.twin_spans(ctypes.c_void_p(self._handle))
+        return np.ctypeslib.as_array((ctypes.c_int64 * (3 * instructions)).from_address(at)).reshape(-1, 3).copy()
 
 
 class HotlineTwin(TwinCard):

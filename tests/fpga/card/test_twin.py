@@ -64,6 +64,7 @@ def beside(kind, tables, memory="ddr4", preset=CONFIG, **options):
     return EmbeddingBags(tables, card=kind, preset=preset, memory=memory, **options)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="emb/core")
 @pytest.mark.turns(3)
 @pytest.mark.parametrize(("made", "memory", "preset"), [
     (rows_of_dram, "ideal", CONFIG), (rows_of_dram, "ddr4", CONFIG), (every_format, "ddr4", CONFIG),

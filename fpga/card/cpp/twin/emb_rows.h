@@ -1,5 +1,5 @@
 // The row path: the arbiter of the tiers, the coalescing window, requests bank by bank, copies. golden.emb.rows,
-// golden.emb.row_requests and the arbiter of golden.emb.cycles.
+// golden.emb.row_requests.
 #pragma once
 
 #include "emb_front.h"
