@@ -5,9 +5,6 @@ the time that the core would take, clock by clock (fpga/card/cpp/twin).
 """
 
 import ctypes
-import hashlib
-import subprocess
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,38 +19,23 @@ from fpga.card.interface import POSITIONS, Buffer, CardError, Faults, KernelLike
 from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
-from gen.base import kept
-from gen.base.tools import call, compiler
 from gen.compiler import twin_emb, twin_hotline, twin_mlp
 from gen.model.device import Device
+from gen.rtl.cpp import library
 from gen.rtl.verilator import CACHE
 
 __all__ = ["TWINS", "TwinCard", "build"]
 
 NO_FAULTS = "the twin models no faults"
 # Registers are written one by one: to read several as a vector waits until they are stored.
-FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
+FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 
 
 @cache
 def build(core: str) -> tuple[Path, float, bool]:
     """A core's library, compiled once for the same sources; the seconds that took, and whether it was there."""
-    files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
-    texts = [(file.name, file.read_text("utf-8")) for file in files]
-    digest = hashlib.sha256(repr((core, texts, FLAGS, compiler())).encode()).hexdigest()[:16]
-    folder = CACHE / f"twin-{digest}"
-    path, start = folder / "twin.so", time.monotonic()
-    with kept.locked(CACHE / "locks" / f"twin-{digest}"):
-        if found := kept.stamped(folder):
-            return path, found["build_seconds"], True
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["g++", *FLAGS, str(SOURCES / "twin" / f"{core}.cpp"), "-o", str(path)]
-        run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if run.returncode:
-            raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
-        seconds = time.monotonic() - start
-        kept.stamp(folder, [path.name], {"build_seconds": seconds})
-    return path, seconds, False
+    read = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
+    return library("twin", SOURCES / "twin" / f"{core}.cpp", read, FLAGS, cache=CACHE)
 
 
 class TwinCard(SimCard):
