@@ -6,10 +6,10 @@ from gen.compiler.mlp import Compiler
 from gen.compiler.mlp_schedule import FREELY
 from golden.mlp import results
 from golden.mlp.core import INTERACT, LAYER, Mlp
-from golden.mlp.sequencer import Sequencer
 from hw.isa import MLP
 from tests.support.mlp_replay import Replay
 from tests.support.mlp_sizes import SHAPES, plain
+from verif.mlp.cycles import Sequencer
 
 LAG = MLP.field("max_in_flight").word
 NEVER_DONE, DONE = 0, 1 << 31   # loads

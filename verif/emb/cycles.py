@@ -5,34 +5,24 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from gen.compiler.twin_emb import jobs_of
-from gen.rtl.cpp import library
-from gen.rtl.verilator import CACHE
+from verif.bench.cycle_model import address, load
 
 __all__ = ["Front", "rows"]
 
-SOURCE = Path(__file__).with_suffix(".cpp")
-TWIN = Path(__file__).resolve().parents[2] / "fpga" / "card" / "cpp"
 DEALT = ("dram", "ssd", "lookups", "steps")
 CLIENTS = 4
 
 
-@cache
 def _library() -> ctypes.CDLL:
-    found = ctypes.CDLL(str(library("emb-cycles", SOURCE, sorted([*TWIN.glob("*.h"), *TWIN.glob("twin/*.h")]),
-                                    ("-std=c++17", "-O2"), cache=CACHE)[0]))
+    found = load(Path(__file__).with_suffix(".cpp"))
     found.front_new.restype = ctypes.c_void_p
     found.front_step.restype = ctypes.c_uint32
     return found
-
-
-def _at(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 class Front:
@@ -50,7 +40,7 @@ class Front:
         sizes = np.array([beat_words, *(queues[name] for name in ("dram", "ssd", "tt", "steps")), 0], np.uint32)
         self._library = _library()
         self._front = ctypes.c_void_p(self._library.front_new(
-            _at(jobs), ctypes.c_uint64(len(jobs)), ctypes.c_uint64(code), ctypes.c_uint64(inputs), _at(sizes)))
+            address(jobs), ctypes.c_uint64(len(jobs)), ctypes.c_uint64(code), ctypes.c_uint64(inputs), address(sizes)))
         self._shown = np.zeros(3 * CLIENTS + len(DEALT) + 2, np.uint64)
         self._show()
 
@@ -58,7 +48,7 @@ class Front:
         self._library.front_delete(self._front)
 
     def _show(self) -> None:
-        self._library.front_shows(self._front, _at(self._shown))
+        self._library.front_shows(self._front, address(self._shown))
         *found, self.finished, done = self._shown.tolist()
         self.done = bool(done)
         self.requests = [(at, beats) if there else None for there, at, beats in
@@ -96,7 +86,7 @@ def rows(sizes: Mapping[str, int], given: Sequence[Mapping[str, int]], offered: 
     requested = np.full((sum(row["beats"] + 1 for row in given), 4), -1, np.int64)
     cycles, numbers = np.array(offered, np.int64), np.array([sizes[name] for name in names], np.uint32)
     _library().rows_run(
-        _at(numbers), ctypes.c_uint32(sizes["lap_bits"]), _at(table),
-        _at(cycles), ctypes.c_uint64(len(given)), ctypes.c_uint64(beats), ctypes.c_int64(latency), _at(taken),
-        _at(requested), _at(left))
+        address(numbers), ctypes.c_uint32(sizes["lap_bits"]), address(table),
+        address(cycles), ctypes.c_uint64(len(given)), ctypes.c_uint64(beats), ctypes.c_int64(latency), address(taken),
+        address(requested), address(left))
     return taken.tolist(), [tuple(each) for each in requested[requested[:, 0] >= 0].tolist()], left.tolist()

@@ -1,5 +1,5 @@
-// The MLP core's array: tiles and slots in their order, and when results are where they go. golden.mlp.order,
-// golden.mlp.sequencer, golden.mlp.results.
+// The MLP core's array: tiles and slots in their order, and when results are where they go. hw.mlp.sequencer,
+// golden.mlp.order, golden.mlp.results.
 #pragma once
 
 #include "mlp_front.h"
