@@ -203,13 +203,10 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
 @click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core per sample on the GPU.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose Hotline core runs.")
-@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
-              help="The Verilated core, or its twin, which is faster and needs no Verilator.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 @JSON
 def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, learn: float,
-            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, card: str,
-            out: Path | None) -> None:
+            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
@@ -225,7 +222,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
     readings = Readings()
     folder = out or build_folder() / "hotline"
     with together(folder, "hotline") as half:
-        done = flow.run(options, config=config, card=lambda: card, say=say, read=readings)
+        done = flow.run(options, config=config, say=say, read=readings)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name}")

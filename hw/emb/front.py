@@ -69,7 +69,7 @@ class Front(Part):
                     long a row's vector is, less one
     Timing      one index a cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
-    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, config: EmbConfig):

@@ -184,7 +184,7 @@ class Loader(Part):
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
         next_header = Header(raw[:HEADER_BITS])
         known = []
-        for target in Target:
+        for target in Target:  # type: ignore[attr-defined]
             halves = config.blocks_log2 and target != Target.TABLE
             inside_halves = _below(next_header.address, 2 * lines[target]) if halves else 0
             inside_whole = 0 if halves and config.block16_only else _below(next_header.address, lines[target])

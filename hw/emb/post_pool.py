@@ -134,7 +134,7 @@ class PostPool(Part):
         may = Signal()                      # room for what this beat brings
         fire = Signal()
         # Of each source by itself: what it answers goes on to the enables of its queue's memories.
-        takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}
+        takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}  # type: ignore[attr-defined]
         for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid), (From.DRAM, self.i_dram.valid),
                              (From.SSD, self.i_ssd.valid)):
             m.d.comb += takes[which].eq(held & may & (source == which) & there)

@@ -89,7 +89,7 @@ class RowFetch(Part):
     Numerics    none: words pass unchanged. A row answered with an error carries it again whenever it is found
     Reset       drops all rows and forgets the window; data of requests before it must not reach i_data any more
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.rows          Tests  verif/emb/test_rows.py
+    Golden      golden.emb.rows.window, verif.emb.cycles.rows          Tests  verif/emb/test_rows.py
     """
 
     def __init__(self, *, words: int, row_beats_max: int, window_beats: int, window_sets: int, delivery_rows: int,

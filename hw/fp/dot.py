@@ -206,7 +206,7 @@ class FusedDot(Part):
             return peaks
         joined = joined_at("peak", self._peak_stage - 1)
         if self._levels == 1:
-            peaks = [largest(m, "joint_peak", *peaks, gate=joined[0]), peaks[1]]
+            peaks = [largest(m, "joint_peak", peaks[0], peaks[1], gate=joined[0]), peaks[1]]
         else:
             peaks = [*largest_of_four(m, "joint_peak", peaks, joined[0], joined[1]), *peaks[2:]]
         registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]

@@ -106,7 +106,7 @@ def joined(block: Value, rest: Value) -> Value:
 
 def alone(group: data.View) -> Value:
     """The `Block` that stands for a group by itself."""
-    mants = [Cat(mant[MANT_BITS - BLOCK_BITS:-1], mant[-1] | (Value.cast(kind) == Kind.PADDING.value))
+    mants = [Cat(mant[MANT_BITS - BLOCK_BITS:-1], mant[-1] | (Value.cast(kind) == Kind.PADDING.value))  # type: ignore[attr-defined]
              for mant, kind in zip(group.mants, group.kinds, strict=True)]
     return Cat(*mants, group.exp)
 
@@ -224,7 +224,7 @@ def infinities(x: Value, y: Value) -> Value:
         kind = Value.cast(kind)
         if len(kind) == 2:
             kind = Cat(kind, Const(0, 1))
-        return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])
+        return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])  # type: ignore[attr-defined]
 
     (zero_x, padding_x, infinite_x, nan_x, sign_x), (zero_y, padding_y, infinite_y, nan_y, sign_y) = parts(x), parts(y)
     nan = nan_x | nan_y | (infinite_x & zero_y) | (zero_x & infinite_y)

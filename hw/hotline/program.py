@@ -351,7 +351,7 @@ class Program(Part):
         with m.Else():
             m.next = "SUM"
             with m.Switch(check):
-                for name in Check:
+                for name in Check:  # type: ignore[attr-defined]
                     with m.Case(name):
                         if name in follows:
                             m.d.sync += check.eq(follows[name])

@@ -45,7 +45,7 @@ class Sequencer(Part):
     Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
                 after it
     Reset       drops everything
-    Golden      golden.mlp.order, golden.mlp.sequencer          Tests  verif/mlp/test_sequencer.py
+    Golden      golden.mlp.order, verif.mlp.cycles          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gen.data import learn
+from bench import learn
 from golden.tt.decompose import decompose, dense
 
 

@@ -1,38 +1,14 @@
-"""What the benches of reuse and of the processor measure is what they say."""
+"""What the bench of reuse measures is what it says."""
 
 import numpy as np
 import pytest
 
-from bench import cpu, reuse
+from bench import reuse
 from bench.data import held
 from gen.data.logs import Trace
 from gen.data.shapes import row_modes
 from gen.rtl.config import load
-from golden.tt.decompose import dense
 from golden.tt.reuse import first_products, leading_keys
-from golden.tt.rows import split
-
-
-def test_numpy_rows_are_the_rows_of_the_table():
-    rng = np.random.default_rng(1)
-    modes, columns, rank = (3, 4, 5), (2, 3, 4), 3
-    cores = [rng.standard_normal((modes[0], 1, columns[0] * rank)),
-             rng.standard_normal((modes[1], rank, columns[1] * rank)),
-             rng.standard_normal((modes[2], rank, columns[2]))]
-    whole = dense([cores[0].reshape(3, 1, 2, rank).transpose(1, 0, 2, 3),
-                   cores[1].reshape(4, rank, 3, rank).transpose(1, 0, 2, 3),
-                   cores[2].reshape(5, rank, 4, 1).transpose(1, 0, 2, 3)])
-    indices = rng.integers(0, 60, 50)
-    assert np.allclose(cpu.numpy_rows(cores, split(indices, modes)), whole[indices])
-
-
-def test_rate_takes_the_fastest_call(monkeypatch):
-    monkeypatch.setattr(cpu, "SECONDS", 3.0)
-    now = iter(np.cumsum([0, 2, 0, 0, 1, 0, 0, 2, 0]))  # calls of 2, 1 and 2 seconds; each is timed twice
-    monkeypatch.setattr(cpu.time, "perf_counter", lambda: next(now))
-    calls = []
-    assert cpu.rate(lambda: calls.append(1), 10) == 10.0
-    assert len(calls) == 3  # one to warm, two that were timed
 
 
 def test_zipf_is_seeded_skewed_and_scattered():
