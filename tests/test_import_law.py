@@ -26,7 +26,7 @@ LAW = {
 
 # Inside a room, from the ground up: a wing may import those before it. What lies beside the wings stands above them.
 WINGS = {
-    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "planner", "bundle", "delta"),
+    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "hls", "planner", "bundle", "delta"),
     "fpga": ("synth", "vitis", "card", "api"),
 }
 

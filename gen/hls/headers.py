@@ -104,8 +104,8 @@ def _descriptor(config: TTConfig) -> str:
         names += [f"    uint32_t {each};" for each, _, _ in places]
         loads += [f"    {'} else ' if part else ''}if (part == {part}) {{",
                   *(f"        d.{each} = descriptor_field(word, {at}, {bits});" for each, at, bits in places)]
-    lines = ["namespace hotrail {", "", "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {", *names,
-             "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
+    lines = ["namespace hotrail {", "", "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {",
+             *names, "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
              "    const int low = at / 32;",
              "    const uint64_t both = word[low] | (at % 32 + bits > 32 ? uint64_t(word[low + 1]) << 32 : 0);",
              "    return uint32_t(both >> at % 32 & ((uint64_t(1) << bits) - 1));", "}", "",
@@ -144,6 +144,9 @@ def _top() -> str:
         "#pragma HLS interface s_axilite port=return bundle=control",
         "    // What stays from run to run: cores and descriptors, and which tables are loaded.",
         "    static hotrail::TTMemory memory;", "    static hotrail::Tables tables;",
+        *(f"#pragma HLS array_partition variable=memory.{name} complete dim={dim}"
+          for name in "xy" for dim in (2, 3)), "#pragma HLS bind_storage variable=memory.x type=ram_2p impl=uram",
+        "#pragma HLS bind_storage variable=memory.y type=ram_2p impl=uram",
         f"    const hotrail::Buffers buffers = {{{buffers}}};",
         "    hotrail::emb_run(program, program_count, inputs, outputs, rows, ring, result, buffers, memory, tables);",
         "}", ""])

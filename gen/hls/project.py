@@ -19,11 +19,12 @@ from gen.rtl import config as presets
 from gen.rtl.headers import c_header
 from hw.isa import EMB
 
-__all__ = ["MARK", "contents", "write"]
+__all__ = ["MARK", "SOURCES", "UNITS", "contents", "sources", "write"]
 
 SOURCES = Path(__file__).parent / "cpp"
-#: The file by which a folder of ours is known.
-MARK = "hls_config.cfg"
+#: A file by which a folder of ours is known.
+MARK = "types.h"
+CONFIG = "hls_config.cfg"
 #: Cores with units in C++, and what each brings.
 UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "emb.h"), "mlp": ("fp32.h", "dot.h", "mlp.h"),
          "hotline": ("hotline.h",)}
@@ -36,7 +37,7 @@ def write(preset: str | Path, out: Path | None = None, seed: int = 1) -> Path:
     """Writes the folder of a preset, `out`/<preset>/hls or build/<preset>/hls, whole or not at all.
 
     seed: of the vectors.
-    Raises      ConfigError: the preset; ValueError: it has no core with units in C++, or the folder holds something else
+    Raises      ConfigError: the preset; ValueError: it has no core with units in C++, the folder holds another's
     """
     chosen = presets.load(preset)
     cores = {name: config for name, config in chosen.cores.items() if name in UNITS}
@@ -55,14 +56,21 @@ def write(preset: str | Path, out: Path | None = None, seed: int = 1) -> Path:
 
 def contents(cores: Mapping[str, Any], seed: int = 1) -> dict[str, bytes]:
     """The files by name; the same bytes for the same configurations and seed."""
+    texts = {"Makefile": _makefile("emb" in cores)}
+    if "emb" in cores:
+        texts |= {CONFIG: _config(), "run_hls.tcl": _tcl()}
+    found = sources(cores) | {name: text.encode() for name, text in texts.items()}
+    return found | {f"vectors/{name}": data for name, data in vectors(cores, seed).items()}
+
+
+def sources(cores: Mapping[str, Any]) -> dict[str, bytes]:
+    """The C++ among them, generated headers included."""
     names = sorted({*ALWAYS, *(name for core in cores for name in UNITS[core])})
-    found = {name: (SOURCES / name).read_bytes() for name in names}
     texts = headers(cores)
     if "emb" in cores:
         texts[f"{TOP}.h"] = c_header(EMB)
-    texts |= {"Makefile": _makefile("emb" in cores), MARK: _config(), "run_hls.tcl": _tcl()}
-    found |= {name: text.encode() for name, text in texts.items()}
-    return found | {f"vectors/{name}": data for name, data in vectors(cores, seed).items()}
+    return {name: (SOURCES / name).read_bytes() for name in names} | {
+        name: text.encode() for name, text in texts.items()}
 
 
 def _makefile(kernel: bool) -> str:
@@ -74,10 +82,7 @@ def _makefile(kernel: bool) -> str:
 #   make csim              C simulation with $(CXX) alone, all vectors of the oracle
 #   make csim AP=FOLDER    the same with the ap_int headers in FOLDER, at the widths that the hardware gets
 #   make csim SANITIZE=1   the same with address and undefined-behaviour sanitizers
-#   make csynth, cosim     by Vitis HLS, 2023.2 or later
-#   make tcl               the same by vitis_hls and its Tcl, 2021.1 to 2024.x
-#   make xo                {TOP}.xo by v++ -c, for sw_emu, hw_emu or hw: TARGET, PLATFORM
-CXX ?= g++
+{_TARGETS_HELP if kernel else ''}CXX ?= g++
 CXXFLAGS = -std=c++14 -O2 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-label
 AP ?=
 SANITIZE ?=
@@ -85,25 +90,33 @@ TARGET ?= hw
 SOURCES = {sources}
 DEFINES = -DHOTRAIL_CSIM
 ifneq ($(AP),)
-DEFINES += -DHOTRAIL_AP_INT -isystem $(AP)
+DEFINES += -DHOTRAIL_AP_INT -Wno-maybe-uninitialized -isystem $(AP)
 endif
 ifneq ($(SANITIZE),)
 CXXFLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 BINARY = csim_bench$(if $(AP),_ap)$(if $(SANITIZE),_sanitized)
 
-.PHONY: csim csynth cosim tcl xo
+.PHONY: csim{' csynth cosim tcl xo' if kernel else ''}
 csim: $(BINARY)
 \t./$(BINARY) vectors
 
 $(BINARY): $(SOURCES) $(wildcard *.h csim/*.h)
 \t$(CXX) $(CXXFLAGS) $(DEFINES) -I. -Icsim -o $@ $(SOURCES)
+{_TARGETS if kernel else ''}"""
 
+
+_TARGETS_HELP = f"""\
+#   make csynth, cosim     by Vitis HLS, 2023.2 or later
+#   make tcl               the same by vitis_hls and its Tcl, 2021.1 to 2024.x
+#   make xo                {TOP}.xo by v++ -c, for sw_emu, hw_emu or hw: TARGET, PLATFORM
+"""
+_TARGETS = f"""
 csynth:
-\tv++ -c --mode hls --config {MARK} --work_dir work
+\tv++ -c --mode hls --config {CONFIG} --work_dir work
 
 cosim: csynth
-\tvitis-run --mode hls --cosim --config {MARK} --work_dir work
+\tvitis-run --mode hls --cosim --config {CONFIG} --work_dir work
 
 tcl:
 \tvitis_hls -f run_hls.tcl

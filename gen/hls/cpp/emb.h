@@ -1,8 +1,11 @@
 // The EMB kernel: carries out programs of LOAD, BAGS and FILL, as hw/isa describes them and golden.emb.core does.
 //
-// A BAGS instruction is a dataflow region: `issue` reads lengths, indices and weights, checks them and sends each row
-// to its tier; `fetch` and `tt_unit` bring values; the pooling unit adds up; `store` writes vectors. What a program asks
-// for that is not allowed ends the run with the RTL's code, and no buffer is left.
+// A BAGS instruction is a dataflow region: `issue` reads lengths, indices and weights, checks them, sends each row
+// to its tier; `fetch_rows` and `tt_unit` bring values; the pooling unit adds up; `store_vectors` writes. A program
+// that is not allowed ends the run with the RTL's code; nothing outside of the buffers is read or written.
+//
+// Timing  the slowest process of the region decides: an index per cycle; a row's stored beats, then its beats of values;
+//         a slot of the TT unit per cycle, see there and in pooling.h. Instructions do not overlap.
 #ifndef HOTRAIL_EMB_KERNEL_H
 #define HOTRAIL_EMB_KERNEL_H
 
@@ -49,22 +52,29 @@ inline Word result_word(const volatile Beat *result, int offset) {
     return result[offset / 4 / WORDS].word[offset / 4 % WORDS];
 }
 
-// The words of a region of the inputs, a beat at a time.
-struct Words {
-    const Beat *beats;
-    uint32_t first, held_at;
+// Word `number` of a region of the inputs from beat `first` on; the beat that was read last is kept.
+struct Held {
+    uint32_t number;
     bool any;
-    Beat held;
-
-    Words(const Beat *inputs, uint32_t first_beat) : beats(inputs), first(first_beat), held_at(0), any(false) {}
-    Word at(uint32_t number) {
-        const uint32_t beat = number / WORDS;
-        if (!any || beat != held_at) held = beats[first + beat];
-        held_at = beat;
-        any = true;
-        return held.word[number % WORDS];
-    }
+    Beat beat;
 };
+
+inline Word word_at(const Beat *inputs, uint32_t first, uint32_t number, Held &held) {
+#pragma HLS inline
+    const uint32_t beat = number / WORDS;
+    if (!held.any || beat != held.number) held.beat = inputs[first + beat];
+    held.number = beat;
+    held.any = true;
+    return held.beat.word[number % WORDS];
+}
+
+inline Held none_held() {
+    Held held;
+    held.number = 0;
+    held.any = false;
+    held.beat = zero_beat();
+    return held;
+}
 
 inline bool inside(uint32_t beats, uint64_t first, uint64_t count) { return first + count <= beats; }
 inline uint64_t beats_of(uint64_t words) { return (words + WORDS - 1) / WORDS; }
@@ -78,7 +88,8 @@ inline bool in_ring(const Instruction &item, const Buffers &buffers, uint32_t po
 }
 
 // Waits until the row has landed; golden.emb.core's TIMEOUT where it never does.
-inline Fault wait_for_row(const volatile Beat *result, const Buffers &buffers, Ring &ring, uint32_t position, int beats) {
+inline Fault wait_for_row(const volatile Beat *result, const Buffers &buffers, Ring &ring, uint32_t position,
+                          int beats) {
     const uint32_t end = position + beats;
 WAIT:
     for (uint32_t left = buffers.timeout;; left--) {
@@ -112,7 +123,7 @@ inline bool allowed(const Instruction &item, const Buffers &buffers, const TTMem
     if (!item.in_range || item.reserved) return false;
     if (item.opcode == HOTRAIL_EMB_LOAD) return true;
     if (item.ring_count && (buffers.ring_beats & (buffers.ring_beats - 1))) return false;
-    if (!stripes_of(item).allowed()) return false;
+    if (!stripes_of(item).whole()) return false;
     if (item.opcode == HOTRAIL_EMB_FILL) return true;
     const bool maximum_of = item.mode == HOTRAIL_EMB_MODE_MAX;
     if (item.weighted && item.mode != HOTRAIL_EMB_MODE_SUM) return false;
@@ -157,7 +168,7 @@ struct Counts {             // of one instruction
 inline void issue(const Beat *inputs, const volatile Beat *result, const Instruction &item, const Buffers &buffers,
                   bool loaded, uint32_t tt_rows, Ring &ring, hls::stream<Fetch> &rows, hls::stream<Lookup> &lookups,
                   hls::stream<PoolToken> &tokens, Fault &fault, Counts &counts) {
-    Words lengths(inputs, item.lengths), indices(inputs, item.indices), weights(inputs, item.weights);
+    Held lengths = none_held(), indices = none_held(), weights = none_held();
     const int beats = stored_beats(item.row_beats, item.row_format);
     uint32_t start = 0;
     fault = no_fault();
@@ -165,7 +176,7 @@ inline void issue(const Beat *inputs, const volatile Beat *result, const Instruc
 BAGS:
     for (uint32_t bag = 0; bag < item.count && !fault.code; bag++) {
 #pragma HLS loop_tripcount min=1 max=4096
-        const uint32_t length = lengths.at(bag);
+        const uint32_t length = word_at(inputs, item.lengths, bag, lengths);
         const uint64_t end = uint64_t(start) + length;
         if (end > item.indices_count || length > HOTRAIL_LONGEST_BAG
             || (bag == item.count - 1 && end != item.indices_count)) {
@@ -179,9 +190,9 @@ BAGS:
         for (uint32_t number = start; number < end; number++) {
 #pragma HLS pipeline II=1
 #pragma HLS loop_tripcount min=1 max=65536
-            const Word word = indices.at(number);
+            const Word word = word_at(inputs, item.indices, number, indices);
             const uint32_t device = word >> DEVICE_SHIFT, row = word & POSITION_MASK;
-            const Word weight = item.weighted ? weights.at(number) : ONE_WORD;
+            const Word weight = item.weighted ? word_at(inputs, item.weights, number, weights) : ONE_WORD;
             PoolToken token = {DRAM_ROW, weight, mean};
             Fetch row_fetch = {false, false, row};
             if (device == HOTRAIL_EMB_DEVICE_DRAM && row < item.dram_rows) {
@@ -280,14 +291,16 @@ STORE:
     }
 }
 
-inline Fault bags(const Beat *inputs, Beat *outputs, const Beat *rows, const Beat *ring_memory,
-                  const volatile Beat *result, const Instruction &item, const Buffers &buffers, TTMemory &memory,
-                  const Tables &tables, Ring &ring, Counts &counts) {
-    const bool loaded = tt_is_loaded(tables, item.tt_table);
-    const Descriptor &d = memory.table[item.tt_table & (TT_TABLES - 1)];
-    const uint32_t tt_rows = loaded ? smaller(item.tt_rows, uint32_t(d.split_rows)) : item.tt_rows;
-    const PoolJob job = {item.mode == HOTRAIL_EMB_MODE_MAX, int(item.row_beats), int(item.format)};
-    Fault fault;
+struct BagsJob {            // what all processes of a BAGS instruction know
+    Instruction item;
+    PoolJob pool;
+    bool loaded;
+    uint32_t tt_rows;
+};
+
+inline void bags_region(const Beat *inputs, Beat *outputs, const Beat *rows, const Beat *ring_memory,
+                        const volatile Beat *result, const BagsJob &job, const Buffers &buffers, TTMemory &memory,
+                        Ring &ring, Fault &fault, Counts &counts) {
 #pragma HLS dataflow
     hls::stream<Fetch> wanted("wanted");
 #pragma HLS stream variable=wanted depth=512
@@ -303,11 +316,26 @@ inline Fault bags(const Beat *inputs, Beat *outputs, const Beat *rows, const Bea
 #pragma HLS stream variable=vectors depth=512
     hls::stream<bool> follows("follows");
 #pragma HLS stream variable=follows depth=512
-    issue(inputs, result, item, buffers, loaded, tt_rows, ring, wanted, lookups, tokens, fault, counts);
-    fetch_rows(rows, ring_memory, item, buffers.ring_beats, wanted, values);
-    tt_unit(lookups, tt_vectors, memory, item.tt_table, item.row_beats);
-    vector_pooling_unit(tokens, values, tt_vectors, vectors, follows, job);
-    store_vectors(outputs, item, vectors, follows);
+    issue(inputs, result, job.item, buffers, job.loaded, job.tt_rows, ring, wanted, lookups, tokens, fault, counts);
+    fetch_rows(rows, ring_memory, job.item, buffers.ring_beats, wanted, values);
+    tt_unit(lookups, tt_vectors, memory, job.item.tt_table, job.item.row_beats);
+    vector_pooling_unit(tokens, values, tt_vectors, vectors, follows, job.pool);
+    store_vectors(outputs, job.item, vectors, follows);
+}
+
+inline Fault bags(const Beat *inputs, Beat *outputs, const Beat *rows, const Beat *ring_memory,
+                  const volatile Beat *result, const Instruction &item, const Buffers &buffers, TTMemory &memory,
+                  const Tables &tables, Ring &ring, Counts &counts) {
+    BagsJob job;
+    job.item = item;
+    job.pool.maximum = item.mode == HOTRAIL_EMB_MODE_MAX;
+    job.pool.row_beats = item.row_beats;
+    job.pool.format = item.format;
+    job.loaded = tt_is_loaded(tables, item.tt_table);
+    const uint32_t known = memory.table[item.tt_table & (TT_TABLES - 1)].split_rows;
+    job.tt_rows = job.loaded ? smaller(item.tt_rows, known) : item.tt_rows;
+    Fault fault;
+    bags_region(inputs, outputs, rows, ring_memory, result, job, buffers, memory, ring, fault, counts);
     return fault;
 }
 
@@ -339,12 +367,13 @@ LOAD:
 
 inline Fault fill(const Beat *inputs, Beat *rows, const Beat *ring_memory, const volatile Beat *result,
                   const Instruction &item, const Buffers &buffers, Ring &ring) {
-    Words pairs(inputs, item.indices);
+    Held pairs = none_held();
     const Stripes stripes = stripes_of(item);
 FILL:
     for (uint32_t at = 0; at < item.count; at++) {
 #pragma HLS loop_tripcount min=1 max=4096
-        const uint32_t position = pairs.at(2 * at), row = pairs.at(2 * at + 1);
+        const uint32_t position = word_at(inputs, item.indices, 2 * at, pairs);
+        const uint32_t row = word_at(inputs, item.indices, 2 * at + 1, pairs);
         if (!in_ring(item, buffers, position, stripes.row_beats))
             return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, position, at, 2 * at);
         if (row >= item.dram_rows) return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);

@@ -3,9 +3,9 @@
 // A lookup engine adds its table's first row to an index, the randomizer makes bank, set and identifier of the sum, the
 // bank says whether it holds the row and learns from the access. A sample with a cold index is cold.
 //
-// Timing  initiation interval 1 an index where sets differ from one access to the next; a bank's set is read, changed and
-//         written in 3 cycles, which an access to the same set waits for. The RTL has a port a bank and looks up `banks`
-//         indices a cycle; loops of C++ have one.
+// Timing  an index per initiation interval, the time that a bank takes to read, change and write a set, 3 or 4 cycles
+//         at 250 MHz: nothing says that the next access is to another set. The RTL forwards what is on its way and has
+//         a port per bank, so it looks up as many indices per cycle as there are banks; this loop looks up one.
 // Source  Hotline 6.2, 6.3. Golden: golden.hotline.logger, golden.hotline.bank, golden.hotline.randomizer,
 //         golden.hotline.lookup
 #ifndef HOTRAIL_HOTLINE_H

@@ -4,9 +4,9 @@
 //   bag       o[d] = sum_p f[p] partial[p, d], order TT chunks, card memory, SSD
 //   maximum   the same order with max; an empty bag is +0
 //
-// Timing  one beat in per cycle; a bag ends with 2 * beats cycles for its partial vectors and its sum. The sums of a
-//         tier are read and written once a row: a row of fewer beats than the accumulator's latency (shift, add, 2 to 3
-//         cycles at 250 MHz) waits for it.
+// Timing  initiation interval 1: a beat of a row a cycle. The end of a bag takes `beats` cycles a partial vector and
+//         `beats` for the result. The loop of a sum is a compare, a shift and an adder, 2 to 4 cycles at 250 MHz, and
+//         every beat of a row has its own: rows of at least so many beats do not wait for it.
 // Source  SCRec III.E, Fig. 7a. Golden: golden.emb.pooling, golden.emb.bags
 #ifndef HOTRAIL_POOLING_H
 #define HOTRAIL_POOLING_H

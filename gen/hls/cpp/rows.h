@@ -53,7 +53,7 @@ inline Beat decode_beat(const Beat stored[], int j, int form) {
 struct Stripes {
     int row_beats, piece_beats;
 
-    bool allowed() const {
+    bool whole() const {
         return piece_beats == 0 || (piece_beats < EMB_STRIPE_BEATS && (piece_beats & (piece_beats - 1)) == 0
                                     && row_beats % piece_beats == 0);
     }

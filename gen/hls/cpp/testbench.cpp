@@ -233,7 +233,8 @@ void test_emb(Reader in, int times) {
                               HOTRAIL_EMB_RESULT_INDEX, HOTRAIL_EMB_RESULT_DETAIL, HOTRAIL_EMB_RESULT_RELEASED,
                               HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE};
         const Word code = hotrail::result_word(host.result.data(), HOTRAIL_EMB_RESULT_CODE);
-        for (int place : places) expect("emb result", number, hotrail::result_word(host.result.data(), place), in.one());
+        for (int place : places)
+            expect("emb result", number, hotrail::result_word(host.result.data(), place), in.one());
         for (int offset : counters) expect("emb counter", number, counter(host.result, offset), in.two());
         // Of an instruction that ends the run the oracle writes nothing; the kernel may have written whole vectors.
         for (const Beat &beat : outputs)

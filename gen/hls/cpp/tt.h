@@ -11,9 +11,11 @@
 // row r, word w) by a Y line (cell c, sub-dot s, word w): z[r, c, s] += sum_w X[q(s), r, w] Y[c, t(s), w]. Bits of s
 // mean rows, columns or ranks of the operand (golden.tt.layout); ranks add up in the cell, columns turn in time.
 //
-// Timing  initiation interval 1 a slot where every product has its own exponent, 2 where sums share one: these pass
-//         over a tile's operands twice, for the largest exponent first. A lookup takes golden.tt.layout.plan(..).slots
-//         such steps, a tile side^3 results. The RTL overlaps lookups and reuses first products; this unit does not.
+// Timing  a slot a cycle (initiation interval 1) in each pass. Where sums share an exponent a tile's slots are passed
+//         twice, for the largest exponent first, and the loop of the sum is one adder; else once, and its loop is a
+//         shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
+//         golden.tt.layout.plan(..).slots slots; a tile of the last product takes n^3 cycles more to leave.
+//         The RTL overlaps lookups, runs two lanes and reuses first products; this unit does not.
 // Golden  golden.tt.rows, golden.tt.image, golden.tt.load
 #ifndef HOTRAIL_TT_H
 #define HOTRAIL_TT_H
@@ -264,9 +266,9 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
                 for (int s = 0; s < N; s++) {
 #pragma HLS unroll
                     if ((s & ~slot.combined) != leader) continue;
-                    const Operand &x = slot.x.at[(s & ~slot.rows) | slot.place][r];
-                    const Operand &y = (r < N / 2 ? slot.low : slot.high)
-                        .at[c][(s & ~slot.columns) | (slot.turn & slot.columns)];
+                    const int quarter = (s & ~slot.rows) | slot.place, turned = (s & ~slot.columns) | slot.turn;
+                    const Operand &x = slot.x.at[quarter][r];
+                    const Operand &y = r < N / 2 ? slot.low.at[c][turned] : slot.high.at[c][turned];
 #if TT_GROUPED
                     if (PEAKS) peak = larger(peak, group_exponent(x, y));
                     else add_exact(sum, x, y);
@@ -309,7 +311,7 @@ inline Slot fetch(const TTMemory &memory, const Descriptor &d, int product, cons
     slot.rows = roles.rows;
     slot.columns = roles.columns;
     slot.combined = roles.combined;
-    slot.turn = turn;
+    slot.turn = turn & roles.columns;
     slot.place = spread(x, roles.rows);
     slot.x = read_line<TT_X_LINES>(memory.x, x >> bits_of(roles.rows), block);
     if (product == LAST && d.products_middle_present) {
@@ -340,10 +342,15 @@ inline void share_peaks(Tile &tile, int product) {
     for (int a = 0; a < N; a++)
         for (int s = 0; s < N; s++) {
 #pragma HLS unroll
-            int peak = 0;
-            for (int b = 0; b < N; b++)
-                peak = larger(peak, int(product == FIRST ? tile.z[a][b][s].peak : tile.z[b][a][s].peak));
-            for (int b = 0; b < N; b++) (product == FIRST ? tile.z[a][b][s] : tile.z[b][a][s]).peak = peak;
+            int cells = 0, rows = 0;
+            for (int b = 0; b < N; b++) {
+                cells = larger(cells, int(tile.z[a][b][s].peak));
+                rows = larger(rows, int(tile.z[b][a][s].peak));
+            }
+            for (int b = 0; b < N; b++) {
+                if (product == FIRST) tile.z[a][b][s].peak = cells;
+                else tile.z[b][a][s].peak = rows;
+            }
         }
 }
 
@@ -354,16 +361,16 @@ inline Line line_of(const Tile &tile, int product, bool swap) {
         for (int s = 0; s < N; s++) {
 #pragma HLS unroll
             Sum sum[N];
-            Word word[N];
             for (int w = 0; w < N; w++) {
                 if (product == MIDDLE) sum[w] = tile.z[w][N == 4 ? (s & 1) << 1 | s >> 1 : s][c];
                 else if (swap) sum[w] = tile.z[(s >> 1) << 1 | c >> 1][w][(s & 1) << 1 | (c & 1)];
                 else sum[w] = tile.z[s][w][c];
-                word[w] = TT_GROUPED ? 0 : round_sum(sum[w]);
             }
 #if TT_GROUPED
             line.at[c][s] = regroup(sum);
 #else
+            Word word[N];
+            for (int w = 0; w < N; w++) word[w] = round_sum(sum[w]);
             line.at[c][s] = operand_of(word, false);
 #endif
         }
@@ -375,7 +382,8 @@ inline int vector_words(const Descriptor &d) {
 }
 
 // A tile of the last product: its words in the vector's order, in `vector`.
-inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block, Word vector[]) {
+inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block,
+                       Word vector[]) {
     const int columns = N << d.last_columns_log2, blocks = d.last_blocks + 1;
     const int rows = N << bits_of(roles.rows);
     const int dim = vector_words(d);
@@ -435,8 +443,9 @@ TILES:
             }
             if (!pass && product != LAST) share_peaks(tile, product);
         }
-        if (product == FIRST) memory.t[(to + number) & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
-        else if (product == MIDDLE) memory.t_middle[(to + number) & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
+        const int line_to = to + number;
+        if (product == FIRST) memory.t[line_to & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
+        else if (product == MIDDLE) memory.t_middle[line_to & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
         else write_tile(tile, d, roles, number / (stage.blocks + 1), block, vector);
         if (block < stage.blocks) {
             block++;
