@@ -159,7 +159,7 @@ def _trains(random: np.random.Generator, unit: Any, wild: float) -> list[tuple[l
             continue
         if not unit.block16_only:
             found.append((_cores(random, modes, columns, rank, wild), False))
-        if unit.grouped and len(found) % 2:
+        if unit.grouped and (unit.block16_only or len(found) % 2):
             found.append((list(rounded_cores(_cores(random, modes, columns, rank))), True))
     return found
 

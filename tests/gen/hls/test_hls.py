@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from collections import Counter
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,12 +92,12 @@ def test_of_every_preset(preset, tmp_path):
 
 @pytest.mark.regress
 def test_at_the_widths_of_the_hardware(tmp_path):
-    """With AMD's ap_int: no value passes its width. HOTRAIL_AP_INT names the folder of the headers."""
-    folder = os.environ.get("HOTRAIL_AP_INT")
-    if not folder:
-        pytest.skip("HOTRAIL_AP_INT is not set: it names the folder with AMD's ap_int.h")
+    """With AMD's ap_int, out of the package hls4ml: no value passes its width."""
+    package = find_spec("hls4ml")
+    assert package and package.submodule_search_locations
+    headers = Path(package.submodule_search_locations[0]) / "templates" / "vivado" / "ap_types"
     for preset in PRESETS:
-        program = built(tmp_path / preset, preset, f"AP={folder}")
+        program = built(tmp_path / preset, preset, f"AP={headers}")
         equal(program, tmp_path / preset / "vectors")
 
 

@@ -1,0 +1,206 @@
+"""C++ for Vitis HLS and Google's XLS beside the RTL: how fast a C simulation is, what an HLS compiler's logic costs."""
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Module
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, In, Out
+
+from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
+from fpga.card import open as open_card
+from fpga.synth.map import Report, synthesise
+from gen.base.tools import build_folder
+from gen.compiler.emb import Bags, Compiler
+from gen.compiler.tables import CardImages, Table
+from gen.hls import project
+from gen.hls.vectors import UNTOUCHED, Vectors, emb_case, emb_start
+from gen.rtl import config
+from gen.rtl.verilog import convert
+from golden.emb.core import Emb, Memory
+from golden.fp import fp32
+from hw.fp.dot import FusedDot
+from hw.fp.operand import unpack
+from hw.isa import EMB
+
+BAGS, ROWS, DIM = 400, 5000, 16
+TIMES = 20          # the C simulation plays the program so often
+FAMILY = "ultrascale_plus"
+
+
+def _program(table: Table) -> tuple[CardImages, Any]:
+    """A batch of bags of one table in card memory, in the preset `tiny`."""
+    images = CardImages([table], config.load("tiny").cores["emb"])
+    random = np.random.default_rng(1)
+    offsets = np.arange(BAGS + 1) * 10
+    return images, Compiler(images).compile([Bags("t", random.integers(0, ROWS, offsets[-1]), offsets)])
+
+
+def _csim(images: CardImages, program: Any) -> float:
+    """Lookups per second of the C simulation."""
+    cores = {"emb": images.config}
+    out, words = Vectors(), images.words
+    rows = images.rows.reshape(-1).copy()
+    emb_start(out, rows, 0)
+    outputs = np.full(program.outputs_beats * words, UNTOUCHED, np.uint32)
+    emb_case(out, Emb.of(images.config), Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, rows),
+             page_beats=1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in project.contents(cores).items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_bytes(b"" if file.startswith("vectors/") else content)
+        (folder / "vectors" / "emb.bin").write_bytes(out.data)
+        subprocess.run(["make", "csim_bench", "CXXFLAGS+=-O3"], cwd=folder, check=True, capture_output=True)
+        said = subprocess.run([folder / "csim_bench", "vectors", str(TIMES)], cwd=folder, check=True, text=True,
+                              capture_output=True).stdout
+    lookups, seconds = re.findall(r"(\d+) lookups in ([\d.]+) s", said)[0]
+    return int(lookups) / float(seconds)
+
+
+def _verilated(images: CardImages, program: Any) -> float:
+    """Lookups per second of the Verilated core with ideal memory, the run alone."""
+    card = open_card("sim", core="emb", preset="tiny", memory="ideal")
+    try:
+        beat = images.config.beat_bytes     # type: ignore[attr-defined]
+        buffers = {}
+        for name, content in (("program", program.words), ("inputs", program.inputs), ("rows", images.rows),
+                              ("outputs", np.zeros(program.outputs_beats * images.words, np.uint32)),
+                              ("result", np.zeros(EMB.result_words, np.uint32)), ("ring", np.zeros(1024, np.uint32))):
+            buffers[name] = card.allocate(content.nbytes, name)
+            card.write(buffers[name], content)
+        start = time.perf_counter()
+        card.run({**buffers, "program_count": len(program.words), "inputs_beats": len(program.inputs),
+                  "outputs_beats": program.outputs_beats, "rows_beats": len(images.rows), "ring_beats": 0,
+                  "timeout": 1000})
+        card.wait(10_000_000)
+        seconds = time.perf_counter() - start
+        assert beat and not card.read(buffers["result"], np.uint32)[0]
+        return BAGS * 10 / seconds
+    finally:
+        card.close()
+
+
+class _Words(Component):
+    """A fused dot product of binary32 words, one a cycle: what an XLS function of the same words is held against."""
+
+    def __init__(self, width: int):
+        self.dot = FusedDot(width=min(width, 8), subs=max(1, width // 8), terms_log2=max(1, (width - 1).bit_length()),
+                            family=FAMILY)
+        self.width = width
+        words = data.ArrayLayout(32, width)
+        super().__init__({"x": In(words), "y": In(words), "o": Out(32)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.dot = dot = self.dot
+        for at in range(self.width):
+            m.d.comb += [
+                dot.x[at].eq(unpack(self.x[at])),
+                dot.y[at].eq(unpack(self.y[at])),
+            ]
+        m.d.comb += [
+            dot.first.eq(1),
+            dot.combine.eq((self.width // 8).bit_length() - 1 if self.width > 8 else 0),
+            self.o.eq(dot.o[0]),
+        ]
+        return m
+
+
+_OPERATION = """import float32;
+pub fn {name}(x: u32, y: u32) -> u32 {{
+  float32::flatten(float32::{name}(float32::unflatten(x), float32::unflatten(y)))
+}}
+"""
+
+
+def _dot(width: int) -> str:
+    """DSLX of a dot product: products, and a tree of additions."""
+    lines = ["import float32;", f"pub fn dot(x: u32[{width}], y: u32[{width}]) -> u32 {{"]
+    lines += [f"  let p{k} = float32::mul(float32::unflatten(x[u32:{k}]), float32::unflatten(y[u32:{k}]));"
+              for k in range(width)]
+    level = [f"p{k}" for k in range(width)]
+    while len(level) > 1:
+        sums = [f"t{len(level)}_{k}" for k in range(len(level) // 2)]
+        lines += [f"  let {name} = float32::add({level[2 * k]}, {level[2 * k + 1]});" for k, name in enumerate(sums)]
+        level = sums
+    return "\n".join([*lines, f"  float32::flatten({level[0]})", "}", ""])
+
+
+def _xls(name: str, text: str, stages: int) -> tuple[Any, str]:
+    """(the function, its Verilog as a pipeline of so many stages with registers at both ends)"""
+    from xls import c_api
+    top = c_api.mangle_dslx_name(name, name)
+    package = c_api.parse_ir_package(c_api.optimize_ir(c_api.convert_dslx_to_ir(text, f"{name}.x", name), top))
+    made = package.schedule_and_codegen(
+        with_delay_model=True, generator="pipeline", module_name=f"xls_{name}", top=top, pipeline_stages=stages,
+        delay_model="unit", flop_inputs=True, flop_outputs=True, use_system_verilog=False)
+    return package.get_function(top), made.get_verilog_text()
+
+
+def _mapped(texts: dict[str, str], top: str) -> Report:
+    return synthesise(texts, top, cache=build_folder() / "synth")
+
+
+def _rows(name: str, what: str, report: Report, latency: int, peer: Report | None = None) -> Iterator[Row]:
+    """What a unit takes; peer: the other's, which it should not pass."""
+    own, other = report.total.as_dict(), peer.total.as_dict() if peer else {}
+    for key, unit in (("lut", "LUT"), ("ff", "FF"), ("dsp", "DSP48E2")):
+        if other:
+            yield at_most(f"hls.xls.{name}.{key}", what, own[key], unit, other[key])
+        else:
+            yield figure(f"hls.xls.{name}.{key}", what, own[key], unit)
+    levels = report.worst.levels
+    yield (at_most(f"hls.xls.{name}.levels", what, levels, "LUT levels", peer.worst.levels) if peer else
+           figure(f"hls.xls.{name}.levels", what, levels, "LUT levels"))
+    yield figure(f"hls.xls.{name}.latency", what, latency, "cycles")
+
+
+def _differing(function: Any, reference: Any, count: int = 2000) -> int:
+    """Pairs of words of which an XLS function says something else than the oracle."""
+    from xls.c_api import Value
+    random = np.random.default_rng(1)
+    x, y = random.integers(0, 1 << 32, (2, count)).astype(np.uint32)
+    near = random.random(count) < 0.5
+    y[near] = x[near] ^ random.integers(0, 1 << 25, int(near.sum())).astype(np.uint32)
+    wanted = fp32.bits(reference(x, y)).tolist()
+    found = [function.interpret([Value.make_ubits(32, int(a)), Value.make_ubits(32, int(b))]).to_string()
+             for a, b in zip(x, y, strict=True)]
+    return sum(int(text.split(":")[1]) != value for text, value in zip(found, wanted, strict=True))
+
+
+@bench("hls")
+def hls() -> Iterator[Row]:
+    """The EMB kernel's C simulation beside the Verilated core; XLS' float32 dot products beside ours."""
+    random = np.random.default_rng(1)
+    images, program = _program(Table.place("t", random.standard_normal((ROWS, DIM)).astype(np.float32), 0))
+    fast, slow = _csim(images, program), _verilated(images, program)
+    what = f"bags of 10 rows of {DIM} values from card memory, preset tiny, one thread"
+    yield figure("hls.csim.lookups_per_s", f"C simulation: {what}", round(fast), "lookups/s")
+    yield figure("hls.csim.verilated", f"Verilated core: {what}", round(slow), "lookups/s")
+    yield at_least("hls.csim", "C simulation over Verilated core", round(fast / slow, 1), "times", 100)
+    if find_spec("xls") is None:
+        raise LeftOut("XLS is not installed: pip install xls-python==0.1.9934")
+    for name, reference in (("mul", fp32.mul), ("add", fp32.add)):
+        function, text = _xls(name, _OPERATION.format(name=name), 6)
+        yield at_most(f"hls.xls.{name}.differing", f"XLS' float32::{name}: words that differ from ours, of 2,000 pairs",
+                      _differing(function, reference), "words", 0)
+        mapped = _mapped({f"xls_{name}.v": text}, f"xls_{name}")
+        yield from _rows(name, f"XLS' float32::{name}, 6 stages", mapped, 6)
+    for width in (4, 8, 16):
+        unit = _Words(width)
+        texts, metadata = convert(unit, f"hls_dot{width}")
+        ours = _mapped(texts, metadata["top"])
+        latency = unit.dot.latency
+        _, text = _xls("dot", _dot(width), latency)
+        theirs = _mapped({"xls_dot.v": text}, "xls_dot")
+        what = f"dot product of {width}"
+        yield from _rows(f"dot{width}.xls", f"XLS, {what}, rounded {2 * width - 1} times", theirs, latency)
+        yield from _rows(f"dot{width}", f"ours, {what}, rounded once, with an accumulator", ours, latency, theirs)
