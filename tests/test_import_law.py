@@ -21,7 +21,8 @@ LAW = {
     # The figures need the RTL and the oracle side by side: bench may use every room but the command's and verif, which
     # needs what only tests install.
     "bench": (("gen", "hw", "golden", "fpga"),
-              ("numpy", "numba", "rich", "amaranth", "libcachesim", "polars", "torch", "fbgemm_gpu", "torchrec")),
+              ("numpy", "numba", "rich", "amaranth", "libcachesim", "polars", "torch", "fbgemm_gpu", "torchrec",
+               "xls")),
 }
 
 # Inside a room, from the ground up: a wing may import those before it. What lies beside the wings stands above them.

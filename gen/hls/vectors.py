@@ -5,6 +5,7 @@ the order in which the functions here write them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from golden.hotline.logger import Logger
 from golden.systolic import array as systolic
 from golden.tt.block16 import rounded_cores
 from golden.tt.load import Limits, Loader
+from hw.isa import EMB
 from hw.isa.emb import FORMAT
 
 __all__ = ["UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
@@ -89,7 +91,8 @@ def _fp32(random: np.random.Generator, config: Any) -> Vectors:
             (a, zero, zero, narrow(a, "float16")), (a, zero, zero, narrow(a, "bfloat16")),
             (half, zero, zero, widen(half.astype(np.uint16), "float16")), (code, a, b, scaled(code, a, b)))
     for operation, columns in enumerate(results):
-        bits = [np.asarray(each).view(np.uint32) if np.asarray(each).dtype == np.float32 else each for each in columns]
+        bits: list[NDArray] = [np.asarray(each) for each in columns]
+        bits = [each.view(np.uint32) if each.dtype == np.float32 else each for each in bits]
         out.put(np.stack([np.full(len(a), operation), *bits], axis=1))
     return out
 
@@ -104,7 +107,10 @@ def _pooling(random: np.random.Generator, config: Any) -> Vectors:
     for mode in ("sum", "weighted", "mean", "max") * 3:
         beats, form = int(random.integers(1, config.row_beats_max + 1)), int(random.integers(0, 3))
         width = beats * config.words
-        tokens, rows, vectors_in, results = [], [], [], []
+        tokens: list[tuple[int, Any, Any]] = []
+        rows: list[Words] = []
+        vectors_in: list[Words] = []
+        results: list[Words] = []
         for _ in range(4):
             kinds = random.integers(0, 3, int(random.choice([0, 1, 2, 9])))
             values = words_of(random, (len(kinds), width), 0.01)
@@ -196,18 +202,21 @@ def emb_start(out: Vectors, rows: Words, ring_beats: int, timeout: int = TIMEOUT
     out.put(ring_beats, timeout, len(rows), rows)
 
 
-def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int) -> int:
+def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, overfill: int = 0) -> int:
     """A program and what the oracle makes of it, with the state that both have kept; returns its code.
 
-    memory: its `outputs` must be UNTOUCHED; they and `rows` become what the oracle leaves.
+    memory: its `outputs` must be UNTOUCHED; they and `rows` become what the oracle leaves. overfill: beats behind the
+    run's first position that the host says it has filled, more than the ring has, where it would have brought nothing.
     """
     given = memory.rows.copy()
     instructions = len(memory.program) // 16
     words = oracle.words
     out.put(instructions, memory.program, len(memory.inputs) // words, memory.inputs, len(memory.outputs) // words)
-    out.put(memory.landed_at, page_beats, len(memory.landed) // (page_beats * words), memory.landed)
+    out.put(memory.landed_at, page_beats, overfill, len(memory.landed) // (page_beats * words), memory.landed)
     with np.errstate(all="ignore"):
         result = oracle.run(memory)
+    if overfill and result.code == EMB.code("TIMEOUT"):     # the oracle knows no host
+        result = replace(result, code=EMB.code("RING_OVERFLOW"), detail=memory.landed_at + overfill)
     out.put(result.code, result.instruction, result.bag, result.index, result.detail, result.released,
             result.instructions_done)
     for name in COUNTERS:

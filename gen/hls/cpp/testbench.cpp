@@ -166,9 +166,14 @@ void test_tt(Reader in) {
 // The host's part: pages land one after the other as far as the ring has room.
 struct Host {
     std::vector<Beat> pages, ring, result;
-    uint32_t first, page_beats, landed;
+    uint32_t first, page_beats, overfill, landed;
 
+    void fill(Word position) {
+        result[HOTRAIL_EMB_RESULT_FILLED / 4 / hotrail::WORDS].word[HOTRAIL_EMB_RESULT_FILLED / 4 % hotrail::WORDS]
+            = position & hotrail::POSITION_MASK;
+    }
     void step() {
+        if (overfill) fill(first + overfill);
         const Word released = hotrail::result_word(result.data(), HOTRAIL_EMB_RESULT_RELEASED);
         while (landed < pages.size()) {
             const Word end = (first + landed + page_beats) & hotrail::POSITION_MASK;
@@ -177,8 +182,7 @@ struct Host {
             for (Word k = 0; k < page_beats; k++)
                 ring[(first + landed + k) & (ring.size() - 1)] = pages[landed + k];
             landed += page_beats;
-            result[HOTRAIL_EMB_RESULT_FILLED / 4 / hotrail::WORDS].word[HOTRAIL_EMB_RESULT_FILLED / 4 % hotrail::WORDS]
-                = end;
+            fill(end);
         }
     }
 };
@@ -211,6 +215,7 @@ void test_emb(Reader in, int times) {
         const Word outputs_beats = in.one();
         host.first = in.one();
         host.page_beats = in.one();
+        host.overfill = in.one();
         const Word pages = in.one();
         host.pages = beats_of(in, size_t(pages) * host.page_beats);
         std::vector<Beat> outputs, before = rows;

@@ -160,6 +160,20 @@ def test_programs_that_nobody_compiles(tiny, tmp_path):
     assert cases["emb"] == sum(drawer.codes.values())
 
 
+def test_a_host_that_fills_too_far(tiny, tmp_path):
+    drawer = Drawer(SEED)
+    inputs = np.zeros(2 * drawer.words, np.uint32)
+    inputs[[0, drawer.words]] = 1, 2 << 30 | 5
+    words = encode("BAGS", {"count": 1, "lengths": 0, "indices": 1, "indices_count": 1, "dram_rows": 8, "row_beats": 1,
+                            "chunk_rows": 1, "out_stride": 1, "ring_count": 16})
+    for overfill in (0, drawer.ring_beats + 1):
+        outputs = np.full(drawer.words, UNTOUCHED, np.uint32)
+        memory = Memory(words, inputs, outputs, drawer.rows, ring_beats=drawer.ring_beats)
+        code = emb_case(drawer.out, drawer.oracle, memory, page_beats=drawer.page_beats, overfill=overfill)
+        assert code == EMB.code("RING_OVERFLOW" if overfill else "TIMEOUT")
+    assert equal(tiny, put(tmp_path, {"emb.bin": drawer.out.data})) == {"fp32": 0, "pooling": 0, "mlp": 0, "emb": 3}
+
+
 @pytest.mark.regress
 def test_hostile_programs_leave_no_buffer(tmp_path):
     """With sanitizers: an access outside of a buffer ends the simulation."""
