@@ -26,8 +26,9 @@ SOURCES = Path(__file__).parent / "cpp"
 MARK = "types.h"
 CONFIG = "hls_config.cfg"
 #: Cores with units in C++, and what each brings.
-UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "emb.h"), "mlp": ("fp32.h", "dot.h", "mlp.h"),
-         "hotline": ("hotline.h",)}
+UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", "tt_memory.h", "emb.h", "emb_bags.h",
+                 "emb_checks.h"),
+         "mlp": ("fp32.h", "dot.h", "mlp.h"), "hotline": ("hotline.h",)}
 ALWAYS = ("types.h", "testbench.cpp", "csim/hls_stream.h")
 PART = "xcku15p-ffva1156-2LV-e"
 PERIOD_NS = 4
