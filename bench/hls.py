@@ -196,10 +196,14 @@ def _verilog(name: str, ir: str, stages: int) -> str:
     from xls import c_api
     of_process = {"reset": "rst", "worst_case_throughput": 1, "streaming_channel_data_suffix": "_data",
                   "streaming_channel_valid_suffix": "_vld", "streaming_channel_ready_suffix": "_rdy"}
-    return c_api.parse_ir_package(ir).schedule_and_codegen(
+    text = c_api.parse_ir_package(ir).schedule_and_codegen(
         with_delay_model=True, generator="pipeline", module_name=f"xls_{name}", pipeline_stages=stages,
         delay_model="unit", flop_inputs=True, flop_outputs=True, use_system_verilog=False,
         **(of_process if "proc " in ir else {})).get_verilog_text()
+    # Verilog declares the variables of generated loops before them.
+    variables = sorted(set(re.findall(r"for \(genvar (\w+)", text)))
+    declared = "".join(f"  genvar {name};\n" for name in variables)
+    return text.replace("for (genvar ", "for (").replace("\n);\n", f"\n);\n{declared}", 1)
 
 
 def _mapped(texts: dict[str, str], top: str) -> Report:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from fpga.synth.shells import card
 from fpga.vitis.buses import bus_parameters
 from fpga.vitis.description import RtlKernel
+from fpga.vitis.model import FOLDER, has_model
 
 __all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 
@@ -135,10 +136,14 @@ foreach groups {{*synthesis *simulation}} {{
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \\
-    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged
+    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged{model}
 if {{![file exists [file join $out $name.xo]]}} {{ hotrail::fail "package_xo made no $name.xo" }}
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
 """
+
+# For software emulation.
+_MODEL = f""" \\
+    -kernel_files [lsort [glob -nocomplain [file join $here {FOLDER} *]]]"""
 
 
 def package_tcl(kernel: RtlKernel) -> str:
@@ -152,7 +157,7 @@ def package_tcl(kernel: RtlKernel) -> str:
                         version=kernel.version, about=_word(kernel.about)),
         _interfaces(kernel),
         _CONTROL.format(control=kernel.control.name, range=kernel.control.range_bytes, width=kernel.control.data_bits),
-        _END.format(kernel_xml=KERNEL_XML),
+        _END.format(kernel_xml=KERNEL_XML, model=_MODEL if has_model(kernel) else ""),
     ]
     return "\n".join(blocks)
 

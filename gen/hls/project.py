@@ -19,7 +19,7 @@ from gen.rtl import config as presets
 from gen.rtl.headers import c_header
 from hw.isa import EMB
 
-__all__ = ["MARK", "SOURCES", "UNITS", "contents", "sources", "write"]
+__all__ = ["BENCH", "MARK", "SOURCES", "UNITS", "contents", "sources", "write"]
 
 SOURCES = Path(__file__).parent / "cpp"
 #: A file by which a folder of ours is known.
@@ -29,7 +29,8 @@ CONFIG = "hls_config.cfg"
 UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", "tt_memory.h", "emb.h", "emb_bags.h",
                  "emb_checks.h"),
          "mlp": ("fp32.h", "dot.h", "mlp.h"), "hotline": ("hotline.h",)}
-ALWAYS = ("types.h", "testbench.cpp", "csim/hls_stream.h")
+#: What is no part of the kernel.
+BENCH = ("testbench.cpp", "csim/hls_stream.h")
 PART = "xcku15p-ffva1156-2LV-e"
 PERIOD_NS = 4
 
@@ -66,7 +67,7 @@ def contents(cores: Mapping[str, Any], seed: int = 1) -> dict[str, bytes]:
 
 def sources(cores: Mapping[str, Any]) -> dict[str, bytes]:
     """The C++ among them, generated headers included."""
-    names = sorted({*ALWAYS, *(name for core in cores for name in UNITS[core])})
+    names = sorted({"types.h", *BENCH, *(name for core in cores for name in UNITS[core])})
     texts = headers(cores)
     if "emb" in cores:
         texts[f"{TOP}.h"] = c_header(EMB)

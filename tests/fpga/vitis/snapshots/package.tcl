@@ -255,6 +255,7 @@ foreach groups {*synthesis *simulation} {
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \
-    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged
+    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged \
+    -kernel_files [lsort [glob -nocomplain [file join $here model *]]]
 if {![file exists [file join $out $name.xo]]} { hotrail::fail "package_xo made no $name.xo" }
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
