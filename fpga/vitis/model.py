@@ -9,18 +9,14 @@ from gen.hls.project import BENCH, sources
 from gen.rtl.config import build
 from gen.rtl.cores import CORES
 
-__all__ = ["FOLDER", "has_model", "model"]
+__all__ = ["model"]
 
 FOLDER = "model"
 
 
-def has_model(kernel: RtlKernel) -> bool:
-    return kernel.core == "emb"
-
-
 def model(kernel: RtlKernel) -> dict[str, bytes]:
     """The model's files, by their path in the package; none where the core has no model."""
-    if not has_model(kernel):
+    if kernel.core != "emb":
         return {}
     config = build(CORES[kernel.core].config, kernel.config, f"{kernel.name}:")
     return {f"{FOLDER}/{name}": data for name, data in sources({kernel.core: config}).items() if name not in BENCH}

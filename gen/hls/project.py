@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gen.base.staging import staged
+from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.hls.headers import TOP, headers
 from gen.hls.vectors import vectors
@@ -36,9 +36,9 @@ PERIOD_NS = 4
 
 
 def write(preset: str | Path, out: Path | None = None, seed: int = 1) -> Path:
-    """Writes the folder of a preset, `out`/<preset>/hls or build/<preset>/hls, whole or not at all.
+    """Writes the folder of a preset, `out`/<preset>/hls or build/<preset>/hls, all of it or nothing.
 
-    seed: of the vectors.
+    seed: of the vectors. What tools have made there stays.
     Raises      ConfigError: the preset; ValueError: it has no core with units in C++, the folder holds another's
     """
     chosen = presets.load(preset)
@@ -49,7 +49,7 @@ def write(preset: str | Path, out: Path | None = None, seed: int = 1) -> Path:
     place = (out or build_folder()) / chosen.name / "hls"
     if place.exists() and (not place.is_dir() or any(place.iterdir()) and not (place / MARK).exists()):
         raise ValueError(f"{place} holds something else than `hotrail hls` writes; --out names another folder")
-    with staged(place) as folder:
+    with together(place) as folder:
         for name, data in contents(cores, seed).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
