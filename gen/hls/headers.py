@@ -15,6 +15,7 @@ __all__ = ["TOP", "headers"]
 #: The kernel's name, and its top function's.
 TOP = "hotrail_emb"
 _MEMORY = {"m00": "16", "m01": "32"}    # bursts that a port has outstanding
+COSIM_DEPTH = 16_384                    # beats of each buffer that a co-simulation copies
 
 
 def headers(cores: Mapping[str, Any]) -> dict[str, str]:
@@ -49,7 +50,7 @@ def _config(cores: Mapping[str, Any]) -> str:
         words = emb.words
         lines += ["#define HOTRAIL_HAS_EMB 1", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
                   f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}", f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
-                  f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}"]
+                  f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}", f"#define HOTRAIL_COSIM_DEPTH {COSIM_DEPTH}"]
     if "mlp" in cores:
         lines += ["#define HOTRAIL_HAS_MLP 1", *_sizes("MLP", cores["mlp"])]
     if "hotline" in cores:
@@ -134,7 +135,7 @@ def _top() -> str:
         if item.kind == "pointer":
             pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.port} offset=slave "
                            f"max_read_burst_length=64 max_write_burst_length=64 num_read_outstanding="
-                           f"{_MEMORY[item.port]}")
+                           f"{_MEMORY[item.port]} depth={COSIM_DEPTH}")
         pragmas.append(f"#pragma HLS interface s_axilite port={item.name} bundle=control")
     arguments = ",\n    ".join(declared(item) for item in EMB.arguments)
     buffers = ", ".join(item.name for item in EMB.arguments if item.kind == "scalar" and item.name != "program_count")

@@ -3,7 +3,8 @@
 //     csim FOLDER [TIMES]      reads FOLDER/*.bin, written by `hotrail hls`; TIMES: programs are played so often
 //
 // Buffers have the size that the kernel is told of, each by itself on the heap: with -fsanitize=address an access
-// outside of one ends the simulation.
+// outside of one ends the simulation. A co-simulation copies HOTRAIL_COSIM_DEPTH beats of each, and no host runs beside
+// it: pages land before the run as far as the ring has room.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -83,6 +84,9 @@ Beat beat_of(Reader &in) {
 
 std::vector<Beat> beats_of(Reader &in, size_t count) {
     std::vector<Beat> beats;
+#if defined(HOTRAIL_COSIM)
+    beats.reserve(HOTRAIL_COSIM_DEPTH);
+#endif
     for (size_t k = 0; k < count; k++) beats.push_back(beat_of(in));
     return beats;
 }
@@ -219,6 +223,9 @@ void test_emb(Reader in, int times) {
         const Word pages = in.one();
         host.pages = beats_of(in, size_t(pages) * host.page_beats);
         std::vector<Beat> outputs, before = rows;
+#if defined(HOTRAIL_COSIM)
+        outputs.reserve(HOTRAIL_COSIM_DEPTH);
+#endif
         for (int time = 0; time < times; time++) {
             rows = before;
             Beat untouched;
@@ -228,6 +235,11 @@ void test_emb(Reader in, int times) {
             for (int offset : {HOTRAIL_EMB_RESULT_RELEASED, HOTRAIL_EMB_RESULT_FILLED})
                 host.result[offset / 4 / hotrail::WORDS].word[offset / 4 % hotrail::WORDS] = host.first;
             host.landed = 0;
+#if defined(HOTRAIL_COSIM)
+            host.ring.reserve(HOTRAIL_COSIM_DEPTH);
+            host.result.reserve(HOTRAIL_COSIM_DEPTH);
+            host.step();
+#endif
             const auto start = std::chrono::steady_clock::now();
             hotrail_emb(program.data(), count, inputs.data(), inputs_beats, outputs.data(), outputs_beats, rows.data(),
                         Word(rows.size()), host.ring.data(), ring_beats, host.result.data(), timeout);

@@ -113,7 +113,7 @@ inline void write_quarter(uint64_t store[LINES][2][LINE / 4], int address, bool 
     const int line = memory_line(address, block, LINES);
     for (int g = 0; g < N * N / 4; g++) {
 #pragma HLS unroll
-        const Word *word = beat.word + 4 * g;
+        const Word word[4] = {beat.word[4 * g], beat.word[4 * g + 1], beat.word[4 * g + 2], beat.word[4 * g + 3]};
         const int place = (part & (N - 1)) * (N * N / 4) + g;
 #if TT_GROUPED
         if (block) {
