@@ -6,7 +6,10 @@ from typing import Any
 
 from golden.fp import fp32
 from golden.hotline import bank, randomizer
+from golden.tt.rows import MOST_ROWS
 from hw.isa import EMB, LONGEST_BAG, Argument
+from hw.isa.emb import ROW_FORMAT
+from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 
@@ -42,6 +45,10 @@ def _sizes(prefix: str, config: Any, *more: str) -> list[str]:
     return [f"#define {prefix}_{name.upper()} {int(getattr(config, name))}" for name in (*names, *more)]
 
 
+def _enum(name: str, prefix: str, values: Mapping[str, int]) -> str:
+    return f"enum {name} {{ {', '.join(f'{prefix}{key} = {value}' for key, value in values.items())} }};"
+
+
 def _config(cores: Mapping[str, Any]) -> str:
     lines = ["// Sizes of the preset: keys of its tables."]
     words = 1
@@ -49,15 +56,20 @@ def _config(cores: Mapping[str, Any]) -> str:
         emb = cores["emb"]
         words = emb.words
         lines += ["#define HOTRAIL_HAS_EMB 1", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
-                  f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}", f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
+                  f"#define TT_CHUNK_ROWS {MOST_ROWS}", f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}",
+                  f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
                   f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}", f"#define HOTRAIL_COSIM_DEPTH {COSIM_DEPTH}"]
     if "mlp" in cores:
         lines += ["#define HOTRAIL_HAS_MLP 1", *_sizes("MLP", cores["mlp"])]
     if "hotline" in cores:
         policy = bank.POLICIES.index(cores["hotline"].policy)
         lines += ["#define HOTRAIL_HAS_HOTLINE 1", f"#define HOTLINE_POLICY {policy}",
+                  *(f"#define HOTLINE_{name} {getattr(bank, name)}" for name in ("ID_BITS", "WAYS", "STALE")),
                   *_sizes("HOTLINE", cores["hotline"], "bank_bits", "set_bits")]
-    lines += ["", "namespace hotrail {", f"const int WORDS = {words};     // of a beat", "}"]
+    lines += ["", "namespace hotrail {", f"const int WORDS = {words};     // of a beat",
+              _enum("RowFormat", "", {item.name: item.value for item in ROW_FORMAT}),
+              _enum("Activation", "ACTIVATION_", {item.name: item.value for item in ACTIVATION}),
+              _enum("Policy", "POLICY_", {name.upper(): at for at, name in enumerate(bank.POLICIES)}), "}"]
     return _header("config", lines)
 
 

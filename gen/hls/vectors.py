@@ -199,7 +199,7 @@ def _tt(random: np.random.Generator, config: Any) -> Vectors:
 
 def emb_start(out: Vectors, rows: Words, ring_beats: int, timeout: int = TIMEOUT) -> None:
     """What all cases have in common: card memory, the ring, and the polls that a row may take."""
-    out.put(ring_beats, timeout, len(rows), rows)
+    out.put(UNTOUCHED, ring_beats, timeout, len(rows), rows)
 
 
 def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, overfill: int = 0) -> int:

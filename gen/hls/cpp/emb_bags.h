@@ -1,7 +1,7 @@
 // BAGS: a dataflow region. `issue` reads lengths, indices and weights, checks them, sends each row to its tier;
 // `fetch_rows` and `tt_unit` bring values; the pooling unit adds up; `store_vectors` writes.
 //
-// Timing  the slowest process of the region decides: an index per cycle; a row's stored beats, then its beats of values;
+// Timing  the slowest process of the region decides: an index per cycle; a row's stored beats, then its values' beats;
 //         a slot of the TT unit per cycle, see there and in pooling.h
 // Golden  golden.emb.core
 #ifndef HOTRAIL_EMB_BAGS_H

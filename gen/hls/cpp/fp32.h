@@ -115,8 +115,6 @@ inline Word reciprocal(uint32_t n) {
 
 // -- Rows in other formats.
 
-const int FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INT8 = 3, INT4 = 4;    // as hw.isa numbers them
-
 inline Word widen_float16(uint32_t code) {
     const Word sign = (code & 0x8000) << 16, fraction = code & 0x3FF;
     const int exponent = code >> 10 & 31;

@@ -16,10 +16,9 @@
 
 namespace hotrail {
 
-const int ID_BITS = 14, WAYS = 4, STALE = 3;
+const int ID_BITS = HOTLINE_ID_BITS, WAYS = HOTLINE_WAYS, STALE = HOTLINE_STALE;
 const int DOMAIN_BITS = HOTLINE_BANK_BITS + HOTLINE_SET_BITS + ID_BITS;
 const Word RRPV = 1u << ID_BITS, VALID = 1u << (ID_BITS + 2), HOT = 0x80000000, NO_INDEX = 0xFFFFFFFF;
-enum Policy { SRRIP, SAMPLED, STEADY };
 
 // -- The randomizer: a Feistel network over the place, keyed by the identifier.
 
@@ -68,7 +67,7 @@ struct Answer {
 // The way that holds the identifier, -1 for none; the set's entries and the bank's count change where it learns.
 inline int access(Word way[WAYS], Word &count, Word id, bool learn) {
 #pragma HLS inline
-    const bool steady = HOTLINE_POLICY == STEADY;
+    const bool steady = HOTLINE_POLICY == POLICY_STEADY;
     const Word fresh = steady ? STALE : STALE - 1;
     int found = -1, empty = -1;
     Word most = 0;
@@ -92,7 +91,7 @@ inline int access(Word way[WAYS], Word &count, Word id, bool learn) {
         way[empty] = id | fresh * RRPV | VALID;
         return found;
     }
-    if (HOTLINE_POLICY != SRRIP && !(steady && most == STALE)) {
+    if (HOTLINE_POLICY != POLICY_SRRIP && !(steady && most == STALE)) {
         count++;
         if (!(count >> HOTLINE_INSERT_LOG2)) return found;
         count = 0;

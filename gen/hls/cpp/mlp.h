@@ -17,7 +17,6 @@
 namespace hotrail {
 
 const int ROWS = MLP_ROWS, COLUMNS = 2 * MLP_ROWS, TERMS = MLP_WIDTH;
-enum Activation { NO_ACTIVATION, RELU, SIGMOID };       // as hw.isa numbers them
 
 // A cell's operand of a beat: TERMS numbers, which share an exponent where the kind is grouped.
 #if MLP_GROUPED
@@ -117,7 +116,7 @@ inline Word sigmoid(Word word) {
 }
 
 inline Word activated(Word word, int activation) {
-    return activation == RELU ? maximum(word, 0) : activation == SIGMOID ? sigmoid(word) : word;
+    return activation == ACTIVATION_RELU ? maximum(word, 0) : activation == ACTIVATION_SIGMOID ? sigmoid(word) : word;
 }
 
 // One tile: `steps` beats of rows and columns in, ROWS rows of results out.

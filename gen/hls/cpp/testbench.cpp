@@ -1,6 +1,8 @@
 // The C simulation: plays vectors of the oracle through the units and the kernel and compares every bit.
 //
-//     csim FOLDER [TIMES]      reads FOLDER/*.bin, written by `hotrail hls`; TIMES: programs are played so often
+//     csim FOLDER [TIMES [SEED]]      reads FOLDER/*.bin, written by `hotrail hls`
+//
+// TIMES: programs are played so often; SEED: of tensor-train tables of any bits, which are tried besides.
 //
 // Buffers have the size that the kernel is told of, each by itself on the heap: with -fsanitize=address an access
 // outside of one ends the simulation. A co-simulation copies HOTRAIL_COSIM_DEPTH beats of each, and no host runs beside
@@ -167,6 +169,39 @@ void test_tt(Reader in) {
     report("tt", cases);
 }
 
+// Descriptors and cores of any bits, as a LOAD may bring them: what the unit says of them is not defined, where it
+// reads and writes is. Loops are kept short.
+void test_tt_hostile(uint32_t seed) {
+    auto draw = [&seed]() { return (seed = seed * 1664525u + 1013904223u) >> 8; };
+    auto drawn_beat = [&draw]() {
+        Beat beat;
+        for (int w = 0; w < hotrail::WORDS; w++) beat.word[w] = draw() ^ draw() << 16;
+        return beat;
+    };
+    for (int time = 0; time < 200; time++) {
+        const Word table = draw() % TT_TABLES;
+        for (Word part = 0; part < 4; part++) hotrail::tt_load(tt_memory, 2u << 16 | part << 18 | table, drawn_beat());
+        for (int k = 0; k < 8; k++) {
+            const Word y = draw() & 1, block = TT_GROUPED && (draw() & 1);
+            const Word line = draw() % ((y ? TT_Y_LINES : TT_X_LINES) << block) & 0xFFFF;
+            hotrail::tt_load(tt_memory, block << 22 | (draw() & 3) << 18 | y << 16 | line, drawn_beat());
+        }
+        hotrail::Descriptor &d = tt_memory.table[table];
+        for (uint32_t *count : {&d.products_first_tiles, &d.products_middle_tiles, &d.last_tiles}) *count &= 7;
+        for (uint32_t *count : {&d.products_first_lines, &d.products_middle_lines, &d.last_lines}) *count &= 3;
+        hls::stream<hotrail::Lookup> lookups;
+        hls::stream<Beat> o;
+        const int rows = 1 + draw() % 8, beats = 1 + draw() % EMB_ROW_BEATS_MAX;
+        for (int k = 0; k <= rows; k++) {
+            const hotrail::Lookup lookup = {draw() ^ draw() << 16, k == rows - 1, k == rows};
+            lookups.write(lookup);
+        }
+        hotrail::tt_unit(lookups, o, tt_memory, table, beats);
+        expect("tt hostile", time, o.size(), beats);
+    }
+    report("hostile", 200);
+}
+
 // The host's part: pages land one after the other as far as the ring has room.
 struct Host {
     std::vector<Beat> pages, ring, result;
@@ -200,12 +235,11 @@ uint64_t counter(const std::vector<Beat> &result, int offset) {
 
 void test_emb(Reader in, int times) {
     if (!in.more()) return;
-    const Word UNTOUCHED = 0xC0DE5EED;
     const int counters[] = {HOTRAIL_EMB_RESULT_INSTRUCTIONS, HOTRAIL_EMB_RESULT_BAGS, HOTRAIL_EMB_RESULT_INDICES,
                             HOTRAIL_EMB_RESULT_DRAM_ROWS, HOTRAIL_EMB_RESULT_DRAM_BYTES, HOTRAIL_EMB_RESULT_TT_ROWS,
                             HOTRAIL_EMB_RESULT_TT_BYTES, HOTRAIL_EMB_RESULT_SSD_ROWS, HOTRAIL_EMB_RESULT_SSD_BYTES,
                             HOTRAIL_EMB_RESULT_CACHE_FILLS};
-    const Word ring_beats = in.one(), timeout = in.one(), rows_words = in.one();
+    const Word UNTOUCHED = in.one(), ring_beats = in.one(), timeout = in.one(), rows_words = in.one();
     std::vector<Beat> rows = beats_of(in, rows_words / hotrail::WORDS);
     host.ring = std::vector<Beat>(ring_beats, hotrail::zero_beat());
     size_t number = 0, faults = 0;
@@ -370,6 +404,7 @@ int main(int count, char **arguments) {
     test_pooling(Reader(folder + "/pooling.bin"));
     test_tt(Reader(folder + "/tt.bin"));
     test_emb(Reader(folder + "/emb.bin"), times);
+    if (count > 3) test_tt_hostile(std::atoi(arguments[3]));
 #endif
 #if HOTRAIL_HAS_MLP
     test_mlp(Reader(folder + "/mlp.bin"));

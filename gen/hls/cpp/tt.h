@@ -20,7 +20,7 @@
 
 namespace hotrail {
 
-const int CHUNK_ROWS = 8;
+const int CHUNK_ROWS = TT_CHUNK_ROWS;
 
 // -- One product.
 

@@ -176,7 +176,7 @@ inline Line line_of(const Tile &tile, int product, bool swap) {
             Sum sum[N];
             for (int w = 0; w < N; w++) {
                 if (product == MIDDLE) sum[w] = tile.z[w][N == 4 ? (s & 1) << 1 | s >> 1 : s][c];
-                else if (swap) sum[w] = tile.z[(s >> 1) << 1 | c >> 1][w][(s & 1) << 1 | (c & 1)];
+                else if (swap && N == 4) sum[w] = tile.z[((s >> 1) << 1 | c >> 1) % N][w][((s & 1) << 1 | (c & 1)) % N];
                 else sum[w] = tile.z[s][w][c];
             }
 #if TT_GROUPED
