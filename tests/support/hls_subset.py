@@ -54,17 +54,43 @@ def _loops(text: str) -> list[str]:
     return bad
 
 
-def _recursion(text: str) -> list[str]:
-    """Functions that reach themselves."""
-    calls: dict[str, set[str]] = {}
+def _functions(text: str) -> dict[str, str]:
+    """The bodies of functions; of one name together."""
+    bodies: dict[str, str] = {}
     for found in FUNCTION.finditer(text):
         body = text[found.end():_closing(text, found.end() - 1, "{}")]
-        calls.setdefault(found[1], set()).update(re.findall(r"\b(\w+)(?:<[\w, ]*>)?\(", body))
-    reached = {name: set(called) for name, called in calls.items()}
-    for _ in calls:
+        bodies[found[1]] = bodies.get(found[1], "") + body
+    return bodies
+
+
+def _called(body: str) -> set[str]:
+    return set(re.findall(r"\b(\w+)(?:<[\w, ]*>)?\(", body))
+
+
+def _reached(bodies: dict[str, str]) -> dict[str, set[str]]:
+    """All that each function calls, directly or not."""
+    reached = {name: _called(body) for name, body in bodies.items()}
+    for _ in reached:
         for called in reached.values():
             called.update(*(reached[each] for each in list(called) if each in reached))
-    return sorted(name for name, called in reached.items() if name in called)
+    return reached
+
+
+def _pipelined(text: str, bodies: dict[str, str], reached: dict[str, set[str]]) -> list[str]:
+    """Pipelined loops with a loop in them that cannot be unrolled, in functions that they call too."""
+    varying = {name for name in bodies
+               if any("loop_tripcount" in bodies.get(each, "") for each in {name, *reached[name]})}
+    bad = []
+    for loop in LOOP.finditer(text):
+        head = _closing(text, loop.end() - 1, "()") + 1
+        if not (opened := re.match(r"\s*{", text[head:head + 20])):
+            continue
+        body = text[head + opened.end():_closing(text, head + opened.end() - 1, "{}")]
+        leading = re.match(r"(?:\s*#pragma[^\n]*\n)*", body)
+        rest = body[leading.end():] if leading else body
+        if leading and "HLS pipeline" in leading[0] and ("loop_tripcount" in rest or _called(rest) & varying):
+            bad.append(" ".join(text[loop.start():head].split()))
+    return bad
 
 
 def offences(text: str) -> list[str]:
@@ -72,4 +98,7 @@ def offences(text: str) -> list[str]:
     plain = _plain(text)
     found = [f"{what}: {word[0]}" for what, pattern in FORBIDDEN.items() for word in re.finditer(pattern, plain)]
     found += [f"a loop without a bound: {loop}" for loop in _loops(plain)]
-    return found + [f"recursion: {name}" for name in _recursion(plain)]
+    bodies = _functions(plain)
+    reached = _reached(bodies)
+    found += [f"a loop that varies in a pipelined one: {loop}" for loop in _pipelined(plain, bodies, reached)]
+    return found + [f"recursion: {name}" for name, called in sorted(reached.items()) if name in called]

@@ -45,49 +45,57 @@ BAGS:
         const Word mean = item.mode == HOTRAIL_EMB_MODE_MEAN && length ? reciprocal(length) : ONE_WORD;
         uint32_t in_chunk = 0;
         Lookup lookup = {0, false, false};
-    INDICES:
-        for (uint32_t number = start; number < end; number++) {
-#pragma HLS pipeline II=1
+        uint32_t number = start;
+    ROWS:
+        while (number < end && !fault.code) {
 #pragma HLS loop_tripcount min=1 max=65536
-            const Word word = word_at(inputs, item.indices, number, indices);
-            const uint32_t device = word >> DEVICE_SHIFT, row = word & POSITION_MASK;
-            const Word weight = item.weighted ? word_at(inputs, item.weights, number, weights) : ONE_WORD;
-            PoolToken token = {DRAM_ROW, weight, mean};
-            Fetch row_fetch = {false, false, row};
-            if (device == HOTRAIL_EMB_DEVICE_DRAM && row < item.dram_rows) {
-                rows.write(row_fetch);
-                tokens.write(token);
-                found.dram++;
-            } else if (device == HOTRAIL_EMB_DEVICE_SSD && in_ring(item, buffers, row, beats)) {
-                fault = wait_for_row(result, buffers, ring, row, beats);
-                if (fault.code) break;
-                row_fetch.ring = true;
-                rows.write(row_fetch);
-                token.what = SSD_ROW;
-                tokens.write(token);
-                found.ssd++;
-            } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows && loaded) {
-                // A row waits until it is known whether its chunk goes on.
-                if (in_chunk) lookups.write(lookup);
-                lookup.index = row;
-                lookup.ends = ++in_chunk == item.chunk_rows;
-                if (lookup.ends) {
-                    token.what = TT_VECTOR;
-                    token.factor = item.weighted ? weight : mean;
-                    lookups.write(lookup);
+            uint32_t position = 0;
+            bool waits = false;     // for a row that has not landed; the loop of an index per cycle goes on behind it
+        INDICES:
+            for (; number < end && !waits && !fault.code; number += !waits) {
+#pragma HLS loop_tripcount min=1 max=65536
+#pragma HLS pipeline II=1
+                const Word word = word_at(inputs, item.indices, number, indices);
+                const uint32_t device = word >> DEVICE_SHIFT, row = word & POSITION_MASK;
+                const Word weight = item.weighted ? word_at(inputs, item.weights, number, weights) : ONE_WORD;
+                PoolToken token = {DRAM_ROW, weight, mean};
+                Fetch row_fetch = {false, false, row};
+                if (device == HOTRAIL_EMB_DEVICE_DRAM && row < item.dram_rows) {
+                    rows.write(row_fetch);
                     tokens.write(token);
-                    in_chunk = 0;
+                    found.dram++;
+                } else if (device == HOTRAIL_EMB_DEVICE_SSD && in_ring(item, buffers, row, beats)) {
+                    position = row;
+                    waits = !has_landed(buffers, ring, row, beats);
+                    if (!waits) {
+                        row_fetch.ring = true;
+                        rows.write(row_fetch);
+                        token.what = SSD_ROW;
+                        tokens.write(token);
+                        found.ssd++;
+                    }
+                } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows && loaded) {
+                    // A row waits until it is known whether its chunk goes on.
+                    if (in_chunk) lookups.write(lookup);
+                    lookup.index = row;
+                    lookup.ends = ++in_chunk == item.chunk_rows;
+                    if (lookup.ends) {
+                        token.what = TT_VECTOR;
+                        token.factor = item.weighted ? weight : mean;
+                        lookups.write(lookup);
+                        tokens.write(token);
+                        in_chunk = 0;
+                    }
+                    found.tt++;
+                } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows) {
+                    fault = fault_of(HOTRAIL_EMB_CODE_TT_TABLE, item.tt_table, bag, number);
+                } else {
+                    const bool no_device = device > HOTRAIL_EMB_DEVICE_SSD;
+                    fault = fault_of(no_device ? HOTRAIL_EMB_CODE_INDEX_DEVICE : HOTRAIL_EMB_CODE_INDEX_RANGE, word,
+                                     bag, number);
                 }
-                found.tt++;
-            } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows) {
-                fault = fault_of(HOTRAIL_EMB_CODE_TT_TABLE, item.tt_table, bag, number);
-                break;
-            } else {
-                const bool no_device = device > HOTRAIL_EMB_DEVICE_SSD;
-                fault = fault_of(no_device ? HOTRAIL_EMB_CODE_INDEX_DEVICE : HOTRAIL_EMB_CODE_INDEX_RANGE, word, bag,
-                                 number);
-                break;
             }
+            if (waits) fault = wait_for_row(result, buffers, ring, position, beats);
         }
         if (fault.code) break;
         if (in_chunk) {

@@ -82,14 +82,18 @@ inline bool in_ring(const Instruction &item, const Buffers &buffers, uint32_t po
         && uint64_t(position & (buffers.ring_beats - 1)) + beats <= buffers.ring_beats;
 }
 
+// Whether the row was there when the doorbell was read last.
+inline bool has_landed(const Buffers &buffers, const Ring &ring, uint32_t position, int beats) {
+    return ((ring.filled - position - beats) & POSITION_MASK) < buffers.ring_beats;
+}
+
 // Waits until the row has landed; golden.emb.core's TIMEOUT where it never does.
 inline Fault wait_for_row(const volatile Beat *result, const Buffers &buffers, Ring &ring, uint32_t position,
                           int beats) {
-    const uint32_t end = position + beats;
 WAIT:
     for (uint32_t left = buffers.timeout;; left--) {
 #pragma HLS loop_tripcount min=0 max=100000
-        if (((ring.filled - end) & POSITION_MASK) < buffers.ring_beats) return no_fault();
+        if (has_landed(buffers, ring, position, beats)) return no_fault();
         if (left == 0) return fault_of(HOTRAIL_EMB_CODE_TIMEOUT, position);
         HOTRAIL_HOST_STEP();
         ring.filled = result_word(result, HOTRAIL_EMB_RESULT_FILLED) & POSITION_MASK;

@@ -25,10 +25,7 @@ const Word RRPV = 1u << ID_BITS, VALID = 1u << (ID_BITS + 2), HOT = 0x80000000, 
 inline uint64_t ones(int bits) { return (uint64_t(1) << bits) - 1; }
 
 inline uint64_t rotated(uint64_t half, int by, int width) {
-    while (by >= width) {
-#pragma HLS loop_tripcount min=0 max=2
-        by -= width;
-    }
+    by %= width;
     return (half >> by | half << (width - by)) & ones(width);
 }
 

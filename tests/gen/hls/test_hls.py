@@ -199,6 +199,9 @@ def test_nothing_that_cannot_be_hardware(preset):
     ("inline void f(int (*g)(int)) {}", "a pointer to a function: (*g)("),
     ("struct A { virtual void f(); };", "a virtual call: virtual"),
     ("inline float f() { return 0; }", "floating point: float"),
+    ("inline void f(int n) {\n  while (n--) {\n#pragma HLS loop_tripcount max=3\n  }\n}\ninline void g() {\n"
+     "  for (int k = 0; k < N; k++) {\n#pragma HLS pipeline\n    f(k);\n  }\n}",
+     "a loop that varies in a pipelined one: for (int k = 0; k < N; k++)"),
 ])
 def test_the_check_finds(text, what):
     assert what in offences(text)
