@@ -30,8 +30,8 @@ def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
     To begin: demo. Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware:
-    verilog, lint, synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools.
-    What it is worth: bench, papers.
+    verilog, lint, synth, timing, failfast; hls for C++. A real card: package, xo, bitstream, cards; ecp5 for a board
+    by open tools. What it is worth: bench, papers.
     PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 

@@ -22,12 +22,12 @@ LAW = {
     # needs what only tests install.
     "bench": (("gen", "hw", "golden", "fpga", "hotrail.training"),
               ("numpy", "numba", "rich", "amaranth", "highspy", "libcachesim", "polars", "torch", "fbgemm_gpu",
-               "torchrec")),
+               "torchrec", "xls")),
 }
 
 # Inside a room, from the ground up: a wing may import those before it. What lies beside the wings stands above them.
 WINGS = {
-    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "planner", "bundle", "delta"),
+    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "hls", "planner", "bundle", "delta"),
     "fpga": ("synth", "vitis", "card", "api"),
 }
 
