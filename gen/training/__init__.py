@@ -1,0 +1,1 @@
+"""A model of a training step: stages, systems and the constants of machines."""
