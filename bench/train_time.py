@@ -253,9 +253,8 @@ def rows() -> Iterator[Row]:
         error = 100 * (ours / each.value - 1)
         errors[each.fitted].append(abs(error))
         yield figure(f"train.model.{each.id}", f"{each.what}; published {each.value:g}, "
-                     f"{'fitted' if each.fitted else 'predicted'}", float(f"{ours:.4g}"), each.unit)
-        yield figure(f"train.model.{each.id}.error", f"{each.what}: error of the "
-                     f"{'fitted' if each.fitted else 'predicted'} value", round(error, 1), "%")
+                     f"{'fitted' if each.fitted else 'predicted'}, error {error:+.1f} %", float(f"{ours:.4g}"),
+                     each.unit)
     said = f"{len(errors[False])} published figures predicted from {len(errors[True])} others"
     yield at_most("train.model.error", f"{said}: median error", round(float(np.median(errors[False])), 1), "%", 15)
     yield at_most("train.model.error.worst", f"{said}: largest error", round(max(errors[False]), 1), "%", 35)
