@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.framework import Row, at_most, bench, figure
-from gen.training.systems import SYSTEMS, Machine, machine, transfer_s
-from gen.training.systems import _elrec as elrec
+from gen.training.systems import SYSTEMS, Machine, elrec, machine, transfer_s
 from gen.training.workload import Workload
 
 PULL = 0.02
@@ -260,6 +259,11 @@ def rows() -> Iterator[Row]:
     yield at_most("train.model.error.worst", f"{said}: largest error", round(max(errors[False]), 1), "%", 35)
     yield figure("train.model.error.fitted", "the fitted figures: median error",
                  round(float(np.median(errors[True])), 1), "%")
+    swapped = [replace(each, fitted=not each.fitted) for each in figures]
+    other = fit(swapped)
+    yield figure("train.model.error.swapped", "the halves swapped, fitted anew: median error of the predicted",
+                 round(100 * float(np.median([abs(each.ours(other) / each.value - 1) for each in swapped
+                                              if not each.fitted])), 1), "%")
     yield at_most("train.model.constants", "kept constants of GPUs against those fitted anew, to three digits: largest "
                   "difference", round(100 * max(abs(value / getattr(getattr(old, name) if name else old, key) - 1)
                                                 for name, values in new.items()

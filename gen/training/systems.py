@@ -21,7 +21,7 @@ from gen.data.profile import Profile
 from gen.training.step import Stage, Step, simulate
 from gen.training.workload import DENSE, Workload, workload
 
-__all__ = ["GPUS", "SYSTEMS", "Machine", "Predicted", "machine", "predict", "train_time", "transfer_s"]
+__all__ = ["GPUS", "SYSTEMS", "Machine", "Predicted", "elrec", "machine", "predict", "train_time", "transfer_s"]
 
 CONSTANTS = Path(__file__).with_name("constants.toml")
 IN_FLIGHT = 4           # mini-batches of Hotline and of EL-Rec's queue      Source: Hotline §5.2, EL-Rec §V
@@ -156,8 +156,9 @@ def _scars(of: Workload, on: Machine) -> Step:
     return simulate(_mixed(_hybrid_stages(of, on), popular, 1 - of.popular))
 
 
-def _elrec(of: Workload, on: Machine, in_flight: int = IN_FLIGHT, resident: bool = False) -> Step:
-    """resident: all small tables on the GPU too, which needs no queues."""
+def elrec(of: Workload, on: Machine, in_flight: int = IN_FLIGHT, resident: bool = False) -> Step:
+    """A step of EL-Rec, in seconds. in_flight: mini-batches in its queues. resident: all small tables on the GPU too,
+    which needs no queues.                                                                   Source: EL-Rec §V, §VI.B"""
     forward, backward = _networks(of, on)
     train = Stage("tensor trains", GPU, of.tt_tables * of.batch / of.gpus / 4096 * (of.dim / 128) ** (2 / 3)
                   * on.tt_s)
@@ -181,7 +182,7 @@ def _cache(of: Workload, on: Machine) -> Step:
 
 SYSTEMS: dict[str, Callable[[Workload, Machine], Step]] = {
     "hybrid": _hybrid, "server": _server, "sharded": _sharded, "hotline": _hotline, "scars": _scars,
-    "elrec": _elrec, "cache": _cache}
+    "elrec": elrec, "cache": _cache}
 
 
 @dataclass(frozen=True)
