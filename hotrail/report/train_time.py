@@ -56,10 +56,14 @@ def _cells(report: Report) -> list[list[str]]:
 def write(report: Report, folder: Path) -> Path:
     """Writes the page into `folder`; returns its path."""
     made = Page("hotrail train-time", "A training step in seven systems", lead=f"{report.sentence}.")
-    stages = list(dict.fromkeys(name for each in report.systems if each.step for name in each.step.stages))
+    steps = {each.system: each.step for each in report.systems if each.step}
+    resources = list(dict.fromkeys(name for step in steps.values() for name in step.busy))
     made.add("Steps", Text(NOTE), Table("A step of each system", HEAD, _cells(report), key="system"),
-             Bars("Stages", "Milliseconds of each stage per step. Where mini-batches overlap, a step is shorter than "
-                  "their sum.", Axis("ms"), Axis("system"),
-                  [Series(name, [(each.system, 1e3 * each.step.stages.get(name, 0.0)) for each in report.systems
-                                 if each.step]) for name in stages]))
+             Bars("Work of a step", "Milliseconds of each resource per step. Where mini-batches overlap, a step is "
+                  "shorter than their sum.", Axis("ms"), Axis("system"),
+                  [Series(name, [(system, 1e3 * step.busy.get(name, 0.0)) for system, step in steps.items()])
+                   for name in resources], key="system", labels=list(steps), across=True))
+    made.add("Stages", Table("Stages of each step", ("system", "stage", "per mini-batch, on average"), [
+        [system, name, duration(seconds)] for system, step in steps.items() for name, seconds in step.stages.items()],
+                             left=2))
     return made.write(folder)
