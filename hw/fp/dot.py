@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -140,6 +140,7 @@ class FusedDot(Part):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
+        taken: Any      # with the products' signs where they are apart
         if self.grouped:
             taken = groups.products(m, self.x, self.y, waiting=self._waiting, family=self.family)
         else:
