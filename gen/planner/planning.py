@@ -295,13 +295,14 @@ def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: 
     """What its part means in bytes and seconds, of all its cards. names: the table's, or those of all tables of whose
     product the part is, each of which bears as much of it. unseen: share of the accesses."""
     item, count = part.item, len(part.cards)
+    shares = 1 if by == "columns" else count    # of the samples, of which the item's lookups are one
     wide = search.width(spec.dim, rank, config=costs.unit)
     shape = search.best(part.warm, wide, rank=rank, config=costs.unit, form=spec.tt_format) if part.warm else None
     charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
     rows = part.hot + part.spare
 
     def tier(rows: int, bytes: int, accesses: float, seconds: float) -> Tier:
-        return Tier(rows, count * bytes, (1 if by == "columns" else count) * accesses, count * seconds)
+        return Tier(rows, count * bytes, shares * accesses, count * seconds)
 
     bytes = rows * item.row_bytes + item.bags_bytes
     if len(names) > 1:
@@ -311,8 +312,8 @@ def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: 
         spec.name, part.cards, tier(rows, bytes, part.to_dram, dram_seconds(part, costs) / len(names)),
         tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
         tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.reads * item.ssd_s),
-        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen * item.lookups, by,
-        names if len(names) > 1 else ())
+        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare,
+        unseen * shares * item.lookups, by, names if len(names) > 1 else ())
 
 
 def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], model: Recommender) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gen.data.profile import Profile
 from gen.model.recommender import ROW_FORMATS
-from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration, rate
 from hotrail.report import limits
 from hotrail.report.page import Axis, Bars, Lines, Page, Part, Series, Spans, Table
 from hotrail.terminal import console, print_table
@@ -57,7 +57,7 @@ def write(plan: Plan, profile: Profile, folder: Path) -> Path:
 def page(plan: Plan, profile: Profile) -> Page:
     made = Page("hotrail plan", f"{plan.model.name} on {len(plan.cards)} cards",
                 lead=f"{plan.source}. {_sentence(plan)}", facts=[
-                    ("per batch", duration(plan.seconds)), ("samples per second", f"{plan.samples_per_s:,.0f}"),
+                    ("per batch", duration(plan.seconds)), ("samples per second", rate(plan.samples_per_s)),
                     ("lower bound", duration(plan.bound)), ("optimality gap", f"{plan.gap:.2%}"),
                     ("reads approximated rows", f"{plan.approximated:.1%}"), ("reads the SSD", f"{plan.from_ssd:.1%}")])
     made.add("Cards", _timeline(plan), _accesses(plan), *limits.multipliers(plan),
@@ -157,7 +157,7 @@ def _sentence(plan: Plan) -> str:
                  f"({duration(last.seconds)})")
         waits = f"{first}, then the {PARTS['top' if last.top_s >= last.out_s else 'out']} ({duration(last.after_s)})"
     return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
-            f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound {duration(plan.bound)}, "
+            f"per batch of {plan.batch:,}, {rate(plan.samples_per_s)} samples/s; lower bound {duration(plan.bound)}, "
             f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
             f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
             f"does not have, {plan.from_ssd:.1%} to the SSD.")
