@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fpga.api.demo import Demo, Placement
 from gen.data.logs.movielens import NAME
-from gen.planner.plan import MEMORIES, NAMES, duration, rate
+from gen.planner.plan import MEMORIES, NAMES, duration, rate, time_unit
 from hotrail.report.page import Axis, Bars, Lines, Page, Series, Table, Text
 from hotrail.report.plan import PARTS
 from hotrail.terminal import console, print_table
@@ -81,24 +81,26 @@ def _sentences(demo: Demo) -> list[str]:
 def _tradeoff(demo: Demo) -> Lines:
     most = 1.05 * max(each.rate for each in demo.placements)
     return Lines("Accuracy beside speed", "AUC on the held-out samples over samples per second; further right is "
-                 "faster, further up more accurate.", Axis("samples per second", least=0, most=most), Axis("AUC"),
-                 [Series("FP32 rows on the host", [(0, demo.baseline), (most, demo.baseline)], "out", "dashed"),
+                 "faster, further up more accurate.",
+                 Axis("samples per second", "samples/s", least=0, most=most), Axis("AUC"),
+                 [Series("FP32 rows on the host", [(0, demo.baseline), (most, demo.baseline)], "ink", "dashed"),
                   *(Series(each.name, [(each.rate, each.auc)], form="dots") for each in demo.placements)], wide=True)
 
 
 def _speed(demo: Demo) -> Bars:
-    return Bars("Samples per second", "Of the card, batch after batch.", Axis("samples per second"), Axis("memories"), [
-        Series("samples per second", [(each.name, each.rate) for each in demo.placements])], key="memories",
-        labels=[each.name for each in demo.placements], across=True)
+    return Bars("Samples per second", "Of the card, batch after batch.", Axis("samples per second", "samples/s"),
+                Axis("memories"), [Series("samples per second", [(each.name, each.rate) for each in demo.placements])],
+                key="memories", labels=[each.name for each in demo.placements], across=True)
 
 
 def _loads(demo: Demo) -> Bars:
     cards = {each.name: each.plan.cards[0] for each in demo.placements}
     parts = {name: [getattr(card, name).seconds for card in cards.values()] for name in MEMORIES}
+    unit, scale = time_unit(demo.placements[-1].plan.seconds)
     parts |= {"in": [card.in_s for card in cards.values()], "out": [card.out_s for card in cards.values()]}
     return Bars("What each part takes for a batch", "By the plan. Memories and both directions of the link work at the "
-                "same time, so the longest bar of a group binds.", Axis("us"), Axis("memories"),
-                [Series(PARTS[part], [(name, 1e6 * each) for name, each in zip(cards, seconds)], part)
+                "same time, so the longest bar of a group binds.", Axis(unit, unit), Axis("memories"),
+                [Series(PARTS[part], [(name, scale * each) for name, each in zip(cards, seconds)], part)
                  for part, seconds in parts.items()], key="memories", labels=list(cards), across=True, wide=True)
 
 

@@ -92,9 +92,9 @@ def _timeline(bundle: Bundle, done: Verified) -> Spans:
     return Spans("Batches through the cards", f"The cycles measured of each card, {of}: core or link, whichever takes "
                  "longer, put behind each other. A card begins its next batch when it is free, a network when the "
                  "vectors are there.",
-                 Axis(f"us at {done.clock_mhz:g} MHz"), Axis("card"),
+                 Axis(f"us at {done.clock_mhz:g} MHz", "us"), Axis("card"),
                  [Series(f"{name} batches", points, colour, alone=True) for name, points, colour in
-                  zip(("odd", "even"), series, ("ssd", "tt")) if points],
+                  zip(("odd", "even"), series, ("three", "four")) if points],
                  key="card", wide=True, labels=[str(card) for card in kinds])
 
 
@@ -103,17 +103,17 @@ def _beside(done: Verified) -> Bars:
         return Series(name, [(str(card), count / done.batches) for card, count in cycles], colour)
 
     return Bars("Measured and planned", "Cycles of each card per batch: of its core, of each direction of its link, "
-                "and as planned.", Axis("card"), Axis("cycles per batch", least=0), [
-                    series("core", iter(done.cycles.items()), "tt"),
+                "and as planned.", Axis("card"), Axis("cycles per batch", "cycles", least=0), [
+                    series("core", iter(done.cycles.items()), "one"),
                     series("link to the card", ((card, link.in_cycles) for card, link in done.links.items()), "in"),
                     series("link to the host", ((card, link.out_cycles) for card, link in done.links.items()), "out"),
-                    series("planned", iter(done.expected.items()), "top")],
+                    series("planned", iter(done.expected.items()), "two")],
                 key="card", labels=[str(card) for card in done.cycles])
 
 
 def _rows(done: Verified) -> Bars:
     return Bars("Where the rows came from", "Share of each table's lookups that each memory served.", Axis("table"),
-                Axis("% of the lookups", least=0, most=100),
+                Axis("% of the lookups", "%", least=0, most=100),
                 [Series(NAMES[memory], [(name, 100 * float(rows[k]) / max(float(rows.sum()), 1))
                                         for name, rows in done.rows.items()], memory)
                  for k, memory in enumerate(MEMORIES)],

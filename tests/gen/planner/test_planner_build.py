@@ -259,7 +259,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     plan = make(model, known, COSTS, cards=1, say=said.append)
     assert set(plan.ablation) == {3} and "one card more" not in plan.what_if
     assert "one card more: tables: none was found" in said
-    assert "1 cards, DRAM and SSD: tables: none was found" in said
+    assert "1 card, DRAM and SSD: tables: none was found" in said
 
 
 @pytest.mark.turns(3)

@@ -8,7 +8,7 @@ import pytest
 
 from hotrail.report import plan as plan_report
 from hotrail.report import profile as profile_report
-from hotrail.report.page import Axis, Bars, Heat, Lines, Page, Series, Spans, Table, Text
+from hotrail.report.page import COLOURS, Axis, Bars, Heat, Lines, Page, Series, Spans, Table, Text
 from tests.support import reports
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -49,11 +49,12 @@ def small(tmp_path_factory):
     """One of each component."""
     page = Page("hotrail test", "A <title> & more", lead="What it is.", facts=[("rows", "10")])
     page.add("Times", Text("Every bit equal.", True), Spans(
-        "Timeline", "When.", Axis("ms"), Axis("card"), [Series("DRAM", [("t1", (0, 2.5)), ("t2", (1, 2))], "dram")],
+        "Timeline", "When.", Axis("ms", "ms"), Axis("card"), [
+            Series("DRAM", [("t1", (0, 2.5)), ("t2", (1, 2))], "dram")],
         key="table", labels=["t1", "t2"]), Bars(
         "Loads", "How many.", Axis("table"), Axis("rows"), [Series("rows", [("t1", 3), ("t2", 1 / 3)])], key="table",
         labels=["t1", "t2"]), Lines(
-        "Curve", "How fast.", Axis("rows", log=True), Axis("%"), [Series("a", [(1, 2), (10, 5)]),
+        "Curve", "How fast.", Axis("rows", "rows", log=True), Axis("%", "%"), [Series("a", [(1, 2), (10, 5)]),
                                                                  Series("b", [(1, 1)], form="dots")]))
     page.add("All", Heat("Matrix", "Signs.", ["r"], ["c", "d"], [[1.0, -0.5]]),
              Table("Rows </script>", ("table", "time", "note"), ROWS, note="A note.", left=1, key="table"))
@@ -165,7 +166,8 @@ def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
         timeline.locator(".csv").click()
     assert got.value.path().read_text("utf-8") == 'series,card,"ms, from","ms, to"\nDRAM,t1,0,2.5\nDRAM,t2,1,2\n'
     curve.locator("canvas").focus()
-    for key, told in (("ArrowRight", "a: 1, 2"), ("ArrowRight", "a: 10, 5"), ("ArrowDown", "b: 1, 1")):
+    for key, told in (("ArrowRight", "a: 1 rows, 2 %"), ("ArrowRight", "a: 10 rows, 5 %"),
+                      ("ArrowDown", "b: 1 rows, 1 %")):
         page.keyboard.press(key)
         assert curve.locator("output").inner_text() == told
     loads.get_by_role("button", name="Data").click()
@@ -196,7 +198,7 @@ def test_themes_have_contrast(opened, small):
         for theme in ("auto", "light", "dark"):
             assert switch.inner_text() == f"Theme: {theme}"
             names = ("ground", "panel", "lit", "ink", "soft", "accent", "good", "bad", "dram", "tt", "ssd", "in", "out",
-                     "bottom", "top")
+                     "bottom", "top", *COLOURS)
             found = dict(zip(names, map(luminance, page.evaluate("names => names.map(colour)", names))))
             grounds.append(found["ground"] < 0.1)
             for name, value in found.items():
