@@ -76,22 +76,26 @@ class Choice:
     usd: float | None
     limit: str = ""
 
-    def need(self, qps: float, of_rate: float = 1.0) -> float:
-        """Devices as a fraction, where each bears of_rate times what `groups` says."""
-        return max(self.floor, min((devices * qps / (rate * of_rate) for devices, rate in self.groups if rate),
-                                   default=inf))
-
-    def number(self, qps: float, of_rate: float = 1.0) -> int:
-        """Devices. Raises ValueError: no number of them is enough"""
-        found = [devices * ceil(qps / (rate * of_rate) - CLOSE) for devices, rate in self.groups if rate]
-        if not found:
-            raise ValueError(f"no number of {self.name} is enough")
-        return max(ceil(self.floor), min(found))
-
     @property
     def enough(self) -> bool:
         """Whether any number of them bears a load."""
         return any(rate for _, rate in self.groups)
+
+    def number(self, qps: float, of_rate: float = 1.0) -> int:
+        """The fewest devices, where each bears of_rate times what `groups` says. Raises ValueError: no number of them
+        is enough"""
+        return max(ceil(self.floor), self._fewest(qps, of_rate)[0])
+
+    def need(self, qps: float, of_rate: float = 1.0) -> float:
+        """How many of `number` the load takes, as a fraction."""
+        return max(self.floor, self._fewest(qps, of_rate)[1])
+
+    def _fewest(self, qps: float, of_rate: float) -> tuple[int, float]:
+        found = [(devices * ceil(groups - CLOSE), devices * groups) for devices, rate in self.groups if rate
+                 for groups in [qps / (rate * of_rate)]]
+        if not found:
+            raise ValueError(f"no number of {self.name} is enough")
+        return min(found)
 
     def numbers(self, qps: float) -> tuple[int, int, int]:
         """Least, as estimated, most."""
@@ -148,7 +152,7 @@ def decide(copies: Sequence[Copy], device: Device, profile: Profile, qps: float,
     told, model, power = facts()["plan_over_twin"], copies[0].plan.model, device.power
     spread = (float(told["low"]), float(told["high"]))
     cards = Choice(f"cards, {device.name}", "card", tuple((len(each.plan.cards), each.rate) for each in copies), 0.0,
-                   spread, (power.fpga_idle_w + power.drive_idle_w, power.slot_w), prices.card, _limit(copies, qps))
+                   spread, (power.fpga_idle_w + power.drive_idle_w, power.slot_w), prices.card, _limit(copies))
     choices = (cards, _cores(model, profile, qps, core_s, prices), _gpus(model, profile, qps, prices))
     least = [money[1] for each in choices[1:] if (money := each.money(qps, prices))]
     break_even = None
@@ -158,12 +162,10 @@ def decide(copies: Sequence[Copy], device: Device, profile: Profile, qps: float,
     return Decision(kind, sentence, break_even, choices, prices, qps, spread)
 
 
-def _limit(copies: Sequence[Copy], qps: float) -> str:
-    fit = [each for each in copies if each.rate]
-    if not fit:
-        return "the latency"
-    best = min(fit, key=lambda each: len(each.plan.cards) * ceil(qps / each.rate - CLOSE))
-    return best.stages.slowest
+def _limit(copies: Sequence[Copy]) -> str:
+    """The stage that binds the fewest cards that bear the load."""
+    fit = [each for each in copies if each.number]
+    return min(fit, key=lambda each: each.cards).stages.slowest if fit else "the latency"
 
 
 def _cores(model: Recommender, profile: Profile, qps: float, core_s: float, prices: Prices) -> Choice:

@@ -86,8 +86,9 @@ def write(sized: Sized, folder: Path) -> Path:
                        ("99 % within", duration(sized.p99_s)),
                        ("p99 there", duration(best.found.p99) if best and best.found else "-"),
                        ("samples per second of a core", rate(1 / sized.core_s) if sized.core_s else "-")])
-    page.add("Verdict", *(Text(f"{what.capitalize()}: {said}.") for what, said in sentences(sized)),
-             *_compared(sized), _growing(sized), Table(_choices_title(sized), CHOICE_HEAD, _choices(sized), note=(
+    page.add("Verdict", *(Text(f"{what.capitalize()}: {said}.") for what, said in sentences(sized)
+                          if what != "verdict"), *_compared(sized), _growing(sized),
+             Table(_choices_title(sized), CHOICE_HEAD, _choices(sized), note=(
                  "Devices alone, no hosts. Cores are bought one by one, as their server does other work too. Cores and "
                  "GPUs are the least that the rows' bytes, their bandwidth and the cores' rate allow; the latency is "
                  "held against the limit for cards alone. By the spread: if this plan is off as far as others were, "

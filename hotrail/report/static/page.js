@@ -12,7 +12,7 @@ function read(value, { unit } = {}) {
   if (typeof value !== "number") return value;
   const [scale, letter] = Math.abs(value) >= 9.995e8 ? [1e9, " G"] : Math.abs(value) >= 9.995e5 ? [1e6, " M"] : [1, ""];
   const text = Math.abs(value) < 1e-3 && value ? value.toExponential(2)
-    : letter || !Number.isInteger(value) ? three.format(value / scale) : exact.format(value);
+    : letter || !Number.isInteger(value) || unit?.endsWith("/s") ? three.format(value / scale) : exact.format(value);
   return text + letter + (unit ? ` ${unit}` : "");
 }
 const readAll = (values, axis) => [values].flat().map((each, at, all) =>
@@ -120,9 +120,7 @@ function isLabelled(value, { min, max }) {
 function axis(of, numbers, flat, more) {
   const soft = colour("soft"), line = colour("line");
   const ticks = { color: soft, autoSkip: !flat, maxRotation: numbers ? 0 : 50 };
-  if (numbers) ticks.callback = function (value) {
-    return of.log && !isLabelled(value, this) ? "" : shortest.format(value);
-  };
+  if (numbers) ticks.callback = value => shortest.format(value);
   else if (flat) ticks.callback = function (value) {
     return folded(this.getLabelForValue(value), this.chart.width / 17);
   };
@@ -130,6 +128,8 @@ function axis(of, numbers, flat, more) {
     type: numbers ? of.log ? "logarithmic" : "linear" : "category", ticks, grid: { color: line },
     border: { color: line }, title: { display: !!of.title, text: of.title, color: soft },
     min: of.least ?? undefined, max: of.most ?? undefined, ...more,
+    afterBuildTicks: numbers && of.log
+      ? scale => { scale.ticks = scale.ticks.filter(({ value }) => isLabelled(value, scale)); } : undefined,
   };
 }
 
