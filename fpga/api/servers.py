@@ -83,7 +83,7 @@ def sample_bytes(model: Recommender, profile: Profile) -> float:
 
 def lookups_by() -> str:
     """How lookups of a core are known here: a key of LOOKUPS."""
-    return "fbgemm" if find_spec("fbgemm_gpu") else "recorded"
+    return "fbgemm" if find_spec("fbgemm_gpu") and find_spec("torch") else "recorded"
 
 
 def core_seconds(model: Recommender, profile: Profile, *, by: str = "", seed: int = 1) -> float:

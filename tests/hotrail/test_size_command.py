@@ -151,12 +151,12 @@ def test_fbgemm_where_it_is_installed(many, monkeypatch):
     asked = []
     monkeypatch.setattr(servers, "fbgemm_table", lambda rows, dim: lambda *given: asked.append((rows, dim, given)))
     monkeypatch.setattr(servers, "_seconds", lambda call: call() or 2.0)
-    monkeypatch.setattr(servers, "find_spec", lambda name: name == "fbgemm_gpu")
+    monkeypatch.setattr(servers, "find_spec", lambda name: name in ("fbgemm_gpu", "torch"))
     assert servers.lookups_by() == "fbgemm" and servers.core_seconds(*many) == 2 / servers.SAMPLES
     ((rows, dim, (indices, offsets)),) = asked
     assert (rows, dim) == (servers.TABLE_BYTES // 256, 64) and indices.dtype == offsets.dtype == np.int32
     assert offsets[-1] == len(indices) == 100 * servers.SAMPLES == len(offsets) - 1 and indices.max() < rows
-    monkeypatch.setattr(servers, "find_spec", lambda name: None)
+    monkeypatch.setattr(servers, "find_spec", lambda name: name == "fbgemm_gpu" or None)
     assert servers.lookups_by() == "recorded"
 
 
