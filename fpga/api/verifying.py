@@ -240,7 +240,7 @@ def rates(found: Verified) -> str:
     text = f"{rate(found.rate)} samples/s measured, batches back to back"
     if not found.planned_rate:
         return text
-    return f"{text}; {rate(found.planned_rate)} planned, {found.planned_rate / found.rate:.2f} of it"
+    return f"{text}; {rate(found.planned_rate)} planned, {found.planned_rate / found.rate:.2f} times as many"
 
 
 def summary(found: Verified) -> str:

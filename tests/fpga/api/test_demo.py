@@ -56,7 +56,7 @@ def test_the_rate_is_the_measured_one_beside_the_planned(small):
     assert whole.rate == 300 * whole.clock_mhz * 1e6 / max(whole.busy.values())
     assert whole.planned_rate == 300 * whole.clock_mhz * 1e6 / max(whole.steady.values()) != whole.rate
     assert rates(whole) == (f"{rate(whole.rate)} samples/s measured, batches back to back; {rate(whole.planned_rate)} "
-                            f"planned, {whole.planned_rate / whole.rate:.2f} of it")
+                            f"planned, {whole.planned_rate / whole.rate:.2f} times as many")
     assert rates(Verified(found.device)) == ""
 
 
