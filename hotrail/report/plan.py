@@ -124,7 +124,7 @@ def _cuts(plan: Plan, profile: Profile) -> Lines:
             ranks = np.unique(np.geomspace(1, max(heat.touched, 2), POINTS).astype(np.int64))
             lines.append(Series(table.name, list(zip(ranks.tolist(), (100 * heat.cdf(ranks)).tolist()))))
             for name, rank in (("dram", table.dram.rows), ("tt", table.dram.rows + table.tt.rows)):
-                if rank:
+                if getattr(table, name).rows:
                     ends[name].append((rank, float(100 * heat.cdf(np.array([rank]))[0])))
     dots = [Series(f"end of {NAMES[name]}", points, name, "dots") for name, points in ends.items() if points]
     return Lines(f"Where the {len(lines)} busiest tables are cut",

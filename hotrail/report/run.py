@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fpga.api.verifying import Verified, energy, rates, summary
 from gen.bundle import Bundle
-from gen.planner.plan import MEMORIES, NAMES, rate
+from gen.planner.plan import MEMORIES, NAMES, many, rate
 from hotrail.report.page import Axis, Bars, Page, Series, Spans, Table, Text
 from hotrail.terminal import console, print_table
 
@@ -31,7 +31,7 @@ def write(bundle: Bundle, done: Verified, folder: Path) -> Path:
 
 
 def page(bundle: Bundle, done: Verified) -> Page:
-    made = Page("hotrail run", f"{bundle.plan.model.name} on {len(done.cycles)} simulated cards",
+    made = Page("hotrail run", f"{bundle.plan.model.name} on {many(len(done.cycles), 'simulated card')}",
                 lead=f"{done.samples:,} samples in {_batches(done)} at {done.clock_mhz:g} MHz.", facts=[
                     ("samples", f"{done.samples:,}"), ("pooled vectors", f"{done.vectors:,}"),
                     ("samples per second, measured", rate(done.rate) if done.rate else "-"),
@@ -107,7 +107,7 @@ def _beside(done: Verified) -> Bars:
                     series("core", iter(done.cycles.items()), "one"),
                     series("link to the card", ((card, link.in_cycles) for card, link in done.links.items()), "in"),
                     series("link to the host", ((card, link.out_cycles) for card, link in done.links.items()), "out"),
-                    series("planned", iter(done.expected.items()), "two")],
+                    series("planned", iter(done.expected.items()), "soft")],
                 key="card", labels=[str(card) for card in done.cycles])
 
 

@@ -146,6 +146,14 @@ def test_recorded_rates_are_those_of_the_bench():
         assert told[f"rows_per_s_{pooling}"] == 1e6 * rows[f"narrow.fbgemm.fp32.pool{pooling}"].value
 
 
+def test_the_spread_covers_what_the_bench_has_recorded():
+    found = [row.value for id, row in recorded(RESULTS).items() if id.startswith("plan.truth.") and row.unit == "x"]
+    if not found:
+        pytest.skip("plan_truth is not recorded in bench/results.json")
+    told = servers.facts()["plan_over_twin"]
+    assert told["low"] <= min(found) and max(found) <= told["high"]
+
+
 def test_fbgemm_where_it_is_installed(many, monkeypatch):
     """It gets the rows and the ends of all bags, as 32-bit numbers."""
     asked = []
