@@ -107,7 +107,7 @@ def _bars(profile: Profile, dim: int, rank: int) -> list[Chart]:
                  key="table", labels=names),
             Bars("Compression by tensor trains", f"Values of each whole table over those of its cores, {dim} values "
                  f"per row, rank {rank}. Below 1 a tensor train is larger than its table.", Axis("table"),
-                 Axis("compression ratio", log=True),
+                 Axis("compression ratio", "times", log=True),
                  [Series("ratio", [(name, ratio) for name, ratio in zip(names, found) if ratio == ratio], "tt")],
                  key="table", labels=names)]
 

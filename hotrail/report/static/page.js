@@ -4,6 +4,7 @@ const $ = (query, within = document) => [...within.querySelectorAll(query)];
 const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
 const shortest = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const exact = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const shown = value => Math.abs(value) < 1e-3 && value ? value.toExponential(2) : exact.format(value);
 
@@ -12,7 +13,7 @@ function read(value, { unit } = {}) {
   if (typeof value !== "number") return value;
   const [scale, letter] = Math.abs(value) >= 9.995e8 ? [1e9, " G"] : Math.abs(value) >= 9.995e5 ? [1e6, " M"] : [1, ""];
   const text = Math.abs(value) < 1e-3 && value ? value.toExponential(2)
-    : letter || !Number.isInteger(value) || unit?.endsWith("/s") ? three.format(value / scale) : exact.format(value);
+    : letter || !Number.isInteger(value) || unit?.endsWith("/s") ? three.format(value / scale) : whole.format(value);
   return text + letter + (unit ? ` ${unit}` : "");
 }
 const readAll = (values, axis) => [values].flat().map((each, at, all) =>

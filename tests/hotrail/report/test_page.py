@@ -101,6 +101,18 @@ def test_a_report_of_856_tables_is_small(large):
         Tree(text)
 
 
+def test_every_axis_of_numbers_has_a_unit_and_a_part_of_a_card_its_own_colour(large):
+    for path in large:
+        specs = [json.loads(each["text"]) for each in Tree(path.read_text("utf-8")).of("script")
+                 if each.get("type") == "application/json"]
+        assert specs
+        for spec in specs:
+            axes = {"lines": "xy", "bars": "y", "across": "x", "spans": "x"}[spec["kind"]]
+            assert all(spec[axis]["unit"] for axis in axes), spec["x"]
+            parts = {each["name"] for each in spec["series"] if each["colour"] in ("dram", "ssd", "in", "out", "top")}
+            assert all(any(name in each for name in ("DRAM", "SSD", "link", "network")) for each in parts), parts
+
+
 def test_an_assumption_has_its_price(large):
     assert "which holds 856 of 856 tables back</th><td>20 ms less</td>" in large[1].read_text("utf-8")
 
@@ -170,6 +182,10 @@ def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
                       ("ArrowDown", "b: 1 rows, 1 %")):
         page.keyboard.press(key)
         assert curve.locator("output").inner_text() == told
+    assert page.evaluate("charts[2].chart.scales.x.ticks.map(each => each.label)") == ["1", "2", "5", "10"]
+    told = page.evaluate("""[[1446654, "samples/s"], [907710, "samples/s"], [419943, "rows"], [0.0779, "ms"]]
+                            .map(([value, unit]) => read(value, {unit}))""")
+    assert told == ["1.45 M samples/s", "908,000 samples/s", "419,943 rows", "0.0779 ms"]
     loads.get_by_role("button", name="Data").click()
     assert loads.locator("td").all_inner_texts() == ["rows", "t1", "3", "rows", "t2", "0.33333"]
     loads.get_by_role("button", name="Data").click()
