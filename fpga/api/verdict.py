@@ -84,7 +84,7 @@ class Choice:
     def number(self, qps: float, of_rate: float = 1.0) -> int:
         """The fewest devices, where each bears of_rate times what `groups` says. Raises ValueError: no number of them
         is enough"""
-        return max(ceil(self.floor), self._fewest(qps, of_rate)[0])
+        return max(1, ceil(self.floor), self._fewest(qps, of_rate)[0])
 
     def need(self, qps: float, of_rate: float = 1.0) -> float:
         """How many of `number` the load takes, as a fraction."""

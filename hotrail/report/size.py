@@ -140,6 +140,8 @@ def _choice(each: Choice, sized: Sized) -> list[str]:
 
 
 def _growth(share: float) -> str:
+    if np.isinf(share):
+        return "any"
     return f"{share:+.0%}" if share < 9 else f"{rate(1 + share)} times"
 
 

@@ -54,6 +54,11 @@ def test_a_load_that_is_a_whole_number_of_devices():
     assert third.number(0.3) == 3
 
 
+def test_a_load_that_takes_nothing_takes_one_device():
+    idle = replace(CARDS, groups=((1, float("inf")),))
+    assert idle.numbers(5) == (1, 1, 1) and idle.need(5) == 0 and set(idle.growth(5)) == {float("inf")}
+
+
 def test_one_core_is_enough():
     made = decided(1e6, 1e6, 0.5e-6)
     assert made.kind == "core"
