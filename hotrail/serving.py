@@ -40,7 +40,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     say(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
         + (f"random, seed {seed}" if weights is None else f"of {weights}"))
     result(bundle=made.folder, files=len(made.members) + 1, size_bytes=size, parameters=made.weights,
-           tables=made.tables)
+           tables=made.tables, warnings=made.warnings)
 
 
 @click.command()
@@ -85,18 +85,24 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
         say(line)
     for line in (*done.notes, *([note] if note else [])):
         say(f"note: {line}")
+    for line in opened.warnings:
+        say(f"warning: {line}")
+    if rates := flow.rates(done):
+        say(f"rate       {rates}")
     if energy := flow.energy(done):
         say(f"energy     {energy}")
     say(flow.summary(done))
     say(f"report     {folder / page.name}")
     result(page=folder / page.name, samples=done.samples, batches=done.batches, vectors=done.vectors,
            equal=not done.different, different=done.different or None, clock_mhz=done.clock_mhz,
+           samples_per_s=done.rate, planned_samples_per_s=done.planned_rate,
            predictions=None if done.predictions is None else len(done.predictions),
            cards={number: {"cycles": cycles, "link": done.links[number], "planned_cycles": done.expected[number],
                            "planned_in_sequence_cycles": done.steady[number], "energy": done.energy[number]}
                   for number, cycles in done.cycles.items()},
            lookups={name: dict(zip(("dram", "tt", "ssd"), rows.tolist())) for name, rows in done.rows.items()},
-           log=read.reading(), distance=done.distance, unseen=done.unseen, notes=done.notes)
+           log=read.reading(), distance=done.distance, unseen=done.unseen, notes=done.notes,
+           warnings=opened.warnings)
     if done.different:
         sys.exit(1)
 

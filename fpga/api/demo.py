@@ -45,7 +45,7 @@ from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.scores import auc
 from gen.model.weights import FileWeights
-from gen.planner.plan import LEVELS, Plan, duration
+from gen.planner.plan import LEVELS, Plan, duration, rate
 from gen.planner.planning import make
 
 __all__ = ["Demo", "Options", "Placement", "run"]
@@ -97,7 +97,7 @@ class Placement:
     @property
     def rate(self) -> float:
         """Samples per second, batch after batch."""
-        return self.whole.samples * self.whole.clock_mhz * 1e6 / sum(self.whole.busy.values())
+        return self.whole.rate
 
     @property
     def batch_s(self) -> float:
@@ -177,7 +177,7 @@ def _run(options: Options, folder: Path, rtl: str, say: Say, read: Callable[[Rea
             score = training.model.predict(vectors, samples.payload[samples.held])
             found = Placement(name, plan, auc(score, samples.label), curve, {
                 table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, whole)
-            say(f"twin       {name}: {duration(found.batch_s)} per batch, {found.rate:,.0f} samples/s, AUC "
+            say(f"twin       {name}: {duration(found.batch_s)} per batch, {rate(found.rate)} samples/s, AUC "
                 f"{found.auc:.4f}")
             looked.append((found, bundle, vectors))
         if simulator:
