@@ -162,9 +162,12 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
               help="Name of a device, or a path that ends in .toml.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose EMB core the card has.")
+@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
+              help="sim: the first batches run again on the Verilated core; twin: on its twin alone, which needs no "
+                   "Verilator.")
 @JSON
 def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, samples: int, dim: int,
-         rank: int, batch: int, device: str, preset: str) -> None:
+         rank: int, batch: int, device: str, preset: str, card: str) -> None:
     """Trains a model and places it on one, two, three memories.
 
     A DLRM is trained on a real log. The card looks up held-out samples with its rows on the SSD, in DRAM too, and as
@@ -179,7 +182,7 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
     readings = Readings()
     folder = build_folder() / "demo"
     with together(folder, "demo") as half:
-        done = flow.run(options, half, say=say, read=readings)
+        done = flow.run(options, half, rtl="sim" if card == "sim" else None, say=say, read=readings)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
     report.show(done)

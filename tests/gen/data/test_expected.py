@@ -102,5 +102,5 @@ def test_values_are_pooled_as_scipy_pools_them(slope):
     for count in (1, 2, 7, 300):
         wanted = random.standard_normal(count).round(1) + slope * np.arange(count)
         weights = random.integers(1, 1000, count).astype(np.float64)
-        np.testing.assert_allclose(_pooled(wanted, weights),
-                                   isotonic_regression(wanted, weights=weights, increasing=False).x, rtol=1e-12, atol=1e-12)
+        by_scipy = isotonic_regression(wanted, weights=weights, increasing=False).x
+        np.testing.assert_allclose(_pooled(wanted, weights), by_scipy, rtol=1e-12, atol=1e-12)
