@@ -8,6 +8,7 @@ from typing import Any
 from fpga.card.interface import Card, CardError, KernelLike
 from fpga.card.model import Model, build
 from fpga.card.sim import SimCard
+from gen.base.extras import extra
 from gen.model.device import Device
 from gen.rtl import config
 from gen.rtl.cores import CORES
@@ -119,8 +120,9 @@ def _settings(core: str, preset: Any) -> tuple[Any, str]:
 def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, process: bool,
               **which: Any) -> Card:
     from fpga.card import libxrt
-    from fpga.card.xrt import XrtCard
-    from fpga.vitis.toolchain import image
+    with extra("A real card"):
+        from fpga.card.xrt import XrtCard
+        from fpga.vitis.toolchain import image
 
     if core not in KERNELS:
         raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")

@@ -50,11 +50,12 @@ def fetches(core, row_beats: int, share: NDArray[np.float64], rows: NDArray[np.i
         return found
 
     def rising(number: float) -> tuple[float, float]:
-        return rows @ touched(number), rows @ np.where(number < 1, share, -other * np.exp(number * other))
+        slopes = np.where(number < 1, share, -other * np.exp(number * other))
+        return float(rows @ touched(number)), float(rows @ slopes)
 
     def staying(number: float) -> tuple[float, float]:
         again = 1 + number * share
-        return rows @ (number * share / again), rows @ (share / again**2)
+        return float(rows @ (number * share / again)), float(rows @ (share / again**2))
 
     first = _reached(rising, kept, kept / float(rows @ share))
     stays = _reached(staying, kept, first)
