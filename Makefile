@@ -27,7 +27,7 @@ help:
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
-	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=\"--keep dist\": keeps both)"
+	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""hotrail as its users install it: the sdist, the wheel made of it, a fresh environment, every command of a base install.
+"""hotrail as its users install it: the sdist, the wheel made of it, a fresh environment, every command of a base one.
 
 Usage: .ci/clean_install.py [--keep FOLDER]      with an environment that has setuptools, as `make clean-install` does
 
 The wheel is installed without extras into an environment that has nothing else, not even pip. In an empty folder the
-commands from a log to a plan run without a compiler, then those on twins of the cards with one. Ends with code 1 where a
-command fails, a compiler is missed without a sentence, or the packages take more than MOST_MB.
+commands from a log to a plan run without a compiler, then those on twins of the cards with one. Ends with code 1 where
+a command fails, a compiler is missed without a sentence, or the packages take more than MOST_MB.
 """
 
 import argparse

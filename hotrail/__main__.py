@@ -9,7 +9,18 @@ import click
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
-from hotrail import closing, completion, example, inventory, packaging, papers, planning, serving, sharing, sizing
+from hotrail import (
+    closing,
+    completion,
+    example,
+    inventory,
+    packaging,
+    papers,
+    planning,
+    serving,
+    sharing,
+    sizing,
+)
 from hotrail.as_json import JSON, result
 from hotrail.boundary import Bounded
 from hotrail.completion import device_names, preset_names
@@ -29,9 +40,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    To begin: demo; example writes files to try the others on. Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware:
-    verilog, lint, synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools.
-    What it is worth: bench, papers.
+    To begin: demo; example writes files to try the others on. Your log: profile, model, plan, size, compile, run,
+    refresh; hotline for training. The hardware: verilog, lint, synth, timing, failfast. A real card: package, xo,
+    bitstream, cards; ecp5 for a board by open tools. What it is worth: bench, papers.
     PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 

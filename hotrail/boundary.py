@@ -32,10 +32,11 @@ INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of S
 OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
 #: Of each command, the page in docs that it is on.
 PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card", "compile": "bundle",
-         "completion": "command", "demo": "demo", "ecp5": "ecp5", "example": "install",
-         "failfast": "timing", "hotline": "hotline", "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers", "plan": "plan",
-         "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability", "scars": "scars",
-         "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture", "xo": "vitis-package"}
+         "completion": "command", "demo": "demo", "ecp5": "ecp5", "example": "install", "failfast": "timing",
+         "hotline": "hotline", "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers",
+         "plan": "plan", "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability",
+         "scars": "scars", "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture",
+         "xo": "vitis-package"}
 _PR_SET_CHILD_SUBREAPER = 36
 _DEBUG = "hotrail.debug"
 

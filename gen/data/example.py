@@ -7,6 +7,7 @@ label says whether they agree.
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,13 @@ Log = dict[str, NDArray[np.int64]]
 
 
 def _npz(path: Path, log: Log) -> None:
-    np.savez(path, **{f"idx_{name}": log[name] for name in ROWS}, label=log["label"])
+    arrays: dict[str, Any] = {f"idx_{name}": log[name] for name in ROWS}
+    np.savez(path, **arrays, label=log["label"])
 
 
 def _csv(path: Path, log: Log) -> None:
     rows = zip(*(values.tolist() for values in log.values()))
-    path.write_text("".join(f"{line}\n" for line in (",".join(log), *(",".join(map(str, row)) for row in rows))), "utf-8")
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in (tuple(log), *rows)), "utf-8")
 
 
 def _criteo(log: Log, first: int = 0) -> bytes:
@@ -53,8 +55,15 @@ def _model(path: Path, log: Log) -> None:
     path.write_text(text, "utf-8")
 
 
+def _taste(name: str) -> NDArray[np.float32]:
+    """(rows, DIM), of a table."""
+    rows = np.random.default_rng([SEED, ROWS[name]]).standard_normal((ROWS[name], DIM))
+    return np.asarray(rows / np.sqrt(DIM), np.float32)
+
+
 def _rows(named: str) -> Callable[[Path, Log], None]:
-    return lambda path, log: np.savez(path, **{named.format(name): _taste(name) for name in ROWS})
+    arrays: dict[str, Any] = {named.format(name): _taste(name) for name in ROWS}
+    return lambda path, log: np.savez(path, **arrays)
 
 
 #: What each file holds, and what writes it.
@@ -86,12 +95,6 @@ def write(folder: Path) -> list[Path]:
             writes(half, log)
         paths.append(folder / name)
     return paths
-
-
-def _taste(name: str) -> NDArray[np.float32]:
-    """(rows, DIM), of a table."""
-    rows = np.random.default_rng([SEED, ROWS[name]]).standard_normal((ROWS[name], DIM))
-    return np.asarray(rows / np.sqrt(DIM), np.float32)
 
 
 def _log() -> Log:
