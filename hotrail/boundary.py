@@ -23,6 +23,7 @@ import click
 
 from gen.base import staging
 from gen.base.extras import missing
+from gen.base.pipes import with_names
 from hotrail import as_json
 
 __all__ = ["Bounded", "plain", "sentence"]
@@ -64,7 +65,7 @@ def sentence(error: BaseException, given: list[str] | None = None) -> str:
             "there is not enough memory" if isinstance(error, MemoryError) else
             f"an error that hotrail does not foresee, {type(error).__name__}: {str(error) or 'without a word'}"))
         text = f"{text.splitlines()[0]}; --debug shows where"
-    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(with_names(text)).splitlines() if line.strip()]
     return lines[0] + (" ... (--debug shows all)" if len(lines) > 1 else "") if lines else type(error).__name__
 
 

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import tomllib
 from contextlib import chdir
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,9 @@ import pytest
 from click.testing import CliRunner
 
 import fpga.card.runs
+from gen.model import network
+from gen.model.log_options import LogOptions
+from gen.model.recommender import WORDS, TableSpec
 from gen.rtl.config import load
 from hotrail.__main__ import main
 from tests import test_import_law
@@ -206,6 +210,17 @@ def test_the_site_has_every_page():
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert not pages - set(named), "give these pages a place in .ci/mkdocs.yml"
     assert not set(named) - pages and len(named) == len(pages)
+
+
+def test_the_models_file_has_every_key():
+    """Of a recommender, its tables, its log and its network, as their readers take them."""
+    page = (ROOT / "docs" / "model-file.md").read_text("utf-8")
+    known = {"about", "network", "dim", "batch", *(field.name for field in fields(LogOptions)),
+             *(field.name for field in fields(TableSpec)), *network.KEYS} - {"name"}
+    told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert told == known
+    for words in (*WORDS.values(), network.ACTIVATIONS, network.INTERACTIONS):
+        assert all(f"`{word}`" in page for word in words), words
 
 
 def test_any_answer_is_two_steps_from_the_help():
