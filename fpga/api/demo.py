@@ -27,6 +27,7 @@ from fpga.api.training import Training
 from fpga.api.verifying import Verified, verify
 from fpga.card import twin
 from fpga.card.costs import measure
+from fpga.card.opening import check_tools
 from gen import bundle as bundles
 from gen.base.tools import call, versions
 from gen.bundle import Bundle
@@ -154,6 +155,7 @@ def run(options: Options, folder: Path, *, rtl: str | None = "sim", say: Say = p
 
 def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callable[[Reading], None]) -> Demo:
     device = Device.load(options.device)
+    check_tools(rtl if rtl == "sim" else "twin")
     samples = _Samples(options, say)
     read(samples.reading)
     simulator = _Simulator(options.preset) if rtl == "sim" else None

@@ -9,12 +9,20 @@ from fpga.card.interface import Card, CardError, KernelLike
 from fpga.card.model import Model, build
 from fpga.card.sim import SimCard
 from gen.base.extras import extra
+from gen.base.tools import compiler, versions
 from gen.model.device import Device
 from gen.rtl import config
 from gen.rtl.cores import CORES
 from gen.rtl.headers import KERNELS
 
-__all__ = ["open"]
+__all__ = ["check_tools", "open"]
+
+
+def check_tools(kind: str) -> None:
+    """For a command that works long before it opens a card. Raises RuntimeError: what builds cards of this kind is not
+    installed"""
+    if kind != "xrt":
+        {"sim": versions, "twin": compiler}[kind]()
 
 
 def open(

