@@ -41,8 +41,8 @@ def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
     To begin: demo; example writes files to try the others on. Your log: profile, model, plan, size, compile, run,
-    refresh; hotline for training. The hardware: verilog, lint, synth, timing, failfast. A real card: package, xo,
-    bitstream, cards; ecp5 for a board by open tools. What it is worth: bench, papers.
+    refresh; hotline for training. The hardware: verilog, lint, synth, timing, failfast; hls for C++. A real card:
+    package, xo, bitstream, cards; ecp5 for a board by open tools. What it is worth: bench, papers.
     PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 
@@ -217,13 +217,10 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
 @click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core per sample on the GPU.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose Hotline core runs.")
-@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
-              help="The Verilated core, or its twin, which is faster and needs no Verilator.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 @JSON
 def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, learn: float,
-            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, card: str,
-            out: Path | None) -> None:
+            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
@@ -239,7 +236,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
     readings = Readings()
     folder = out or build_folder() / "hotline"
     with together(folder, "hotline") as half:
-        done = flow.run(options, config=config, card=lambda: card, say=say, read=readings)
+        done = flow.run(options, config=config, say=say, read=readings)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name}")

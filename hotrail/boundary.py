@@ -34,6 +34,7 @@ OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
 #: Of each command, the page in docs that it is on.
 PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card", "compile": "bundle",
          "completion": "command", "demo": "demo", "ecp5": "ecp5", "example": "install", "failfast": "timing",
+         "hls": "hls",
          "hotline": "hotline", "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers",
          "plan": "plan", "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability",
          "scars": "scars", "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture",

@@ -21,7 +21,7 @@ import shutil
 import tomllib
 from contextlib import chdir
 from dataclasses import fields
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
@@ -204,10 +204,18 @@ def test_code_stands_in_fences(name):
     assert not re.search(r"\n\n    \S", text), f"{name}: an indented block is not tried; put it in a fence"
 
 
+def generated():
+    """The names of the site's generated pages and what makes their text."""
+    spec = spec_from_file_location("mkdocs_hooks", ROOT / ".ci" / "mkdocs_hooks.py")
+    hooks = module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    return hooks.GENERATED
+
+
 def test_the_site_has_every_page():
     """In a place of its own; mkdocs itself refuses links and anchors that lead nowhere."""
     named = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / ".ci" / "mkdocs.yml").read_text("utf-8"), re.M)
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} | set(generated())
     assert not pages - set(named), "give these pages a place in .ci/mkdocs.yml"
     assert not set(named) - pages and len(named) == len(pages)
 
@@ -221,6 +229,12 @@ def test_the_models_file_has_every_key():
     assert told == known
     for words in (*WORDS.values(), network.ACTIVATIONS, network.INTERACTIONS):
         assert all(f"`{word}`" in page for word in words), words
+
+
+def test_generated_pages_are_not_in_the_tree():
+    """They begin with their title and are made anew by `make docs`."""
+    for name, text in generated().items():
+        assert not (ROOT / "docs" / name).exists() and text().startswith("# "), name
 
 
 def test_any_answer_is_two_steps_from_the_help():

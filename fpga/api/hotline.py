@@ -50,8 +50,8 @@ class Hotline(OnCard):
 
     tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. head:
     indices (n, positions) of the log's beginning, by which rows are numbered so that the logger's banks are asked alike
-    [table by table]; some 1,000 samples are enough. card: "sim" opens the simulated one, "twin" its twin, else an open
-    card whose core is that of `preset`, which is then not closed here. preset: a name or path, or the core's
+    [table by table]; some 1,000 samples are enough. card: "sim" opens the simulated one, else an open card
+    whose core is that of `preset`, which is then not closed here. preset: a name or path, or the core's
     configuration itself. times: what the simulated GPU takes. timeout_cycles: that it may take from one mini-batch to
     the next. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
 

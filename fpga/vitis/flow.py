@@ -4,6 +4,7 @@ flat shell.
     src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
     memory.tcl                                                               only on request, experimental
     hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
+    model/*                                                                  C model for software emulation, of emb
     package.json                                                             every file's sha256, what was measured
 
 The folder is written beside its place, read back, and renamed: it is there whole or not at all. The same preset gives
@@ -33,6 +34,7 @@ from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.memory import MEMORY, memory_tcl
+from fpga.vitis.model import model
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import xo
@@ -137,6 +139,7 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
     found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
+    found |= model(kernel)
     if kernel.core in _HOSTS:
         found["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
     return found

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from fpga.synth.shells import card
 from fpga.vitis.buses import bus_parameters
 from fpga.vitis.description import RtlKernel
+from fpga.vitis.model import model
 
 __all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 
@@ -135,11 +136,10 @@ foreach groups {{*synthesis *simulation}} {{
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \\
-    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged
+    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged{model}
 if {{![file exists [file join $out $name.xo]]}} {{ hotrail::fail "package_xo made no $name.xo" }}
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
 """
-
 
 def package_tcl(kernel: RtlKernel) -> str:
     """The packaging script of a kernel, to lie beside its kernel.xml and src/. Commands of Tcl 8.5 only."""
@@ -152,9 +152,15 @@ def package_tcl(kernel: RtlKernel) -> str:
                         version=kernel.version, about=_word(kernel.about)),
         _interfaces(kernel),
         _CONTROL.format(control=kernel.control.name, range=kernel.control.range_bytes, width=kernel.control.data_bits),
-        _END.format(kernel_xml=KERNEL_XML),
+        _END.format(kernel_xml=KERNEL_XML, model=_model(kernel)),
     ]
     return "\n".join(blocks)
+
+
+def _model(kernel: RtlKernel) -> str:
+    """The option of package_xo that names the files of the C model, for software emulation; nothing without one."""
+    files = "".join(f" \\\n        [file join $here {name}]" for name in sorted(model(kernel)))
+    return f" \\\n    -kernel_files [list{files}]" if files else ""
 
 
 def _interfaces(kernel: RtlKernel) -> str:

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -140,6 +140,7 @@ class FusedDot(Part):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
+        taken: Any      # with the products' signs where they are apart
         if self.grouped:
             taken = groups.products(m, self.x, self.y, waiting=self._waiting, family=self.family)
         else:
@@ -206,7 +207,7 @@ class FusedDot(Part):
             return peaks
         joined = joined_at("peak", self._peak_stage - 1)
         if self._levels == 1:
-            peaks = [largest(m, "joint_peak", *peaks, gate=joined[0]), peaks[1]]
+            peaks = [largest(m, "joint_peak", peaks[0], peaks[1], gate=joined[0]), peaks[1]]
         else:
             peaks = [*largest_of_four(m, "joint_peak", peaks, joined[0], joined[1]), *peaks[2:]]
         registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]

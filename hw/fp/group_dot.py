@@ -1,7 +1,7 @@
 """Sums of dot products whose groups share an exponent, all moved to the largest exponent of their sum."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory
@@ -37,7 +37,7 @@ class _Aligned(NamedTuple):
     """A term; and again, or zero where no other group joins it: of the upper two groups."""
 
     own: Value
-    gated: Value | None
+    gated: Any
 
 
 class _Sum(NamedTuple):

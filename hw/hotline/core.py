@@ -1,6 +1,7 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -94,7 +95,7 @@ class HotlineCore(Part):
     def _parts(self, m: Module, platform) -> SimpleNamespace:
         parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
-        in_flight = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
+        in_flight: dict[str, Any] = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
         writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
         parts.frame = KernelShell(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},

@@ -318,6 +318,7 @@ def worn():
     bench.card.close()
 
 
+@pytest.mark.regress
 @pytest.mark.testpoint("errors")
 def test_wrong_parity_in_the_logger(worn):
     """The run ends with the bank, in either phase; a log that does not come there is none the worse."""

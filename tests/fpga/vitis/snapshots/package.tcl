@@ -255,6 +255,23 @@ foreach groups {*synthesis *simulation} {
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \
-    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged
+    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged \
+    -kernel_files [list \
+        [file join $here model/config.h] \
+        [file join $here model/descriptor.h] \
+        [file join $here model/dot.h] \
+        [file join $here model/emb.h] \
+        [file join $here model/emb_bags.h] \
+        [file join $here model/emb_checks.h] \
+        [file join $here model/fp32.h] \
+        [file join $here model/hotrail_emb.cpp] \
+        [file join $here model/hotrail_emb.h] \
+        [file join $here model/instruction.h] \
+        [file join $here model/pooling.h] \
+        [file join $here model/rows.h] \
+        [file join $here model/tt.h] \
+        [file join $here model/tt_grid.h] \
+        [file join $here model/tt_memory.h] \
+        [file join $here model/types.h]]
 if {![file exists [file join $out $name.xo]]} { hotrail::fail "package_xo made no $name.xo" }
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
