@@ -65,6 +65,7 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     Compares every result with the oracle and every card's cycles with the plan.
     """
     from fpga.api import verifying as flow
+    from fpga.card.opening import check_tools
     from gen.bundle import Bundle
     from gen.data.logs import open_for
     from gen.model.log_options import LogOptions
@@ -74,6 +75,7 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     folder = out or build_folder() / "run"
     check_folder(folder, "run")
     opened = Bundle(bundle)
+    check_tools(card)
     known, note = opened.parameters(weights)
     read = open_for(log, LogOptions(**how), table, opened.plan.model)
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,

@@ -46,9 +46,7 @@ def page(demo: Demo) -> Page:
                  + _other_splits(demo))),
              *map(Text, _sentences(demo)))
     made.add("What binds", _loads(demo))
-    made.add("Bit for bit", Text("The first batches on the Verilated core: " + (
-        "every bit and every cycle as on the twin." if demo.passed else "DIFFERENT."), demo.passed),
-        Table("Batches in the RTL", RTL_HEAD, [_slice(each) for each in demo.placements], key="memories"))
+    made.add("Bit for bit", *_compared(demo))
     made.add("Training", _curves(demo), Table("Rows as tensor trains", ERROR_HEAD, _errors(demo), left=2, note=(
         "Rows are dense for half of the epochs. Then TT rows are decomposed, those that resemble each other side by "
         "side, and their cores are trained with the rest. The error is that of the decomposition, relative.")))
@@ -102,6 +100,17 @@ def _loads(demo: Demo) -> Bars:
                 "same time, so the longest bar of a group binds.", Axis(unit, unit), Axis("memories"),
                 [Series(PARTS[part], [(name, scale * each) for name, each in zip(cards, seconds)], part)
                  for part, seconds in parts.items()], key="memories", labels=list(cards), across=True, wide=True)
+
+
+def _compared(demo: Demo) -> list[Text | Table]:
+    """With the oracle, and in the RTL where it ran."""
+    if not demo.in_rtl:
+        return [Text("The pooled vectors of the twin: " + (
+            "every bit the oracle's. The RTL did not run." if demo.passed else "DIFFERENT from the oracle's."),
+            demo.passed)]
+    return [Text("The first batches on the Verilated core: " + (
+        "every bit and every cycle as on the twin." if demo.passed else "DIFFERENT."), demo.passed),
+        Table("Batches in the RTL", RTL_HEAD, [_slice(each) for each in demo.placements], key="memories")]
 
 
 def _slice(each: Placement) -> list[str]:

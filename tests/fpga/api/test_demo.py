@@ -111,6 +111,18 @@ def test_a_difference_is_told(place, monkeypatch):
     assert "DIFFERENT" in report.page(done).html()
 
 
+def test_without_the_rtl(place, monkeypatch, tmp_path):
+    """No simulator is built; a difference from the oracle is still one."""
+    monkeypatch.setattr(flow, "_Simulator", None)
+    said = []
+    done = flow.run(options(place), place, rtl=None, say=said.append)
+    assert done.passed and not done.in_rtl and not any("RTL" in line or "simulator" in line for line in said)
+    assert "The RTL did not run." in report.page(done).html()
+    first = replace(done.placements[0], whole=replace(done.placements[0].whole, different="a bit"))
+    wrong = replace(done, placements=[first, *done.placements[1:]])
+    assert not wrong.passed and "DIFFERENT from the oracle" in report.page(wrong).html()
+
+
 @pytest.mark.parametrize(("changes", "message"), [
     ({"label": "nope"}, "has no column 'nope'"),
     ({"dim": 0}, "dim must be at least 1, not 0"),
