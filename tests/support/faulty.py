@@ -32,6 +32,23 @@ def spread(first, last, count):
     return places[seeds()[0] % step::step]
 
 
+def place(card, buffers, name, data):
+    """A buffer of exactly that size, anew where it has another one."""
+    held = buffers.get(name)
+    if held is None or held.bytes != data.nbytes:
+        if held:
+            card.free(held)
+        buffers[name] = card.allocate(data.nbytes, name)
+    card.write(buffers[name], data)
+    return buffers[name]
+
+
+def named(kernel, block):
+    """A result block by name."""
+    return {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
+            for value in kernel.result}
+
+
 class FaultyBench:
     """A card and the oracle beside it.
 
@@ -50,14 +67,7 @@ class FaultyBench:
         self.busy = False
 
     def place(self, name, data):
-        """A buffer of exactly that size, anew where it has another one."""
-        held = self.buffers.get(name)
-        if held is None or held.bytes != data.nbytes:
-            if held:
-                self.card.free(held)
-            self.buffers[name] = self.card.allocate(data.nbytes, name)
-        self.card.write(self.buffers[name], data)
-        return self.buffers[name]
+        return place(self.card, self.buffers, name, data)
 
     def block(self, *cleared):
         """The result block before a run; what is counted up during one is cleared by whoever starts it."""
@@ -73,8 +83,7 @@ class FaultyBench:
     def collect(self, run):
         self.busy = False
         block = self.card.read(self.buffers["result"], np.uint32)
-        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
-                for v in self.kernel.result}
+        told = named(self.kernel, block)
         for name, data in self.kept(run).items():
             if data.size:
                 assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
