@@ -279,6 +279,16 @@ def test_abort_at_any_cycle(bench, standing):
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.testpoint("killed_hosts")
+def test_a_host_killed_at_any_cycle(bench, standing):
+    bench.kills(*standing, 20)
+
+
+@pytest.mark.testpoint("watchdog")
+def test_a_memory_that_never_answers(bench, standing):
+    bench.silences(standing[0].copy(timeout=6000))
+
+
 @pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
