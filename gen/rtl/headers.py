@@ -152,6 +152,8 @@ def reference(kernel: Kernel) -> str:
     out += ["", "## Codes"]
     out += table("code", "name", "names", "what")
     out += [f"| {c.code} | {c.name} | {', '.join(c.place)} | {c.about} |" for c in kernel.codes]
+    out += ["", "Bits of the detail of STALLED: " + ", ".join(
+        f"{bit} {name if name in kernel.channels else f'`{name}`'}" for bit, name in kernel.waits.items()) + "."]
     return "\n".join([*out, ""])
 
 

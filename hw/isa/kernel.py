@@ -218,8 +218,12 @@ class Kernel:
 
     def waited(self, detail: int) -> tuple[str, ...]:
         """What the detail of STALLED names: counters of stalls, and channels that owe an answer."""
-        bits = {**dict(enumerate(self.stalls)), **dict(enumerate(self.channels, CHANNELS_BIT))}
-        return tuple(name for bit, name in bits.items() if detail >> bit & 1)
+        return tuple(name for bit, name in self.waits.items() if detail >> bit & 1)
+
+    @property
+    def waits(self) -> dict[int, str]:
+        """The bits of the detail of STALLED and what they stand for."""
+        return {**dict(enumerate(self.stalls)), **dict(enumerate(self.channels, CHANNELS_BIT))}
 
     @property
     def abort(self) -> int | None:

@@ -60,6 +60,11 @@ set registers {
     timeout 0x080 32 read-write {} timeout
     abort 0x088 32 write-only {} abort
     status 0x090 32 read-only {} status
+    code 0x098 32 read-only {} code
+    core 0x0A0 32 read-only {} core
+    version 0x0A8 32 read-only {} version
+    configuration_low 0x0B0 32 read-only {} configuration_low
+    configuration_high 0x0B8 32 read-only {} configuration_high
 }
 
 create_project -force $name [file join $out project] -part xcku15p-ffva1156-2LV-e
