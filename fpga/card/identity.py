@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from fpga.card.interface import CardError
 from gen.rtl.headers import KERNELS
+from hw.isa.kernel import IDENTITY
 from hw.kernel.identity import identity
 
 __all__ = ["Identity", "check", "of", "offsets"]
@@ -33,10 +34,9 @@ def of(core: str, config: Any) -> Identity:
 
 def offsets(kernel: Any) -> dict[str, int]:
     """The registers of a kernel's identity; none where it is not one of hotrail's cores."""
-    if KERNELS.get(getattr(kernel, "name", "")) is not kernel:
+    if kernel not in KERNELS.values():
         return {}
-    return {name: kernel.register(name).offset for name in ("core", "version", "configuration_low",
-                                                            "configuration_high")}
+    return {name: kernel.register(name).offset for name in IDENTITY}
 
 
 def check(found: Identity | None, core: str, config: Any = None, *, where: str = "the card") -> None:

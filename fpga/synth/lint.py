@@ -112,7 +112,7 @@ def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tu
 def _of_core(preset: str, core: str, config: object, accepted: list[Waiver]) -> tuple[list[Finding], list[int]]:
     """What is found, and how often each waiver was met, in a process of its own."""
     fresh = [Waiver(waiver.tool, waiver.name, waiver.match, waiver.reason) for waiver in accepted]
-    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset)
+    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset, preset=preset)
     return check(built.files, built.top, fresh), [waiver.met for waiver in fresh]
 
 
