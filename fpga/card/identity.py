@@ -3,9 +3,7 @@
 from typing import Any, NamedTuple
 
 from fpga.card.interface import CardError
-from gen.rtl.headers import KERNELS
-from hw.isa.kernel import IDENTITY
-from hw.kernel.identity import identity
+from gen.rtl.headers import IDENTITY, KERNELS, identity
 
 __all__ = ["Identity", "check", "of", "offsets"]
 

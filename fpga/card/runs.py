@@ -235,7 +235,8 @@ class Runs:
         code = next((code for code in self.kernel.codes if code.code == last["code"]), None)
         text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
         if code is not None and code.name == "STALLED":
-            text += f": {', '.join(self.kernel.waited(last['detail'])) or 'nothing'} waited"
+            waited = ", ".join(self.kernel.waited(last["detail"])) or "nothing that is known"
+            text = f"STALLED: no transfer and no work for {self.timeout_cycles} cycles; waited for: {waited}"
         status = {value.name: last[value.name] for value in self.kernel.result if value.kind == "status"}
         return RunError(", ".join([f"instruction {last['instruction']}", *where]) + f": {text}", **{**status, **place})
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from gen.base.staging import together
 from hw.isa import EMB, HOTLINE, MLP, WORD_BITS, Field, Kernel
+from hw.isa.kernel import IDENTITY
+from hw.kernel.identity import identity
 
-__all__ = ["KERNELS", "c_header", "python_header", "reference", "texts", "write"]
+__all__ = ["IDENTITY", "KERNELS", "c_header", "identity", "python_header", "reference", "texts", "write"]
 
 KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP, HOTLINE)}
 

@@ -13,8 +13,8 @@ from verif.bench.runner import seeds, simulate
 
 WAIVED = {
     "random_match_golden": "There is no golden model of it: every state is looked at here.",
-    "backpressure_both_sides": "It has no streams.",
-    "latency_and_rate_as_documented": "In `smoke` and `watchdog`.",
+    "backpressure_both_sides": "It has no streams: its inputs are levels and pulses that nobody holds back.",
+    "latency_and_rate_as_documented": "The tests `smoke` and `watchdog` count the cycles of both.",
     "illegal_config_wrong": "What it is made with is checked where it is made.",
 }
 

@@ -340,11 +340,13 @@ def test_abort_at_any_cycle(bench, standing):
 
 @pytest.mark.testpoint("killed_hosts")
 def test_a_host_killed_at_any_cycle(bench, standing):
+    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
     bench.kills(*standing, 20)
 
 
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(bench, standing):
+    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
     bench.silences(standing[0])
 
 
