@@ -28,7 +28,7 @@ def test_short():
 @pytest.mark.turns(1)
 @pytest.mark.parametrize("process", [False, True], ids=["here", "process"])
 def test_a_silent_memory_ends_by_the_clock(process):
-    """Where the limit of cycles is far away and the core's watchdog is off; with it the core says what it waited for."""
+    """Where the limit of cycles is far away and the watchdog is off; with it the core says what it waited for."""
     bench = Bench(process, 1)
     try:
         bench.bags._runs.limit_cycles, bench.bags._runs.limit_s = 10**15, 0.3
