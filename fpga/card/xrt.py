@@ -61,6 +61,7 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._core: Any = None
         self._run: Any = None
         self._running, self._began = False, 0.0
+        self._has_run = False       # since the memory was known to owe nothing
         self._given: set[str] = set()       # buffers of the last run
         self._source: Source | None = None
         self._stream: SsdStream | None = None
@@ -174,13 +175,20 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._device = self._core = self._run = self._buffers = None
 
     def _end(self) -> bool:
-        """Asks the core to abort, if it runs; whether it stands."""
+        """Asks the core to abort, if it runs; whether it stands, and the memory owes it nothing."""
         self._stop_feed()
         if self._running:
             self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort, 1)
             if _poll(self._stands, time.monotonic() + self._patience_s):
                 self._finish()
-        return not self._running
+        return not self._running and (
+            not self._has_run or _poll(self._owes_nothing, time.monotonic() + self._patience_s))
+
+    def _owes_nothing(self) -> bool:
+        """Whether the memory has answered all that a run has asked it; otherwise that may still be written."""
+        assert self._kernel.status is not None
+        self._has_run &= self._register(self._kernel.status) == self._kernel.states.index("draining")
+        return not self._has_run
 
     def _stands(self) -> bool:
         """Whether the core writes no more. XRT does not know it of a run that it has given up; the core does."""
@@ -244,11 +252,11 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._began = time.monotonic()
         self._given = {given.name for given in arguments.values() if isinstance(given, Buffer)}
         # From here on a run is under way, whatever happens, until XRT says that it is not.
-        self._feed, self._running = feed, True
+        self._feed, self._running, self._has_run = feed, True, True
         try:
             self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
         except CardError:
-            self._feed, self._running = None, False
+            self._feed, self._running, self._has_run = None, False, False
             raise
         if feed is not None:
             try:
@@ -350,6 +358,9 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._opened()
         checks.cycles("reset", cycles, *checks.RESET_CYCLES)
         if not self._end():
+            if not self._running:
+                raise CardError(f"the memory of {self._where} owes the core an answer to its last run, which may still "
+                                "be written: close the card, and reset it with xbutil")
             raise CardError(f"the core on {self._where} does not obey its abort register, and XRT resets no kernel "
                             "alone: close the card, and reset it with xbutil")
 

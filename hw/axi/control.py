@@ -34,15 +34,17 @@ class ControlSlave(Part):
                 abort      Out  a pulse
                 drop       Out  a pulse: the run must end, and nobody wants to know of it
                 status     In  state of the run, for the host to read
+                owing      In  the bus owes answers of a run before
                 code       In(8)  how the last run ended, in the register `code` where the kernel has one
                 interrupt  Out  a level
     Timing      a write every 2 cycles, a read every 4; `start` comes 2 cycles after the write was taken
     Handshake   ap_ctrl_hs. CTRL (0x00): ap_start is set by writing 1 and cleared by `done`, ap_done and ap_ready are
                 set by `done` and cleared by reading CTRL, ap_idle is set while nothing runs; with auto_restart
                 `done` starts the next run. Writing 1 to sw_reset drops the run: ap_start, ap_done, ap_ready,
-                auto_restart and ISR are cleared, sw_reset reads 1 until the run's end, which sets nothing, and no run
-                starts before. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready: ISR is set by
-                `done` where IER allows it and toggled by writing 1. A start while a run is on is that run's.
+                auto_restart and ISR are cleared, sw_reset reads 1 until the run's end, which sets nothing, and until
+                nothing is owed, and no run starts before. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready:
+                ISR is set by `done` where IER allows it and toggled by writing 1. A start while a run is on is that
+                run's.
                 Arguments change when they are written: the driver writes them before it starts. Words that are
                 nobody's read 0 and ignore writes; every answer is OKAY
     Reset       ends the run, arguments are 0
@@ -66,6 +68,7 @@ class ControlSlave(Part):
             "abort": Out(1),
             "drop": Out(1),
             "status": In(32),
+            "owing": In(1),
             "code": In(8),
             "interrupt": Out(1),
         })
@@ -155,7 +158,7 @@ class ControlSlave(Part):
         m.d.comb += drop.eq(written(CTRL) & writes.strobe[SW_RESET // 8] & value[SW_RESET])
         m.d.comb += ended.eq(self.done & ~dropping)
         m.d.sync += self.drop.eq(drop)
-        m.d.sync += dropping.eq((dropping | (drop & (start | running))) & ~self.done)
+        m.d.sync += dropping.eq((dropping | drop) & (start | running | self.owing))
         with m.If(self.done):
             m.d.sync += start.eq(auto)
             m.d.sync += running.eq(0)

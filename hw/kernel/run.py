@@ -58,6 +58,7 @@ class RunControl(Part):
                 forget        Out  resets the reporter; from a register
                 ends          Out  a pulse for the slave
                 running       Out  cycles that count
+                owing         Out  a bus owes answers of a run before
                 status        Out  state of the run; draining after it, while a bus owes answers
                 code          Out  of the run that ended last; OK from a start on
                 header        Out  the told words and the state
@@ -79,7 +80,8 @@ class RunControl(Part):
             "telling": In(1), "quiet": In(1), "writable": In(1), "reported": In(1),
             "flush": Out(1, init=1), "stop": Out(1), "stop_report": Out(1), "clean": Out(1, init=1),
             "clean_report": Out(1, init=1), "clear": Out(1), "begin": Out(1),
-            "report": Out(1), "forget": Out(1), "ends": Out(1), "running": Out(1), "status": Out(32), "code": Out(8),
+            "report": Out(1), "forget": Out(1), "ends": Out(1), "running": Out(1), "owing": Out(1),
+            "status": Out(32), "code": Out(8),
             "header": Out(data.StructLayout({**dict(told.members), "state": 32})),
             **({"host": In(data.StructLayout({"waits": 1, "detail": 32}))} if self.has_host else {}),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
@@ -133,11 +135,12 @@ class RunControl(Part):
                     self.fault.valid & self.running, told[name],
                     Mux(aborted & (self.running | blocked), aborts.get(name, 0), stalls.get(name, 0))))
         m.d.comb += self.code.eq(header.code)
+        m.d.comb += self.owing.eq(owed | owed_report)
 
         with m.FSM():
             with m.State("IDLE"):
                 # A bus that owes answers may still write.
-                m.d.comb += self.status.eq(Mux(owed | owed_report, DRAINING, IDLE))
+                m.d.comb += self.status.eq(Mux(self.owing, DRAINING, IDLE))
                 self._recover(m, owed, owed_report)
                 m.d.sync += wait.eq(2 * self.period)
                 m.d.sync += aborted.eq(self.start & (self.abort | self.drop))
@@ -149,7 +152,7 @@ class RunControl(Part):
             with m.State("CLEAR"):
                 m.d.comb += self.status.eq(RUNNING)
                 m.d.comb += self.clear.eq(1)
-                m.d.comb += blocked.eq(owed | owed_report)
+                m.d.comb += blocked.eq(self.owing)
                 m.d.comb += watched.eq(blocked)
                 self._recover(m, owed, owed_report)
                 with m.If(wait != 0):
@@ -191,7 +194,8 @@ class RunControl(Part):
                 # The ports say that they are idle some cycles late.
                 with m.If(wait != 0):
                     m.d.sync += wait.eq(wait - 1)
-                with m.Elif(self.quiet & self.writable | expired):
+                # Who dropped the run gives its memory to others: for that every answer is waited for.
+                with m.Elif(self.quiet & self.writable | expired & ~dropped):
                     m.d.sync += owed.eq(~self.quiet)
                     m.d.sync += owed_report.eq(~self.writable)
                     m.next = "CLEAN"

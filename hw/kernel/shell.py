@@ -112,6 +112,7 @@ class KernelShell(Part):
             control.status.eq(run.status),
             control.done.eq(run.ends),
             control.code.eq(run.code),
+            control.owing.eq(run.owing),
             counters.clear.eq(run.clear),
             run.start.eq(control.start),
             run.abort.eq(control.abort),

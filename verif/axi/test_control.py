@@ -40,7 +40,7 @@ class Bench:
         self.dut = dut
         self.control = LiteMaster(dut, "bus", rng=rng)
         self.starts = self.aborts = self.drops = 0
-        dut.code.value = 0
+        dut.code.value = dut.owing.value = 0
         dut.done.value = 0
         dut.status.value = 0
         self._task = cocotb.start_soon(self._count())
@@ -343,6 +343,19 @@ async def software_reset(dut):
             await control.write(CTRL, reset)
             bench.drops -= 1
             assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0
+    # While the bus owes an answer, with a run and without.
+    for runs in (True, False):
+        if runs:
+            await control.write(CTRL, 1 << START)
+        dut.owing.value = 1
+        await control.write(CTRL, reset)
+        if runs:
+            await bench.finish()
+        for _ in range(3):
+            assert await control.read(CTRL) == reset | 1 << IDLE
+        dut.owing.value = 0
+        await ClockCycles(dut.clk, 2)
+        assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0
     # In the cycle in which the run ends, and in those beside it.
     for delay in range(8):
         await control.write(CTRL, 1 << START)

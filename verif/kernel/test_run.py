@@ -200,13 +200,14 @@ async def mute_bus(dut):
     for quiet, writable in ((0, 1), (1, 0), (0, 0)):
         for then in ("answers", "stalls", "aborts", "waits"):
             bench = await Bench.begin(dut)
+            assert bench.get("owing") == 0
             await bench.run()
             dut.over.value, dut.quiet.value, dut.writable.value, dut.owes.value = 1, quiet, writable, 0b100
             await bench.until("status", DRAINING)
             dut.over.value = 0
             await bench.until("status", REPORTING)
             await bench.end(writable)
-            assert bench.get("status") == DRAINING
+            assert bench.get("status") == DRAINING and bench.get("owing") == 1
             await bench.cycles(3)
             assert bench.get("code") == CODES["STALLED"] and bench.count("report") == writable
             assert [bench.get("stop"), bench.get("stop_report")] == [1 - quiet, 1 - writable]
@@ -237,6 +238,25 @@ async def mute_bus(dut):
             dut.over.value = 0
             await bench.report()
             assert bench.get("code") == CODES["OK"]
+
+
+@cocotb.test()
+@pytest.mark.testpoint("drop_on_a_mute_bus")
+async def drop_on_a_mute_bus(dut):
+    """A run that is dropped ends when its bus has answered, and not before: its memory is then somebody else's."""
+    for quiet, writable in ((0, 1), (1, 0), (0, 0)):
+        bench = await Bench.begin(dut)
+        await bench.run()
+        dut.quiet.value, dut.writable.value, dut.owes.value = quiet, writable, 0b100
+        await bench.pulse("drop")
+        await bench.until("status", DRAINING)
+        await bench.cycles(4 * TIMEOUT)
+        assert bench.get("status") == DRAINING and bench.count("ends") == 0
+        dut.quiet.value = dut.writable.value = 1
+        await bench.until("ends")
+        await bench.cycles(2)
+        assert bench.get("status") == IDLE and bench.get("owing") == 0 and bench.count("report") == 0
+        assert [bench.count("clean"), bench.count("clean_report")] == [1, 1]
 
 
 @cocotb.test()
@@ -289,4 +309,4 @@ async def reset_midstream(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_run(number):
-    simulate(RunControl(kernel=EMB, period=PERIOD), "verif.kernel.test_run", name="kernel_run", tests=7, seed=number)
+    simulate(RunControl(kernel=EMB, period=PERIOD), "verif.kernel.test_run", name="kernel_run", tests=8, seed=number)

@@ -406,6 +406,20 @@ def test_a_run_that_xrt_gives_up(machine, state, name, is_old):
     assert not it.xrt.buffers
 
 
+def test_a_memory_that_owes_an_answer(machine, monkeypatch):
+    """The core has ended the run, and stands until its bus has answered: nothing may be given back before."""
+    monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
+    it = machine()
+    with it.open(Xrt(ends=4)) as opened:
+        opened.run(arguments(opened))
+        opened.wait(10**12)
+        it.xrt.status = 2
+        with pytest.raises(CardError, match="^the memory of card 0000:12:00.1 owes the core an answer to its last run"):
+            opened.reset()
+        it.xrt.status = 0
+        opened.reset()
+
+
 def test_an_identity_that_cannot_be_read(machine):
     with pytest.raises(CardError, match="^the registers of the core on card 0000:12:00.1 cannot be read$"):
         machine().open(Xrt(fails={"xrtKernelReadRegister": -1}))
