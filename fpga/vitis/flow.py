@@ -35,6 +35,7 @@ from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.memory import MEMORY, memory_tcl
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
+from fpga.vitis.systemrdl import rdl, rdl_name
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import xo
 from gen.base.tools import build_folder
@@ -144,7 +145,7 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str
     """What is generated from the description, by its path in the package."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
-              f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(),
+              f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(), rdl_name(kernel): rdl(kernel).encode(),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
     found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
     if kernel.core in _HOSTS:
