@@ -251,15 +251,20 @@ class FaultyBench:
                         assert told["code"] == self.codes[stalled] and told["state"] == 1
                         assert f"{port[:3]} {way}" in self.kernel.waited(told["detail"]), told
                 self.sound()
-                for _ in range(100):
-                    if self.card.status() == 0:     # what was under way may still be written before
-                        break
-                    self.card.step(100)
+                self.rest()
                 self.mend(run)
                 self.tried["silent memories"] += 1
 
     def finish_stalled(self, run):
         self.card.wait(self.limit)
+
+    def rest(self):
+        """Until the memory owes the core nothing; what was under way may be written before."""
+        for _ in range(100):
+            if self.card.status() == self.kernel.states.index("idle"):
+                return
+            self.card.step(100)
+        raise AssertionError("the memory still owes the core an answer")
 
     def some_of_each(self, run):
         """A few aborts and error responses, with stalls."""

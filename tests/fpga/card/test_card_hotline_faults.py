@@ -291,6 +291,19 @@ def test_a_memory_that_never_answers(bench, standing):
     bench.silences(standing[0].copy(timeout=6000))
 
 
+@pytest.mark.testpoint("watchdog")
+def test_a_limit_that_the_memory_does_not_keep(bench, standing):
+    """Fewer cycles than a read takes, and the report: the run ends with STALLED in the register alone. With 0 there is
+    no limit."""
+    run, _ = standing
+    bench.start(run.copy(timeout=8))
+    bench.finish_stalled(run)
+    bench.collect(run)
+    assert bench.card.code() == bench.codes["STALLED"]
+    bench.rest()
+    bench.mend(run.copy(timeout=0))
+
+
 @pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
