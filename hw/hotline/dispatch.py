@@ -53,7 +53,7 @@ class Dispatcher(Part):
                 finished            In(32)  mini-batches that the GPU has finished
                 polled              In  a pulse: the GPU's word was read
                 seen                Out(32)  of them counted here
-                advanced            Out  a pulse when `seen` has grown
+                advanced            Out  `seen` has grown
                 waiting             Out  for the GPU and for nothing else
                 o_update            Out(stream of update_layout)
                 updated             In  a pulse: the updates have been made

@@ -177,7 +177,7 @@ async def waiting_and_overrun(dut):
             bench.held = bench.finished >= stop_after
             advanced += bench.ports.get("advanced")
         assert bench.ports.get("waiting") and not bench.ports.get("error") & 1
-        assert (bench.ports.get("seen"), advanced) == (bench.finished, bench.finished) and bench.finished < 4
+        assert bench.ports.get("seen") == bench.finished < 4 and bool(advanced) == bool(bench.finished)
     for lie in (1, 3, 1 << 31, (1 << 32) - 1):
         bench = await Bench.fresh(dut, rng(f"overrun {lie}"), pace=Pace(poll=1, gpu=1))
         bench.held = True
