@@ -145,4 +145,4 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
             raise CardError(f"there is no {xclbin}: link it (`make bitstream PRESET={preset} CORE={core} "
                             f"TARGET={target}`), or name another with xclbin=")
     return XrtCard(xclbin, core, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
-                   queue_depth=device.ssd.queue_depth, **which)
+                   config=settings, queue_depth=device.ssd.queue_depth, **which)
