@@ -36,7 +36,6 @@ PLANNING = (
 TWINS = (
     "run bundle clicks.csv --samples 2000 --card twin",
     "demo --log clicks.csv --table user --table item --batch 128 --card twin",
-    "hotline clicks.npz --samples 200 --card twin",
 )
 NO_COMPILER = "g++ is missing"
 
