@@ -12,6 +12,7 @@ from gen.rtl import config as presets
 from hotrail import (
     closing,
     completion,
+    example,
     inventory,
     packaging,
     papers,
@@ -40,9 +41,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    To begin: demo. Your log: profile, model, plan, size, compile, run, refresh; for training: hotline, train-time. The
-    hardware: verilog, lint, synth, timing, failfast; hls for C++. A real card: package, xo, bitstream, cards; ecp5 for
-    a board by open tools. What it is worth: bench, papers.
+    To begin: demo; example writes files to try the others on. Your log: profile, model, plan, size, compile, run,
+    refresh; for training: hotline, train-time. The hardware: verilog, lint, synth, timing, failfast; hls for C++. A
+    real card: package, xo, bitstream, cards; ecp5 for a board by open tools. What it is worth: bench, papers.
     PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 
@@ -173,9 +174,12 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
               help="Name of a device, or a path that ends in .toml.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose EMB core the card has.")
+@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
+              help="sim: the first batches run again on the Verilated core; twin: on its twin alone, which needs no "
+                   "Verilator.")
 @JSON
 def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, samples: int, dim: int,
-         rank: int, batch: int, device: str, preset: str) -> None:
+         rank: int, batch: int, device: str, preset: str, card: str) -> None:
     """Trains a model and places it on one, two, three memories.
 
     A DLRM is trained on a real log. The card looks up held-out samples with its rows on the SSD, in DRAM too, and as
@@ -190,7 +194,7 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
     readings = Readings()
     folder = build_folder() / "demo"
     with together(folder, "demo") as half:
-        done = flow.run(options, half, say=say, read=readings)
+        done = flow.run(options, half, rtl="sim" if card == "sim" else None, say=say, read=readings)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
     report.show(done)
@@ -283,8 +287,9 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
            met=layout.met)
 
 
-for command in (*closing.COMMANDS, *completion.COMMANDS, *inventory.COMMANDS, *packaging.COMMANDS, *papers.COMMANDS,
-                *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS, *sizing.COMMANDS, *training_time.COMMANDS):
+for command in (*closing.COMMANDS, *completion.COMMANDS, *example.COMMANDS, *inventory.COMMANDS,
+                *packaging.COMMANDS, *papers.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS,
+                *sizing.COMMANDS, *training_time.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ the component is a part of a larger unit and is tested there, or what it does ne
 | component | oracle | benches |
 |---|---|---|
 """
-GOLDEN = re.compile(r"golden(?:\.\w+)+")
+GOLDEN = re.compile(r"(?:golden|verif)(?:\.\w+)+")
 FILES = re.compile(r"(?:verif|tests)/[\w/]+\.py|\btest_\w+\.py")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fpga.card import checks
+from fpga.card.identity import Identity, of
 from fpga.card.interface import POSITIONS, Buffer, CardError, Faults, KernelLike, SsdStream
 from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
@@ -52,11 +53,18 @@ class TwinCard(SimCard):
         bits = 32 * config.words
         masters = Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, False)
         ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
+        self._own = of(self.core, config)
         super().__init__(Model(path, Ports(masters, True, True), {}, seconds, cached), device, kernel, memory=memory)
         self._library.twin_memory.restype = ctypes.c_void_p
         self._library.twin_attach(ctypes.c_void_p(self._handle))
         self._beat_words = config.words
         self._held: tuple[np.ndarray, ...] = ()      # what the library points to
+
+    def _identify(self) -> Identity:
+        return self._own
+
+    def code(self) -> int:
+        return 0        # no run ends in an error
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         if self._running:
@@ -93,6 +101,9 @@ class TwinCard(SimCard):
 
     def abort(self) -> None:
         raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
+
+    def software_reset(self) -> None:
+        self.abort()
 
     def set_faults(self, faults: Faults) -> None:
         if replace(faults, stalls={}, seed=1, stall_cycles=16, doorbell_after=0) != Faults():

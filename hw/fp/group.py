@@ -4,7 +4,7 @@ Aligned once at an array's edge, the products of a group need no shifters of the
 """
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
@@ -234,14 +234,23 @@ def infinities(x: Value, y: Value) -> Value:
     return Cat(counts & (nan | (infinite & ~negative)), counts & (nan | (infinite & negative)))
 
 
+class Products(NamedTuple):
+    """See `products`."""
+
+    early: list[Signal]
+    exponents: list[Signal]
+    kinds: list[Value]
+    terms: list[Signal]
+
+
 def products(m: Module, x: data.View, y: data.View, *, waiting: int, family: str,
-             cut: int = CUT_BITS) -> SimpleNamespace:
+             cut: int = CUT_BITS) -> Products:
     """Of each group: `early`, its exponent of stage 1, by FusedDot's count; `exponents`, the same `waiting` cycles
     later; the kinds of its four products, of stage 1; `terms`, their sum without its lowest `cut` bits, of TERM_STAGE.
 
     x, y: the groups of a beat, those of y of `Group`.
     """
-    taken = SimpleNamespace(early=[], exponents=[], kinds=[], terms=[])
+    taken = Products([], [], [], [])
     for s in range(len(y)):
         exps, kinds = [], []
         for name, given in (("x", x[s]), ("y", y[s])):

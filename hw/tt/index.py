@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.place import Part, place
 from hw.tt.descriptor import descriptor_parts
 
@@ -186,7 +187,7 @@ class IndexSplitter(wiring.Component):
         # Bases and strides, behind two registers, which a block memory has; products, sums.
         fetched, bases = (Signal(where, name=name, reset_less=True) for name in ("fetched", "bases"))
         # `keep`: no part of a shift register, whose output comes late for a product.
-        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True, attrs={"keep": 1}) for k in range(4)]
+        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True, attrs=KEEP) for k in range(4)]
         m.d.comb += ports[1].addr.eq(early[1:])
         m.d.sync += fetched.eq(ports[1].data)
         m.d.sync += bases.eq(fetched)

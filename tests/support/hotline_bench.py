@@ -136,6 +136,10 @@ class Bench(FaultyBench):
             self.serve(run)
         return super().finish(run, cycles)
 
+    def finish_stalled(self, run):
+        self.serve(run)
+        super().finish_stalled(run)
+
     def kept(self, run):
         return {"program": run.words, "inputs": run.inputs, "hot": run.hot}
 
