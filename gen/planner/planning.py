@@ -20,7 +20,7 @@ from gen.compress import search
 from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
-from gen.planner.build import Built, build
+from gen.planner.build import Built, build, orders_of
 from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
@@ -70,10 +70,11 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     if join and table_wise:
         raise ValueError("--join with --table-wise: SCRec's program has no joined tables; leave out one of them")
     products: dict[str, tuple[str, ...]] = {}
+    orders = orders_of(model, profile)
 
     def make_of(model: Recommender, cards: int = cards, unseen: bool = unseen) -> Built:
         made = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, tt_share=tt_share,
-                     unseen=unseen, table_wise=table_wise, errors=errors)
+                     unseen=unseen, table_wise=table_wise, errors=errors, orders=orders)
         return merged(made, model, list(products.values()), costs) if products else made
 
     built = plain = make_of(model)
