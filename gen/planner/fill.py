@@ -79,11 +79,12 @@ def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, cost
     """Of a shard, `more` rows behind its last cut in DRAM."""
     a, h, heat = choice.i_dram, choice.i_hot, expected.heat
     hot, end = int(item.rows[a]), int(item.rows[h]) + more
-    left = float(1 - item.share[h])
+    left, reads = float(1 - item.share[h]), float(item.reads[h])
     if more:
         left = min(left, float(1 - heat.cdf(end))) if end < heat.touched else 0.0
-    reads = in_order.reads_from(expected, end, item.lookups, costs.page_bytes // item.row_bytes,
-                                costs.ring_bytes // costs.page_bytes) if left else 0.0
+        reads = min(reads, float(in_order.reads(
+            expected, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
+            costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
     to_tt = item.lookups * float(item.share[h] - item.share[a])
     to_dram = item.lookups * (1 - left) - to_tt
     fetches = to_dram if item.fetches is None else float(

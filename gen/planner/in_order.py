@@ -16,7 +16,7 @@ from gen.model.recommender import TableSpec
 from gen.planner.costs import Costs, drive_reads, in_rounds
 from golden.emb.rows import window
 
-__all__ = ["fetches", "quotients", "reads", "reads_from"]
+__all__ = ["fetches", "quotients", "reads"]
 
 PRIOR = 10      # pages or rows, as if so many more had come as they are drawn
 
@@ -31,18 +31,6 @@ def reads(expected: Expected, cuts: NDArray[np.int64], lookups: float, page_rows
     rest = lookups * (1 - expected.heat.cdf(cuts))
     found = np.minimum(drawn * _of_pages(expected.order, cuts, lookups, page_rows, ring_pages), rest)
     return np.maximum.accumulate(found[::-1])[::-1]
-
-
-def reads_from(expected: Expected, cut: int, lookups: float, page_rows: int, ring_pages: int) -> float:
-    """As `reads`, of one cut, from which on the rows fill whole pages."""
-    cuts = np.array([cut])
-    found = float(reads(expected, cuts, lookups, page_rows, ring_pages)[0])
-    if not found or expected.order is None or (cold := expected.order.behind(cut)) is None:
-        return found
-    # A page's end lies elsewhere, which is a page more or less.
-    near, far = (float(_counted_pages(order, at, lookups, page_rows, ring_pages)[0][0])
-                 for order, at in ((expected.order, cuts), (cold, np.zeros(1, np.int64))))
-    return float(np.clip(found + far - near, 0.0, lookups * (1 - expected.heat.cdf(cut))))
 
 
 def fetches(spec: TableSpec, expected: Expected, cuts: NDArray[np.int64], lookups: float, costs: Costs) \
