@@ -1,4 +1,4 @@
-"""Plans beside twins on whole logs, DRAM for half of the rows: ids as given, permuted, and samples shuffled.
+"""Plans beside twins on whole logs, ids as given, permuted, samples shuffled; and bounds beside plans at more steps.
 
 Where ids rise with time, cold rows that are asked for together lie on the same pages of the drive; permuted ids and
 shuffled samples take that away, one by place and one by time. A log serves itself, so that no access is to a row that
@@ -7,6 +7,7 @@ it lacks.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +20,14 @@ from fpga.api.verifying import verify
 from gen.bundle import write
 from gen.data.logs import Trace, of_arrays, open_log
 from gen.data.logs.log import Log
+from gen.data.profile import Profile
 from gen.data.profiling import profile as profiled
+from gen.model.recommender import Recommender
 from gen.model.weights import SeededWeights
+from gen.planner import build as building
 from gen.planner.assume import model_of
 from gen.planner.build import build
+from gen.planner.costs import Costs
 from gen.planner.plan import Plan
 from gen.planner.planning import make
 
@@ -30,7 +35,7 @@ FILES = ("nowplaying_128k", "grocery_122k", "anime_420k", "msweb", "openbandit_6
 FORMS = ("given", "permuted", "shuffled")
 CARDS = (1, 2, 4)
 MEDIAN, WORST = 3.0, 10.0
-SECONDS = 2.0
+SECONDS, PARTS, FINE, GAP = 24.0, (2, 8), 600, 1.0
 
 
 def in_form(trace: Trace, form: str) -> Log:
@@ -52,14 +57,18 @@ def in_form(trace: Trace, form: str) -> Log:
     return of_arrays(ids, edges, source=f"{trace.source}, {form}")
 
 
+def with_room(of: Recommender, known: Profile, cards: int, part: float) -> Costs:
+    """Cards with DRAM for so many a part of all rows together, and what else must lie there."""
+    items = build(of, known, costs(), cards=1, unseen=False).problem.items
+    rows = sum(item.total_rows * item.row_bytes for item in items)
+    return replace(costs(), dram_bytes=sum(item.bags_bytes for item in items) // cards + int(rows / part / cards))
+
+
 def beside_twin(log: Log, cards: int) -> tuple[Plan, float]:
     """The plan, and its time of a batch over that of twins, the slowest card's."""
     known = profiled(log)
     of = model_of(known, DIM, BATCH)[0]
-    items = build(of, known, costs(), cards=1, unseen=False).problem.items
-    rows = sum(item.total_rows * item.row_bytes for item in items)
-    room = sum(item.bags_bytes for item in items) // cards + rows // 2
-    plan = make(of, known, replace(costs(), dram_bytes=room), cards=cards, levels=2, unseen=False, seconds=SECONDS,
+    plan = make(of, known, with_room(of, known, cards, 2 / cards), cards=cards, levels=2, unseen=False, seconds=SECONDS,
                 explain=False)
     with TemporaryDirectory() as folder:
         bundle = write(Path(folder) / "bundle", plan, known, SeededWeights())
@@ -85,3 +94,35 @@ def truth() -> Iterator[Row]:
     what = f"{len(off)} logs and numbers of cards: time of a batch from a twin's"
     yield at_most("plan.truth.median", f"{what}, median", round(float(np.median(off)), 2), "%", MEDIAN)
     yield at_most("plan.truth.worst", f"{what}, worst", round(max(off), 2), "%", WORST)
+
+
+def finer(of: Recommender, known: Profile, costs: Costs, cards: int) -> tuple[Plan, Plan]:
+    """A plan, and one at more steps."""
+    found, usual = [], building.STEPS
+    try:
+        for steps in (usual, FINE):
+            building.STEPS = steps
+            found.append(make(of, known, costs, cards=cards, levels=2, unseen=False, seconds=SECONDS, explain=False))
+    finally:
+        building.STEPS = usual
+    return found[0], found[1]
+
+
+@bench("plan_bound")
+def bounds() -> Iterator[Row]:
+    """Plans at many steps against the bounds of plans at few, and the gaps of these."""
+    gaps, beaten = [], 0
+    for file in FILES:
+        name, log = file.split("_")[0], open_log(needed(f"{file}.npz"))
+        known = profiled(log)
+        of = model_of(known, DIM, BATCH)[0]
+        for number, part in product(CARDS, PARTS):
+            plan, fine = finer(of, known, with_room(of, known, number, part), number)
+            beaten += fine.seconds < plan.bound * (1 - 1e-9)
+            gaps.append(100 * plan.gap)
+            yield figure(f"plan.bound.{name}.{number}.{part}", f"{name}, {number} cards, DRAM for 1 / {part} of the "
+                         "rows: optimality gap", round(gaps[-1], 2), "%")
+    yield at_most("plan.bound.beaten", f"{len(gaps)} plans at {FINE} steps: faster than the bound at {building.STEPS}",
+                  beaten, "of them", 0)
+    yield at_most("plan.bound.gap", f"{len(gaps)} plans: optimality gap, median", round(float(np.median(gaps)), 2), "%",
+                  GAP)
