@@ -142,6 +142,9 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 # Whatever else is found, the plan itself fits there too, but for one with less freedom.
                 most = np.inf if what in (WHOLE, FLOATS) else best.seconds
                 what_if[what] = min(found[0].seconds, most), min(found[0].bound, most)
+    if best.gap > gap and best.seconds < (1 + gap) * best.at_steps:
+        notes += ("the lower bound is of cuts between any two rows; of those at the program's steps (hundredths of a "
+                  f"table's accesses) none takes less than {duration(best.at_steps)}",)
     if best.late:
         notes += (LATE,)
     emb, parts, ways = widened(problem, best, parts, built.ways, built.errors, built.expected, costs,
@@ -356,28 +359,31 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
     of work for it beside the linear programs."""
     reading = replace(problem, wait_s=drive_s)
     best = solve(reading, gap=gap, seconds=seconds / 2 if drive_s else seconds)
-    least = bound_of(reading, rows, best.seconds, proof) if rows else best.bound
+    steps, waits = best.bound, least_reading(problem, drive_s)
+    least = bound_of(reading, rows, best.seconds, proof) if rows else steps
     if not drive_s or any(map(must_read, problem.items)):
-        return replace(best, bound=min(max(least, least_reading(problem, drive_s)), best.seconds))
+        return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
     # Of all placements that read the drive, and then of those that do not.
     dear = 100 * best.seconds
-    none = bound_of(problem, rows or Rows({}, None), best.seconds, proof, dear)
+    none = none_at_steps = bound_of(problem, rows or Rows({}, None), best.seconds, proof, dear)
     if none < best.seconds:
         try:
             without = solve(problem.mapped(partial(_dear, seconds=dear)), gap=gap,
                             seconds=max(seconds - best.work, 1e-3))
             work, late = best.work + without.work, best.late or without.late
+            none_at_steps = max(none, without.bound)
             # Without tensor trains all that is accessed lies in DRAM: there is one cut.
             if not rows or all(len(item.tt_rows) == 1 for item in problem.items):
-                none = max(none, without.bound)
+                none = none_at_steps
             without = replace(without, emb=loads(reading, without.tables, len(without.emb)))
             without = replace(without, seconds=_seconds(problem, without.emb, without.mlp_cards))
             best = replace(min(best, without, key=lambda each: each.seconds), work=work, late=late)
         except NotFound:
             pass
         except Infeasible:
-            none = np.inf
-    return replace(best, bound=min(max(least, least_reading(problem, drive_s)), none, best.seconds))
+            none = none_at_steps = np.inf
+    return replace(best, bound=min(max(least, waits), none, best.seconds),
+                   at_steps=min(max(steps, waits), none_at_steps, best.seconds))
 
 
 def least_reading(problem: Problem, drive_s: float) -> float:

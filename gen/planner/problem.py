@@ -196,7 +196,8 @@ class CardChoice:
 class Placement:
     """A solution. seconds: of a batch, C of eq. 3. bound: no solution is faster; gap = seconds / bound - 1.
     tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core. work: seconds of it that
-    were done (gen.planner.work); late: real time ended it, so that another machine may find another one."""
+    were done (gen.planner.work); late: real time ended it, so that another machine may find another one. at_steps: as
+    bound, of cuts at the program's steps alone; 0: not said."""
 
     seconds: float
     bound: float
@@ -205,6 +206,7 @@ class Placement:
     mlp_cards: int
     work: float = 0.0
     late: bool = False
+    at_steps: float = 0.0
 
     @property
     def gap(self) -> float:

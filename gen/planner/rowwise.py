@@ -4,7 +4,7 @@ By its rows a table's bytes are linear between two steps, its time of DRAM is co
 reads of the drive is convex: a cut between two steps may read less than the line from one to the other. So every
 quantity is lowered at both ends of a stretch by as much as it comes below that line within it, at most; what a cut
 inside takes is then no less than a mixture of both ends, and the linear program of gen.planner.bound, which has all
-mixtures, bounds it. Rows of a tensor train are lowered to those of the next smaller stretch.
+mixtures, bounds it. Bytes of a tensor train are taken to be concave in its rows, nowhere more than they are.
 
 Of few tables mixtures are far from what whole tables take. Without tensor trains a cut in a stretch takes no less than
 DRAM does at its beginning and the drive at its end, so a program with one binary a stretch bounds it; the stretches
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gen.data.expected import Expected
 from gen.planner.bound import Master
 from gen.planner.branch_and_bound import TABLES, branch_and_bound
-from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TIMES, Choices, cuts
+from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TIMES, TT_S, Choices, cuts
 from gen.planner.costs import Costs
 from gen.planner.exact import least
 from gen.planner.in_order import reads
@@ -79,6 +79,16 @@ class Rows:
         return replace(item, ssd_reads=lower(read, item.reads), ssd_landing=lower(landing_s, item.landing),
                        ssd_bytes=np.maximum(item.cold_bytes - self.costs.page_bytes, 0))
 
+    def above(self, item: Item) -> NDArray[np.float64]:
+        """(S + 1,) how far the share of the accesses comes above the line from step to step, next to each."""
+        if not self.known(item):
+            return np.zeros(item.steps + 1)
+        inside = np.arange(INSIDE + 1) / INSIDE
+        fine = item.rows[:-1, None] + np.diff(item.rows)[:, None] * inside
+        line = item.share[:-1, None] + np.diff(item.share)[:, None] * inside
+        far = np.maximum((self.expected[item.name].heat.cdf(fine) - line).max(axis=1), 0.0)
+        return np.maximum(np.append(far, 0.0), np.append(0.0, far))
+
     def stretches(self, item: Item, edges: NDArray[np.int64]) -> NDArray[np.float64]:
         """(len(edges), LOADS) of a card, at least, of cuts from edges[i] to edges[i + 1], and at the last."""
         found, last = np.zeros((len(edges), LOADS)), np.append(edges[1:], edges[-1:])
@@ -100,7 +110,7 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, dear: fl
     networks = problem.before_s > 0 or problem.after_s > 0
     lowered = problem.mapped(rows.lowered)
     lowered = without_reads(lowered, problem, dear) if dear else lowered
-    choices = _between_rows(Choices.of(lowered))
+    choices = _between_rows(Choices.of(lowered), lowered, rows)
     master, found = Master(choices), np.inf
     for cards in range(1, problem.cards) if networks else (problem.cards,):
         others = max(problem.cards - cards, 1)
@@ -166,16 +176,35 @@ def _cut(edges: NDArray[np.int64], stretches: Sequence[int]) -> NDArray[np.int64
     return np.unique(np.concatenate([edges, *fine]))
 
 
-def _between_rows(choices: Choices) -> Choices:
-    """With as many bytes of tensor trains as the smaller of neighbouring splits take, and with splits that do not fit a
-    card next to such that do: a part of the stretch between them may."""
-    tt = choices.tt.copy()
-    for option, count in enumerate(choices.cuts):
-        at = choices.cut[option, :count]
-        own = np.pad(choices.tt[option][np.ix_(at, at)], 1, mode="edge")
-        apart = np.subtract.outer(np.arange(count), np.arange(count)).T     # steps from a to h
-        # A train of fewer rows than two stretches may be none.
-        bytes = np.where(apart < 2, 0.0, np.where(np.isfinite(own[2:, :-2]), own[2:, :-2], 0.0))
-        near = np.isfinite([own[a:a + count, h:h + count] for a in range(3) for h in range(3)]).any(axis=0)
-        tt[option][np.ix_(at, at)] = np.where(near & (apart >= 0), bytes, np.inf)
-    return replace(choices, tt=tt)
+def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
+    """With bytes of tensor trains that are concave in their rows, so that a train between steps takes no less than a
+    mixture; with splits that do not fit a card next to such that do, as a part of the stretch between them may; and
+    with as much less time of the trains as accesses between two steps come above the line."""
+    tt, a_load = choices.tt.copy(), choices.a_load.copy()
+    options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
+    for v, (item, count) in enumerate(zip(options, choices.cuts, strict=True)):
+        at = choices.cut[v, :count]
+        fits = np.pad(np.isfinite(choices.tt[v][np.ix_(at, at)]), 1)
+        near = np.any([fits[a:a + count, h:h + count] for a in range(3) for h in range(3)], axis=0)
+        near &= np.add.outer(-at, at) >= 0
+        if len(item.tt_rows) == 1:
+            tt[v][np.ix_(at, at)] = np.where(near & np.eye(count, dtype=bool), 0.0, np.inf)
+            continue
+        warm = item.rows[None, at] - item.rows[at, None]
+        tt[v][np.ix_(at, at)] = np.where(near, np.interp(warm, item.tt_rows, _concave(item.tt_rows, item.tt_bytes)),
+                                         np.inf)
+        a_load[v, : item.steps + 1, TT_S] -= item.lookups * item.tt_s * rows.above(item)
+    return replace(choices, tt=tt, a_load=a_load)
+
+
+def _concave(at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least concave function above, so much smaller that it is nowhere above."""
+    hull: list[int] = []
+    for k in range(len(at)):
+        while len(hull) > 1 and (values[hull[-1]] - values[hull[-2]]) * (at[k] - at[hull[-1]]) <= (
+                values[k] - values[hull[-1]]) * (at[hull[-1]] - at[hull[-2]]):
+            hull.pop()
+        hull.append(k)
+    above = np.interp(at, at[hull], values[hull])
+    some = above > 0
+    return above * float((values[some] / above[some]).min(initial=1.0))
