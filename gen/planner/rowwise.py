@@ -4,7 +4,7 @@ By its rows a table's bytes are linear between two steps, its time of DRAM is co
 reads of the drive is convex: a cut between two steps may read less than the line from one to the other. So every
 quantity is lowered at both ends of a stretch by as much as it comes below that line within it, at most; what a cut
 inside takes is then no less than a mixture of both ends, and the linear program of gen.planner.bound, which has all
-mixtures, bounds it. Bytes of a tensor train are taken to be concave in its rows, nowhere more than they are.
+mixtures, bounds it. Bytes of a tensor train are lowered by as much as they are not concave in its rows.
 
 Of few tables mixtures are far from what whole tables take. Without tensor trains a cut in a stretch takes no less than
 DRAM does at its beginning and the drive at its end, so a program with one binary a stretch bounds it; the stretches
@@ -65,15 +65,17 @@ class Rows:
         """The item, lowered at its steps."""
         if not self.known(item):
             return item
-        rows = item.rows
+        at = _steps(item)
+        rows = item.rows[at]
         inside = np.arange(INSIDE + 1) / INSIDE
         fine = (rows[:-1, None] + np.diff(rows)[:, None] * inside).astype(np.int64)
         part = (fine - fine[:, :1]) / np.maximum(np.diff(rows)[:, None], 1)
 
         def lower(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
-            line = ends[:-1, None] + np.diff(ends)[:, None] * part
+            found, line = ends.copy(), ends[at][:-1, None] + np.diff(ends[at])[:, None] * part
             below = np.maximum((line[:, :-1] - values.reshape(fine.shape)[:, 1:]).max(axis=1, initial=0.0), 0.0)
-            return np.maximum(ends - np.maximum(np.append(below, 0.0), np.append(0.0, below)), 0.0)
+            found[at] = np.maximum(ends[at] - np.maximum(np.append(below, 0.0), np.append(0.0, below)), 0.0)
+            return found
 
         read, landing_s = self.drive(item, fine.ravel())
         return replace(item, ssd_reads=lower(read, item.reads), ssd_landing=lower(landing_s, item.landing),
@@ -83,11 +85,11 @@ class Rows:
         """(S + 1,) how far the share of the accesses comes above the line from step to step, next to each."""
         if not self.known(item):
             return np.zeros(item.steps + 1)
-        inside = np.arange(INSIDE + 1) / INSIDE
-        fine = item.rows[:-1, None] + np.diff(item.rows)[:, None] * inside
-        line = item.share[:-1, None] + np.diff(item.share)[:, None] * inside
-        far = np.maximum((self.expected[item.name].heat.cdf(fine) - line).max(axis=1), 0.0)
-        return np.maximum(np.append(far, 0.0), np.append(0.0, far))
+        at, inside, found = _steps(item), np.arange(INSIDE + 1) / INSIDE, np.zeros(item.steps + 1)
+        fine, line = (each[at][:-1, None] + np.diff(each[at])[:, None] * inside for each in (item.rows, item.share))
+        far = np.maximum((self.expected[item.name].heat.cdf(fine) - line).max(axis=1, initial=0.0), 0.0)
+        found[at] = np.maximum(np.append(far, 0.0), np.append(0.0, far))
+        return found
 
     def stretches(self, item: Item, edges: NDArray[np.int64]) -> NDArray[np.float64]:
         """(len(edges), LOADS) of a card, at least, of cuts from edges[i] to edges[i + 1], and at the last."""
@@ -139,6 +141,11 @@ def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem
         for ways, others in zip(lowered.shardings, problem.shardings, strict=True)))
 
 
+def _steps(item: Item) -> NDArray[np.int64]:
+    """Those at which it may be cut, whatever may leave the drive."""
+    return cuts(replace(item, hot_share=1.0))
+
+
 def _whole(problem: Problem, choices: Choices, rows: Rows, cards: int, seconds: float, floor: float,
            until: Deadline) -> float:
     """Of few tables without tensor trains, each in one way and at one cut: the bound, at least `floor`."""
@@ -177,9 +184,9 @@ def _cut(edges: NDArray[np.int64], stretches: Sequence[int]) -> NDArray[np.int64
 
 
 def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
-    """With bytes of tensor trains that are concave in their rows, so that a train between steps takes no less than a
-    mixture; with splits that do not fit a card next to such that do, as a part of the stretch between them may; and
-    with as much less time of the trains as accesses between two steps come above the line."""
+    """With so few bytes of tensor trains that one between steps takes no less than a mixture; with splits that do not
+    fit a card next to such that do, as a part of the stretch between them may; and with as much less time of tensor
+    trains as accesses between two steps come above the line."""
     tt, a_load = choices.tt.copy(), choices.a_load.copy()
     options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
     for v, (item, count) in enumerate(zip(options, choices.cuts, strict=True)):
@@ -190,21 +197,44 @@ def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
         if len(item.tt_rows) == 1:
             tt[v][np.ix_(at, at)] = np.where(near & np.eye(count, dtype=bool), 0.0, np.inf)
             continue
-        warm = item.rows[None, at] - item.rows[at, None]
-        tt[v][np.ix_(at, at)] = np.where(near, np.interp(warm, item.tt_rows, _concave(item.tt_rows, item.tt_bytes)),
-                                         np.inf)
+        own = item.rows[at]
+        later, earlier = np.append(own[1:], own[-1:]), np.append(own[:1], own[:-1])
+        warm, fewest, most = (np.maximum(h[None, :] - a[:, None], 0) for h, a in (
+            (own, own), (earlier, later), (later, earlier)))
+        hull = _hull(item.tt_rows, item.tt_bytes)
+        # Of more rows than fit the line goes on, as less than all of a stretch may be a train.
+        slope = np.diff(item.tt_bytes[hull[-2:]]) / np.diff(item.tt_rows[hull[-2:]])
+        bytes = (np.interp(warm, item.tt_rows, item.tt_bytes) - _bent(item, hull, fewest, most)
+                 + slope * np.maximum(warm - item.tt_rows[-1], 0))
+        tt[v][np.ix_(at, at)] = np.where(near, np.maximum(bytes, 0.0), np.inf)
         a_load[v, : item.steps + 1, TT_S] -= item.lookups * item.tt_s * rows.above(item)
     return replace(choices, tt=tt, a_load=a_load)
 
 
-def _concave(at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The least concave function above, so much smaller that it is nowhere above."""
+def _hull(at: NDArray[np.int64], values: NDArray[np.float64]) -> list[int]:
+    """Which points the least concave function above all of them goes through."""
     hull: list[int] = []
     for k in range(len(at)):
         while len(hull) > 1 and (values[hull[-1]] - values[hull[-2]]) * (at[k] - at[hull[-1]]) <= (
                 values[k] - values[hull[-1]]) * (at[hull[-1]] - at[hull[-2]]):
             hull.pop()
         hull.append(k)
-    above = np.interp(at, at[hull], values[hull])
-    some = above > 0
-    return above * float((values[some] / above[some]).min(initial=1.0))
+    return hull
+
+
+def _bent(item: Item, hull: list[int], fewest: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far bytes of tensor trains of so many rows, between both numbers, lie below a concave function above them, at
+    most: no mixture of such trains takes more above what one of as many rows takes."""
+    at, values = item.tt_rows, item.tt_bytes
+    levels = [np.interp(at, at[hull], values[hull]) - values]      # of 1, 2, 4 .. knots, the most
+    while 2 ** len(levels) <= len(at):
+        half = 2 ** (len(levels) - 1)
+        levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
+    first = np.maximum(np.searchsorted(at, fewest, side="right") - 1, 0)
+    last = np.minimum(np.maximum(np.searchsorted(at, most), first), len(at) - 1)
+    level = np.log2(last - first + 1).astype(np.int64)
+    found = np.zeros(first.shape)
+    for k, each in enumerate(levels):
+        of = level == k
+        found[of] = np.maximum(each[first[of]], each[last[of] - 2**k + 1])
+    return found
