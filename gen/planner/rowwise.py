@@ -201,31 +201,23 @@ def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
         later, earlier = np.append(own[1:], own[-1:]), np.append(own[:1], own[:-1])
         warm, fewest, most = (np.maximum(h[None, :] - a[:, None], 0) for h, a in (
             (own, own), (earlier, later), (later, earlier)))
-        hull = _hull(item.tt_rows, item.tt_bytes)
-        # Of more rows than fit the line goes on, as less than all of a stretch may be a train.
-        slope = np.diff(item.tt_bytes[hull[-2:]]) / np.diff(item.tt_rows[hull[-2:]])
-        bytes = (np.interp(warm, item.tt_rows, item.tt_bytes) - _bent(item, hull, fewest, most)
-                 + slope * np.maximum(warm - item.tt_rows[-1], 0))
+        bytes = np.interp(warm, item.tt_rows, item.tt_bytes) - _bent(item, fewest, most)
+        near &= warm <= item.tt_rows[-1]        # no train is of more rows
         tt[v][np.ix_(at, at)] = np.where(near, np.maximum(bytes, 0.0), np.inf)
         a_load[v, : item.steps + 1, TT_S] -= item.lookups * item.tt_s * rows.above(item)
     return replace(choices, tt=tt, a_load=a_load)
 
 
-def _hull(at: NDArray[np.int64], values: NDArray[np.float64]) -> list[int]:
-    """Which points the least concave function above all of them goes through."""
+def _bent(item: Item, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far bytes of tensor trains of so many rows, between both numbers, lie below a concave function above them, at
+    most: no mixture of such trains takes more above what one of as many rows takes."""
+    at, values = item.tt_rows, item.tt_bytes
     hull: list[int] = []
     for k in range(len(at)):
         while len(hull) > 1 and (values[hull[-1]] - values[hull[-2]]) * (at[k] - at[hull[-1]]) <= (
                 values[k] - values[hull[-1]]) * (at[hull[-1]] - at[hull[-2]]):
             hull.pop()
         hull.append(k)
-    return hull
-
-
-def _bent(item: Item, hull: list[int], fewest: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far bytes of tensor trains of so many rows, between both numbers, lie below a concave function above them, at
-    most: no mixture of such trains takes more above what one of as many rows takes."""
-    at, values = item.tt_rows, item.tt_bytes
     levels = [np.interp(at, at[hull], values[hull]) - values]      # of 1, 2, 4 .. knots, the most
     while 2 ** len(levels) <= len(at):
         half = 2 ** (len(levels) - 1)
