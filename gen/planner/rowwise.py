@@ -69,11 +69,14 @@ class Rows:
         rows = item.rows[at]
         inside = np.arange(INSIDE + 1) / INSIDE
         fine = (rows[:-1, None] + np.diff(rows)[:, None] * inside).astype(np.int64)
+        # Counted pages may leap between two rows; drawn ones are smooth.
+        counted = self.expected[item.name].order is not None
         part = (fine - fine[:, :1]) / np.maximum(np.diff(rows)[:, None], 1)
 
         def lower(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
             found, line = ends.copy(), ends[at][:-1, None] + np.diff(ends[at])[:, None] * part
-            below = np.maximum((line[:, :-1] - values.reshape(fine.shape)[:, 1:]).max(axis=1, initial=0.0), 0.0)
+            values = values.reshape(fine.shape)
+            below = np.maximum((line[:, :-1] - values[:, 1:] if counted else line - values).max(axis=1, initial=0.0), 0)
             found[at] = np.maximum(ends[at] - np.maximum(np.append(below, 0.0), np.append(0.0, below)), 0.0)
             return found
 
