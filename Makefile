@@ -20,13 +20,14 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 
 # Environments are set up and builds share a folder: one target after the other.
 .NOTPARALLEL:
-.PHONY: help setup lock verilog test regress portable demo bench lint docs package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress portable clean-install demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       a model trained on a real log, on one, two and three memories; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
+	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
 	@echo "make bench      every figure with its target; build/bench.json"
@@ -66,6 +67,9 @@ regress: $(DEV)
 
 portable: $(DEV)
 	@$(PY) .ci/portable.py $(CONDITIONS)
+
+clean-install: $(DEV)
+	@$(PY) .ci/clean_install.py $(FLAGS)
 
 demo: $(READY)
 	@$(RUN) demo

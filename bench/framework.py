@@ -8,25 +8,31 @@ measured again, so a single bench can be repeated.
 import importlib
 import json
 import pkgutil
+import platform
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gen.base.staging import staged
 from gen.base.tools import build_folder
 
-__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "joined", "number", "registered", "run",
-           "shortened", "show", "values", "with_unit"]
+__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "joined", "number", "provenance",
+           "registered", "run", "shortened", "show", "values", "with_unit"]
 
 
+ROOT = Path(__file__).parents[1]
 PEERS = ("libcachesim", "polars")      # packages that only developers install
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. `target` is text such as ">= 99" or empty; `met` is None when there is no target."""
+    """One figure. `target` is text such as ">= 99" or empty; `met` is None when there is no target. commit, date and
+    processor: of the run that measured it, "" where they are not known."""
 
     id: str
     what: str
@@ -35,6 +41,9 @@ class Row:
     target: str = ""
     met: bool | None = None
     bench: str = ""
+    commit: str = ""
+    date: str = ""
+    processor: str = ""
 
 
 class LeftOut(Exception):
@@ -84,6 +93,18 @@ def at_most(id: str, what: str, value: float, unit: str, target: float) -> Row:
     return Row(id, what, value, unit, f"<= {target:,g}", value <= target)
 
 
+def provenance() -> tuple[str, str, str]:
+    """Commit ("+" behind it: with changes), date in UTC and processor of a run that begins now, on this machine."""
+    try:
+        commit = subprocess.run(["git", "describe", "--always", "--dirty=+", "--abbrev=9", "--exclude=*"], cwd=ROOT,
+                                capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = ""
+    cpu = Path("/proc/cpuinfo")
+    named = re.search(r"(?m)^model name\s*: (.*)$", cpu.read_text("utf-8")) if cpu.exists() else None
+    return commit, datetime.now(UTC).date().isoformat(), named[1] if named else platform.processor()
+
+
 def registered() -> list[Bench]:
     """All benches, in the order of their modules' names."""
     import bench as package
@@ -126,6 +147,7 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
     if only and path.exists():
         rows = {row["id"]: Row(**row) for row in json.loads(path.read_text("utf-8"))}
     new: set[str] = set()
+    commit, date, processor = provenance()
     try:
         for name in chosen:
             own = {id for id, row in rows.items() if row.bench == name}
@@ -134,7 +156,7 @@ def run(only: Iterable[str] = (), path: Path | None = None, echo: Callable[[str]
                     if row.id in new:
                         raise ValueError(f"bench {name} gives a second row {row.id}")
                     new.add(row.id)
-                    rows[row.id] = replace(row, bench=name)
+                    rows[row.id] = replace(row, bench=name, commit=commit, date=date, processor=processor)
             except LeftOut as missing:
                 echo(f"{name}: left out: {missing}")
                 continue

@@ -1,6 +1,5 @@
 """The shipping MLP core on the simulated card: multiplier slots that networks, layers and matrix products use."""
 
-import functools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,14 +13,13 @@ from bench.card import stream_cycles
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.api.network import Runner
 from fpga.card import open as open_card
+from fpga.card.twin import MlpTwin
 from gen.compiler.mlp import Compiler, Program, gemms
 from gen.model.device import Device
 from gen.model.network import Layer, Network
 from gen.rtl import config
 from golden.fp import fp32
-from golden.mlp.cycles import Sizes, cycles
 from golden.systolic import matrix
-from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 
 PRESET = "smartssd"
@@ -133,37 +131,31 @@ def networks() -> Iterator[Row]:
         yield at_least(f"mlp.slots.{name}", what, 100 * useful[name] / taken[name], "%", WHOLE)
 
 
-def _beat(program: dict[int, tuple[int, ...]], data: tuple[int, ...], at: int) -> tuple[int, ...]:
-    """What lies at a beat of memory: the program's words; of all else only the time counts."""
-    return program.get(at, data)
-
-
 @bench("mlp_layers")
 def layers() -> Iterator[Row]:
-    """Each layer of RM0 to RM3 between others of a row of batches, by the cycle model that equals the RTL."""
+    """Each layer of RM0 to RM3 between others of a row of batches, by the twin, which equals the RTL."""
     sizes = _config()
-    chosen = Sizes(**{name: getattr(sizes, name) for name in Sizes._fields if hasattr(sizes, name)},
-                   counters=1 << (len(MLP.counters) - 1).bit_length())
+    card = open_card("twin", core="mlp", preset=PRESET, device=DEVICE, memory="ideal")
+    assert isinstance(card, MlpTwin)
+    runner = Runner(card, sizes.words)
     for name in MODELS:
         for dim in LAYER_DIMS:
             network = _model(name, dim)
             compiler = Compiler(network, sizes, batch=BATCH)
             program = compiler.compile(LAYER_BATCHES * BATCH, cold=True)
-            beats = dict(enumerate(map(tuple, program.words.reshape(-1, sizes.words).tolist())))
-            words = functools.partial(_beat, beats, (0,) * sizes.words)
-            run = cycles(chosen, program=0, program_count=len(program.words), words=words, inputs=1 << 22,
-                         weights=2 << 22, outputs=3 << 22, result=(4 << 22) - 16, most=10_000_000,
-                         latency=Device.load(DEVICE).port.ideal_latency)
-            order = sorted(run.spans.items(), key=lambda item: item[1].first)
+            runner.weights(compiler.weights)
+            runner.run(program.words, _inputs(compiler, LAYER_BATCHES * BATCH), program.outputs_beats)
+            spans = card.spans(len(program.words)).tolist()
+            order = sorted((at for at, (_, _, count) in enumerate(spans) if count), key=lambda at: spans[at][0])
             spent, slots, all_slots = Counter[str](), Counter[str](), Counter[str]()
-            for at, ((number, span), (_, following)) in enumerate(pairwise(order)):
+            for at, (number, following) in enumerate(pairwise(order)):
                 about = program.steps[number].about.split(",")[0].removeprefix("layer ")
-                all_slots[about] += span.slots
+                all_slots[about] += spans[number][2]
                 # The first batch waits for weights, the last has nobody behind it.
                 if len(order) // 4 <= at < len(order) * 3 // 4:
-                    spent[about] += following.first - span.first
-                    slots[about] += span.slots
-            all_slots[program.steps[order[-1][0]].about.split(",")[0].removeprefix("layer ")] += order[-1][1].slots
+                    spent[about] += spans[following][0] - spans[number][0]
+                    slots[about] += spans[number][2]
+            all_slots[program.steps[order[-1]].about.split(",")[0].removeprefix("layer ")] += spans[order[-1]][2]
             for label, layer in network.layers():
                 whole = layer.inputs % sizes.width == 0 and layer.outputs % sizes.columns == 0
                 useful = LAYER_BATCHES * BATCH * layer.inputs * layer.outputs / sizes.macs / all_slots[label]

@@ -11,6 +11,7 @@ import numpy as np
 from bench.framework import LeftOut, Row, at_least, bench, figure
 from bench.narrow import SHORT
 from bench.page import RESULTS, recorded
+from fpga.api.servers import fbgemm_table
 
 ROWS, DIM = 4_000_000, 64
 FORMS = ("float32", "float16", "int8", "int4")
@@ -47,25 +48,12 @@ def cores() -> Iterator[Row]:
 
 def _rate(form: str, pooling: int) -> float:
     """Millions of rows per second of a table's bags, pooled vectors in float32, other rows in every call."""
-    import torch
-    from fbgemm_gpu.split_embedding_configs import SparseType
-    from fbgemm_gpu.split_table_batched_embeddings_ops_inference import (
-        EmbeddingLocation,
-        IntNBitTableBatchedEmbeddingBagsCodegen,
-    )
-
-    torch.set_num_threads(1)
-    kind = {"float32": SparseType.FP32, "float16": SparseType.FP16, "int8": SparseType.INT8,
-            "int4": SparseType.INT4}[form]
-    table = IntNBitTableBatchedEmbeddingBagsCodegen(
-        [("rows", ROWS, DIM, kind, EmbeddingLocation.HOST)], device="cpu", output_dtype=SparseType.FP32)
-    table.fill_random_weights()
-    random = np.random.default_rng(1)
-    offsets = torch.arange(0, LOOKUPS + 1, pooling, dtype=torch.int32)
+    looked_up, random = fbgemm_table(ROWS, DIM, form), np.random.default_rng(1)
+    offsets = np.arange(0, LOOKUPS + 1, pooling, dtype=np.int32)
     took = []
     for _ in range(1 + CALLS):      # the first fills the tables' pages and is not counted
-        indices = torch.from_numpy(random.integers(0, ROWS, LOOKUPS).astype(np.int32))
+        indices = random.integers(0, ROWS, LOOKUPS).astype(np.int32)
         begin = time.process_time()
-        table(indices, offsets)
+        looked_up(indices, offsets)
         took.append(time.process_time() - begin)
     return LOOKUPS / float(np.median(took[1:])) / 1e6

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import learn
 from bench.data import held, needed
 from bench.emb import PRESET
 from bench.framework import Row, at_least, bench, figure
@@ -14,7 +15,7 @@ from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
 from fpga.card.costs import measure
 from gen.compress.post_hoc import tt_rows
 from gen.compress.search import capacity
-from gen.data import learn, reorder, shapes
+from gen.data import reorder, shapes
 from gen.data.profiling.mels import mels
 from gen.model.recommender import ROW_FORMATS, TT_FORMATS
 from gen.planner.assume import model_of

@@ -1,43 +1,64 @@
-"""docs/figures.md: the figures that were measured last, beside their targets.
+"""docs/figures.md, the figures that decide something, and the site's page of all figures.
 
     python -m bench.page              takes the rows of build/bench.json, if there is one, into bench/results.json and
-                                      writes docs/figures.md, docs/papers.md and hotrail/papers.json
+                                      writes docs/figures.md with its plots, docs/papers.md and
+                                      hotrail/papers.json
 
-bench/results.json has the last row of every bench that was recorded, bench/figures.toml the lines of the page: what a
-line says and the ids of the rows whose values it shows; bench/papers.toml the same of what the source papers claim and
-read (bench.readings). A recorded row that no line of either names is listed at the end of docs/figures.md. Points of
-curves are not recorded.
+bench/results.json has the last row of every bench that was recorded, but no points of curves. bench/figures.toml names
+the decisive ones, and groups all of them for the page that `make docs` writes (.ci/mkdocs_hooks.py). bench/papers.toml
+has what the source papers claim and read (bench.readings).
 """
 
+import html
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bench.framework import Row, joined, shortened, values
-from bench.readings import Paper, about, document, packed, papers
+from bench.framework import Row, joined, values, with_unit
+from bench.plots import Plot, svg
+from bench.readings import Paper, document, packed, papers
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "RESULTS", "Line", "Section", "elsewhere", "merged",
-           "page", "recorded", "sections", "shown"]
+__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "PICTURES", "RESULTS", "Line", "Section", "Selection",
+           "decisive", "everything", "merged", "recorded", "sections", "selections", "shown"]
 
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
 PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"
-PACKED = ROOT / "hotrail" / "papers.json"
+PACKED, PICTURES = ROOT / "hotrail" / "papers.json", ROOT / "docs" / "pictures"
 HEAD = """# Figures
 
-`python -m bench.page` writes this page from `bench/results.json`, which holds the last recorded row of every bench.
-`make bench` measures all of them into `build/bench.json`, `hotrail bench NAME` the rows of one bench. A row has the id
-that is given here. Simulation and processing speeds depend on the machine; these were measured on two shared CPU cores.
+The figures that decide something, with their targets, also those that were missed. `bench/results.json` has all
+{count} recorded rows; the site that `make docs` builds shows them on the page *All figures*, which filters by words.
+`hotrail bench NAME` measures the rows of one bench, `make bench` all of them, into `build/bench.json`;
+`python -m bench.page` records them and writes this page.
+
+A row keeps the commit, the date and the processor of its measurement. Rows without a processor were recorded before
+benches noted it; their commit is the one that recorded the value. Cycles, areas and estimates do not depend on the
+processor. Times do: they were taken on two shared virtual cores of an AMD EPYC, and other work there changes them by
+up to three times.
+"""
+ALL = """# All figures
+
+The last recorded row of every bench (`bench/results.json`): {count} of them. A line may show several rows, in the order
+of their ids. The commit is that of the measurement, or the one that recorded it.
+
+<input id="filter" type="search" placeholder="Filter: words of a line or of an id" style="width: 100%">
+<script>
+document.getElementById("filter").addEventListener("input", event => {{
+  const words = event.target.value.toLowerCase().split(/\\s+/);
+  for (const row of document.querySelectorAll("article tbody tr"))
+    row.hidden = !words.every(word => row.textContent.toLowerCase().includes(word));
+}});
+</script>
 """
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the page. ids: the rows whose values it shows; beside: figures of others, quoted."""
+    """A line of the page of all figures. ids: the rows whose values it shows; beside: figures of others, quoted."""
 
     what: str
     ids: tuple[str, ...]
@@ -46,11 +67,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """A table of the page with the sentences above it."""
+    """A table of the page of all figures with the sentences above it."""
 
     title: str
     about: str
     lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A table of docs/figures.md. figures: what each says, by id; plots: curves below the table."""
+
+    title: str
+    about: str
+    figures: Mapping[str, str]
+    plots: tuple[Plot, ...] = ()
 
 
 def sections(text: str) -> list[Section]:
@@ -58,6 +89,13 @@ def sections(text: str) -> list[Section]:
     return [Section(part["title"], part["about"],
                     tuple(Line(line["what"], tuple(line["ids"]), line.get("beside", "")) for line in part["figure"]))
             for part in tomllib.loads(text)["section"]]
+
+
+def selections(text: str) -> list[Selection]:
+    """The decisive figures of bench/figures.toml."""
+    return [Selection(part["title"], part["about"], part["figures"], tuple(
+        Plot(**{**plot, "over": tuple(plot["over"])}) for plot in part.get("plot", ())))
+        for part in tomllib.loads(text)["decisive"]]
 
 
 def recorded(path: Path) -> dict[str, Row]:
@@ -75,46 +113,59 @@ def merged(old: Mapping[str, Row], new: Mapping[str, Row], curves: Sequence[str]
             if not row.id.startswith(tuple(curves))]
 
 
-def _cells(rows: Sequence[Row]) -> tuple[str, str]:
-    """Values and targets of a line; what is missed is named."""
+def decisive(rows: Mapping[str, Row], layout: Sequence[Selection]) -> str:
+    """The text of docs/figures.md. Raises LookupError: an id that is not recorded"""
+    out = [HEAD.format(count=f"{len(rows):,}")]
+    for part in layout:
+        out += [f"## {part.title}\n", *([part.about + "\n"] if part.about else []),
+                "| figure | value | target | id | commit, date, processor |", "|---|---|---|---|---|"]
+        for id, what in part.figures.items():
+            if id not in rows:
+                raise LookupError(f"{LINES.name} names {id}, not recorded")
+            row = rows[id]
+            target = row.target + (" **missed**" if row.met is False else "")
+            out.append(f"| {what} | {with_unit(row)} | {target} | `{id}` | {_origin([row])} |")
+        out += ["", *(f"![{plot.title}](pictures/{plot.name}.svg)\n" for plot in part.plots)]
+    return "\n".join(out)
+
+
+def _origin(rows: Sequence[Row]) -> str:
+    """Commit, date and processor of rows."""
+    return "; ".join(dict.fromkeys(", ".join(filter(None, (row.commit, row.date, row.processor))) for row in rows))
+
+
+def _cells(rows: Sequence[Row]) -> str:
+    """Values, targets, ids and origin of a line; what is missed is named."""
     target = joined([row.target or "-" for row in rows]) if any(row.target for row in rows) else ""
     missed = [row.id for row in rows if row.met is False]
     if missed:
         target += " **missed**" + ("" if len(missed) == len(rows) else f" by {', '.join(f'`{id}`' for id in missed)}")
-    return values(rows), target
+    return f"{values(rows)} | {target} | {' '.join(f'`{row.id}`' for row in rows)} | {_origin(rows)}"
 
 
-def page(rows: Iterable[Row], layout: Sequence[Section], run: str = "") -> str:
-    """The page's text. run: what is said of the run.
+def everything(rows: Iterable[Row], layout: Sequence[Section]) -> str:
+    """The text of the page of all figures.
 
     Raises      LookupError: a line names an id that is not among the rows, or two lines name the same
     """
     left = {row.id: row for row in rows}
-    out = [HEAD, *([run + "\n"] if run else [])]
+    head = ["| what | measured | target | id | recorded |", "|---|---|---|---|---|"]
+    out = [ALL.format(count=f"{len(left):,}")]
     for section in layout:
-        out += [f"## {section.title}\n", *([section.about + "\n"] if section.about else []),
-                "| what | measured | target | id |", "|---|---|---|---|"]
+        out += [f"## {section.title}\n", *([section.about + "\n"] if section.about else []), *head]
         for line in section.lines:
             missing = [id for id in line.ids if id not in left]
             if missing:
                 raise LookupError(f"{LINES.name} names {', '.join(missing)}, not recorded or named twice")
-            value, target = _cells([left.pop(id) for id in line.ids])
             what = f"{line.what} ({line.beside})" if line.beside else line.what
-            out.append(f"| {what} | {value} | {target} | {shortened(line.ids)} |")
+            out.append(f"| {what} | {_cells([left.pop(id) for id in line.ids])} |")
         out.append("")
     if left:
-        out += ["## All other rows\n", "| what | measured | target | id |", "|---|---|---|---|"]
-        for id in sorted(left):
-            out.append(f"| {left[id].what} | {' | '.join(_cells([left[id]]))} | `{id}` |")
+        out += ["## All other rows\n", *head]
+        out += [f"| {html.escape(left[id].what).replace('|', '&#124;')} | {_cells([left[id]])} |"
+                for id in sorted(left)]
         out.append("")
     return "\n".join(out)
-
-
-def elsewhere(rows: Iterable[Row], layout: Sequence[Section], other: Sequence[Paper]) -> list[Row]:
-    """Without the rows that only the papers' lines name."""
-    here = {id for section in layout for line in section.lines for id in line.ids}
-    there = {id for paper in other for each in paper.figures for id in each.ids}
-    return [row for row in rows if row.id in here or row.id not in there]
 
 
 def shown(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
@@ -126,16 +177,15 @@ def main() -> None:
     rows = list(recorded(RESULTS).values())
     if (path := build_folder() / "bench.json").exists():
         rows = merged(recorded(RESULTS), recorded(path), tomllib.loads(LINES.read_text("utf-8"))["curves"])
-        lines = [" " + json.dumps(_plain(row), ensure_ascii=False) for row in rows]
+        lines = [" " + json.dumps(vars(row), ensure_ascii=False) for row in rows]
         RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
     text, other = LINES.read_text("utf-8"), PAPER_LINES.read_text("utf-8")
-    PAGE.write_text(page(elsewhere(rows, sections(text), papers(other)), sections(text), about(text)), "utf-8")
-    PAPERS.write_text(document(rows, papers(other), about(other)), "utf-8")
+    known = {row.id: row for row in rows}
+    PAGE.write_text(decisive(known, selections(text)), "utf-8")
+    for plot in (plot for part in selections(text) for plot in part.plots):
+        (PICTURES / f"{plot.name}.svg").write_text(svg(plot, known), "utf-8")
+    PAPERS.write_text(document(rows, papers(other)), "utf-8")
     PACKED.write_text(shown(rows, papers(other)), "utf-8")
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    return dict(vars(row))
 
 
 if __name__ == "__main__":

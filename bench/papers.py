@@ -155,7 +155,7 @@ def figure_9() -> Iterator[Row]:
             yield _rate(id, what, plan)
             if plan is None:
                 continue
-            core_s = core_seconds(of, profile)
+            core_s = core_seconds(of, profile, by="numpy")
             yield figure(f"{id}.emb", f"{what}: EMB cards", sum(card.kind == "emb" for card in plan.cards), "cards")
             times = round(plan.samples_per_s * core_s, 1)
             yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy", times, "times")

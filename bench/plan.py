@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bench.data import CALIBRATION, LOGS, needed
 from bench.framework import Row, at_least, at_most, bench, figure
+from bench.plan_as_written import as_written
 from fpga.card.costs import measure
 from gen.data.logs import Trace, of_arrays, open_log
 from gen.data.logs.criteo import ClickLog, drawn
@@ -39,7 +40,6 @@ from gen.planner.moves import fewest
 from gen.planner.plan import Plan
 from gen.planner.planning import least_reading, make, must_read
 from gen.planner.problem import Item, Placement, Problem
-from gen.planner.program import as_written
 from gen.planner.refresh import Refreshed, Residents, in_rows, refresh, words_of
 from gen.planner.served import served
 from gen.planner.solve import Infeasible, solve

@@ -1,6 +1,8 @@
-"""docs/papers.md and hotrail/papers.json: what the source papers claim and evaluate, beside what was recorded here.
+"""docs/papers.md, hotrail/papers.json and the site's page of the papers' figures: what the source papers claim and
+evaluate, beside what was recorded here.
 
-`python -m bench.page` writes both out of bench/papers.toml, which has the claims and readings, and the recorded rows.
+`python -m bench.page` writes the first two out of bench/papers.toml, which has the claims and readings, and the
+recorded rows; `make docs` writes the third (.ci/mkdocs_hooks.py).
 hotrail/papers.json comes with an installation, which has no benches: `hotrail papers` shows it.
 """
 
@@ -13,12 +15,21 @@ from typing import Any
 
 from bench.framework import Row, shortened, values, with_unit
 
-__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "packed", "papers",
-           "reading"]
+__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "figures",
+           "packed", "papers", "reading"]
 
 HOLDS = ("yes", "partly", "no", "not shown")
-HEAD = """hotrail puts five publications into hardware, models and benches. Docstrings cite them by the short names
-below (`SCRec §III.E Alg. 1`). `hotrail papers` prints what stands on this page; its report has charts."""
+HEAD = """# Papers
+
+hotrail puts five publications into hardware, models and benches. Docstrings cite them by the short names
+below (`SCRec §III.E Alg. 1`). How to cite hotrail itself is in `CITATION.cff`.
+"""
+FIGURES = """## Figures and tables
+
+`hotrail papers` prints every figure and table beside hotrail's rows, with the ratio and the reason why they differ, and
+draws charts. The site that `make docs` builds has the same on the page *Figures of the papers*. In the tables below,
+"not reproduced" are figures that need GPUs, a routed design or logs that hotrail does not have; the command says which.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,10 @@ class Figure:
 @dataclass(frozen=True)
 class Paper:
     """key: of the command; title: the short name; publication, code, taken: as docs/papers.md has them; about: what
-    its lines share."""
+    its lines share; verdict: by figure with rows of ours, a sentence that judges, {id} for a row's value and unit.
+
+    Raises      ValueError: verdicts and figures with rows differ
+    """
 
     key: str
     title: str
@@ -74,10 +88,16 @@ class Paper:
     about: str
     headlines: tuple[Headline, ...]
     figures: tuple[Figure, ...]
+    verdict: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if differ := {each.at for each in self.figures if each.ids} ^ set(self.verdict):
+            raise ValueError(f"papers.toml, {self.title}: a verdict and rows belong together: "
+                             f"{', '.join(sorted(differ))}")
 
 
 def about(text: str) -> str:
-    """Of bench/papers.toml: what all lines share; of bench/figures.toml, which rows come from one run."""
+    """What all lines of bench/papers.toml share."""
     return str(tomllib.loads(text)["about"]).strip()
 
 
@@ -118,23 +138,35 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
         "figures": [_packed(each, _known(known, each.ids)) for each in paper.figures]} for paper in layout]}
 
 
-def document(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:
+def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
     """The text of docs/papers.md. Raises LookupError: an id that is not recorded"""
     known = {row.id: row for row in rows}
-    out = [f"# Papers\n\n{HEAD}\n", "| short name | publication | where it is |", "|---|---|---|"]
+    out = [HEAD, "| short name | publication | where it is |", "|---|---|---|"]
     out += [f"| {paper.title} | {paper.publication} | {paper.code} |" for paper in layout]
     out += ["\n## What was taken, and what differs\n", *(f"**{paper.title}.** {paper.taken}\n" for paper in layout),
-            "How to cite hotrail itself is in `CITATION.cff` of the repository.\n",
-            "## Do the papers' results hold?\n", "| claim | holds | under which assumptions, and hotrail |",
-            "|---|---|---|"]
+            "## Do the papers' results hold?\n", "| claim | holds | why |", "|---|---|---|"]
     out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
             for paper in layout for each in paper.headlines]
-    out += ["\n## Figures and tables\n", f"{head}\n"]
+    out += ["", FIGURES, "| paper | figure | judgement |", "|---|---|---|"]
     for paper in layout:
-        out += [f"### {paper.title}: figures and tables\n", f"{paper.about}\n",
-                "| figure | what | paper | hotrail | ratio | why they differ |", "|---|---|---|---|---|---|"]
-        out += [_row(each, _known(known, each.ids)) for each in paper.figures if each.ids]
-        out += ["\nNot to be had here:\n", "| figure | what | what it needs |", "|---|---|---|"]
+        out += [f"| {paper.title} | {at} | {answered(text, known)} |" for at, text in paper.verdict.items()]
+        rest = dict.fromkeys(each.at for each in paper.figures if not each.ids and each.at not in paper.verdict)
+        out += [f"| {paper.title} | {', '.join(rest)} | not reproduced |"] if rest else []
+    return "\n".join(out) + "\n"
+
+
+def figures(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:
+    """The text of the site's page of the papers' figures. Raises LookupError: an id that is not recorded"""
+    known = {row.id: row for row in rows}
+    out = [f"# Figures of the papers\n\n{head}\n"]
+    for paper in layout:
+        out += [f"## {paper.title}\n", f"{paper.about}\n"]
+        for at, text in paper.verdict.items():
+            out += [f"### {paper.title}: {at}\n", f"{answered(text, known)}\n",
+                    "| what | paper | hotrail | ratio | why they differ |", "|---|---|---|---|---|"]
+            out += [_row(each, _known(known, each.ids)) for each in paper.figures if each.ids and each.at == at]
+            out.append("")
+        out += [f"### {paper.title}: not reproduced\n", "| figure | what | what it needs |", "|---|---|---|"]
         out += [f"| {each.at} ({each.source}) | {each.what} | {each.needs} |" for each in paper.figures if not each.ids]
         out.append("")
     return "\n".join(out)
@@ -166,5 +198,5 @@ def _row(figure: Figure, rows: Sequence[Row]) -> str:
     targets = {row.target for row in rows if row.target}
     target = f", target {' / '.join(sorted(targets))}" if targets else ""
     ratio = " / ".join("-" if each is None else f"{each:g}" for each in _ratios(figure, rows)) or "-"
-    return (f"| {figure.at} ({figure.source}) | {figure.what} | {reading(figure, rows)} | {values(rows)} "
+    return (f"| {figure.what} ({figure.source}) | {reading(figure, rows)} | {values(rows)} "
             f"({shortened(figure.ids)}{target}) | {ratio} | {figure.why} |")

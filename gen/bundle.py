@@ -47,6 +47,7 @@ __all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "write"]
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
 FORMS = ("no", "trained", "decomposed")
+NOISE = 0.3         # an error above it, relative to the rows, loses more than 9 % of their square
 #: What the manifest says of a table without a tensor train.
 PLAIN = {"form": FORMS[0], "error": 0.0, "weighted_error": 0.0}
 BLOCK = 1 << 14     # rows that are compared at once
@@ -147,6 +148,19 @@ class Bundle(Folder):
                                  f"{columns} and ranks {ranks[1:-1]}; the plan's seconds and bytes are those of "
                                  f"{plan.row_modes}, {plan.column_modes} and {plan.ranks}")
         return tuple(found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of trained rows that their decomposition as a tensor train does not keep, and what can be done. Random rows,
+        which have no structure to keep, stand for nothing."""
+        if "seed" in self.weights:
+            return ()
+        return tuple(
+            f"table {name}: {self.plan.tables[name].tt_rows:,} trained rows are stored as a tensor train whose error "
+            f"by accesses is {told['weighted_error']:.2f} of their size, more than {NOISE:g}. Plan again without TT "
+            "rows (--tt-share 0) or with a higher --rank, or train these rows as a tensor train"
+            for name, told in self.tables.items()
+            if told["form"] == "decomposed" and told["weighted_error"] > NOISE)
 
     def images(self, card: int) -> CardImages:
         """Of an EMB card, those of memory and SSD mapped from the folder."""
@@ -301,6 +315,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
     made = Bundle(folder)
     for note in made.notes:
         say(f"note: {note}")
+    for warning in made.warnings:
+        say(f"warning: {warning}")
     return made
 
 

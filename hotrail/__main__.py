@@ -9,7 +9,18 @@ import click
 from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
-from hotrail import closing, completion, inventory, packaging, papers, planning, serving, sharing, sizing
+from hotrail import (
+    closing,
+    completion,
+    example,
+    inventory,
+    packaging,
+    papers,
+    planning,
+    serving,
+    sharing,
+    sizing,
+)
 from hotrail.as_json import JSON, result
 from hotrail.boundary import Bounded
 from hotrail.completion import device_names, preset_names
@@ -29,9 +40,9 @@ def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
 def main() -> None:
     """Hardware for recommendation models: from a click log to a plan, to verified Verilog, to cards.
 
-    To begin: demo. Your log: profile, model, plan, size, compile, run, refresh; hotline for training. The hardware:
-    verilog, lint, synth, timing, failfast. A real card: package, xo, bitstream, cards; ecp5 for a board by open tools.
-    What it is worth: bench, papers.
+    To begin: demo; example writes files to try the others on. Your log: profile, model, plan, size, compile, run,
+    refresh; hotline for training. The hardware: verilog, lint, synth, timing, failfast; hls for C++. A real card:
+    package, xo, bitstream, cards; ecp5 for a board by open tools. What it is worth: bench, papers.
     PRESET names the sizes of the cores: tiny for simulation, smartssd for the card.
     """
 
@@ -162,9 +173,12 @@ def bench(only: tuple[str, ...], listing: bool) -> None:
               help="Name of a device, or a path that ends in .toml.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose EMB core the card has.")
+@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
+              help="sim: the first batches run again on the Verilated core; twin: on its twin alone, which needs no "
+                   "Verilator.")
 @JSON
 def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, samples: int, dim: int,
-         rank: int, batch: int, device: str, preset: str) -> None:
+         rank: int, batch: int, device: str, preset: str, card: str) -> None:
     """Trains a model and places it on one, two, three memories.
 
     A DLRM is trained on a real log. The card looks up held-out samples with its rows on the SSD, in DRAM too, and as
@@ -179,7 +193,7 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
     readings = Readings()
     folder = build_folder() / "demo"
     with together(folder, "demo") as half:
-        done = flow.run(options, half, say=say, read=readings)
+        done = flow.run(options, half, rtl="sim" if card == "sim" else None, say=say, read=readings)
         page = report.write(done, half)
         report_of_plan.write(done.placements[-1].plan, done.profile, half / "plan")
     report.show(done)
@@ -203,13 +217,10 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
 @click.option("--gpu-cycles", default=24, show_default=True, help="Cycles of the core per sample on the GPU.")
 @click.option("--preset", shell_complete=preset_names, default="tiny", show_default=True,
               help="The preset whose Hotline core runs.")
-@click.option("--card", type=click.Choice(("sim", "twin")), default="sim", show_default=True,
-              help="The Verilated core, or its twin, which is faster and needs no Verilator.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the report [build/hotline].")
 @JSON
 def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], label: str | None, learn: float,
-            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, card: str,
-            out: Path | None) -> None:
+            samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
 
     LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
@@ -225,7 +236,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
     readings = Readings()
     folder = out or build_folder() / "hotline"
     with together(folder, "hotline") as half:
-        done = flow.run(options, config=config, card=lambda: card, say=say, read=readings)
+        done = flow.run(options, config=config, say=say, read=readings)
         page = report.write(done, half)
     say("\n".join(flow.lines(done)))
     say(f"report     {folder / page.name}")
@@ -275,8 +286,9 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
            met=layout.met)
 
 
-for command in (*closing.COMMANDS, *completion.COMMANDS, *inventory.COMMANDS, *packaging.COMMANDS, *papers.COMMANDS,
-                *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS, *sizing.COMMANDS):
+for command in (*closing.COMMANDS, *completion.COMMANDS, *example.COMMANDS, *inventory.COMMANDS,
+                *packaging.COMMANDS, *papers.COMMANDS, *planning.COMMANDS, *serving.COMMANDS, *sharing.COMMANDS,
+                *sizing.COMMANDS):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import click
 
 from gen.base import staging
 from gen.base.extras import missing
+from gen.base.pipes import with_names
 from hotrail import as_json
 
 __all__ = ["Bounded", "plain", "sentence"]
@@ -32,10 +33,12 @@ INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of S
 OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
 #: Of each command, the page in docs that it is on.
 PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card", "compile": "bundle",
-         "completion": "command", "demo": "demo", "ecp5": "ecp5", "failfast": "timing", "hotline": "hotline",
-         "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers", "plan": "plan",
-         "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability", "scars": "scars",
-         "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture", "xo": "vitis-package"}
+         "completion": "command", "demo": "demo", "ecp5": "ecp5", "example": "install", "failfast": "timing",
+         "hls": "hls",
+         "hotline": "hotline", "lint": "architecture", "model": "plan", "package": "vitis-package", "papers": "papers",
+         "plan": "plan", "profile": "profile", "refresh": "bundle", "run": "bundle", "sbom": "reliability",
+         "scars": "scars", "size": "size", "synth": "architecture", "timing": "timing", "verilog": "architecture",
+         "xo": "vitis-package"}
 _PR_SET_CHILD_SUBREAPER = 36
 _DEBUG = "hotrail.debug"
 
@@ -63,7 +66,7 @@ def sentence(error: BaseException, given: list[str] | None = None) -> str:
             "there is not enough memory" if isinstance(error, MemoryError) else
             f"an error that hotrail does not foresee, {type(error).__name__}: {str(error) or 'without a word'}"))
         text = f"{text.splitlines()[0]}; --debug shows where"
-    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(with_names(text)).splitlines() if line.strip()]
     return lines[0] + (" ... (--debug shows all)" if len(lines) > 1 else "") if lines else type(error).__name__
 
 

@@ -23,7 +23,7 @@ __all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("arrow", "dask", "ecp5", "onnx", "rtl", "torch")      # dev is nothing that a user installs
+EXTRAS = ("arrow", "dask", "ecp5", "onnx", "rtl", "torch", "xrt")      # dev is nothing that a user installs
 # Of packages whose metadata name no licence, or not the one that counts, by their licence files.
 KNOWN = {
     "amaranth": "BSD-2-Clause",

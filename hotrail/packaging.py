@@ -1,4 +1,4 @@
-"""The commands from a preset's core to a card: package, xo, bitstream."""
+"""The commands from a preset's core to a card: package, xo, bitstream; and to C++ for Vitis HLS."""
 
 import sys
 from collections.abc import Callable
@@ -137,4 +137,21 @@ def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None
     result(package=_told(made), made=image)
 
 
-COMMANDS = (package, xo, bitstream)
+@click.command(short_help="C++ of a preset's units for Vitis HLS.")
+@click.argument("preset", shell_complete=preset_names)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the vectors that the C simulation plays.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build].")
+@JSON
+def hls(preset: str, seed: int, out: Path | None) -> None:
+    """Writes build/<preset>/hls/ for Vitis HLS: the units and the EMB kernel in C++, a testbench with vectors.
+
+    `make csim` there needs a C++ compiler alone. No HLS tool has read the folder yet. See docs/hls.md.
+    """
+    from gen.hls.project import write
+
+    folder = write(preset, out, seed)
+    click.echo(f"{preset}: {folder}; make csim there plays the vectors")
+    result(folder=folder)
+
+
+COMMANDS = (package, xo, bitstream, hls)

@@ -91,8 +91,8 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
-    mels2021 or mels2022.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    are published: criteo_kaggle, mels2021, mels2022.
     """
     from fpga.api import planning as flow
     from hotrail.report import plan as report
@@ -150,8 +150,8 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
     """Counts the accesses of LOG per row.
 
     Also counts the rows that a sample looks up, the compression by tensor trains, and rows that occur together.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
-    mels2021 or mels2022.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    are published: criteo_kaggle, mels2021, mels2022.
     """
     from gen.data.profiling import flow
     from gen.model.recommender import Recommender
@@ -193,8 +193,8 @@ def model(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], dim
     """Writes the model file that `hotrail plan --model` takes, from LOG.
 
     It has the log's tables, rows and policies of ids. Comments say what was assumed: edit these.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
-    mels2021 or mels2022.
+    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    are published: criteo_kaggle, mels2021, mels2022.
     """
     from gen.data.profiling import flow
     from gen.planner.assume import model_of, text_of

@@ -40,7 +40,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
     say(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
         + (f"random, seed {seed}" if weights is None else f"of {weights}"))
     result(bundle=made.folder, files=len(made.members) + 1, size_bytes=size, parameters=made.weights,
-           tables=made.tables)
+           tables=made.tables, warnings=made.warnings)
 
 
 @click.command()
@@ -65,6 +65,7 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     Compares every result with the oracle and every card's cycles with the plan.
     """
     from fpga.api import verifying as flow
+    from fpga.card.opening import check_tools
     from gen.bundle import Bundle
     from gen.data.logs import open_for
     from gen.model.log_options import LogOptions
@@ -74,6 +75,7 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
     folder = out or build_folder() / "run"
     check_folder(folder, "run")
     opened = Bundle(bundle)
+    check_tools(card)
     known, note = opened.parameters(weights)
     read = open_for(log, LogOptions(**how), table, opened.plan.model)
     done = flow.verify(opened, read, samples, batch=batch, weights=known, say=say, memory=memory, card=card,
@@ -85,18 +87,24 @@ def run(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tuple[st
         say(line)
     for line in (*done.notes, *([note] if note else [])):
         say(f"note: {line}")
+    for line in opened.warnings:
+        say(f"warning: {line}")
+    if rates := flow.rates(done):
+        say(f"rate       {rates}")
     if energy := flow.energy(done):
         say(f"energy     {energy}")
     say(flow.summary(done))
     say(f"report     {folder / page.name}")
     result(page=folder / page.name, samples=done.samples, batches=done.batches, vectors=done.vectors,
            equal=not done.different, different=done.different or None, clock_mhz=done.clock_mhz,
+           samples_per_s=done.rate, planned_samples_per_s=done.planned_rate,
            predictions=None if done.predictions is None else len(done.predictions),
            cards={number: {"cycles": cycles, "link": done.links[number], "planned_cycles": done.expected[number],
                            "planned_in_sequence_cycles": done.steady[number], "energy": done.energy[number]}
                   for number, cycles in done.cycles.items()},
            lookups={name: dict(zip(("dram", "tt", "ssd"), rows.tolist())) for name, rows in done.rows.items()},
-           log=read.reading(), distance=done.distance, unseen=done.unseen, notes=done.notes)
+           log=read.reading(), distance=done.distance, unseen=done.unseen, notes=done.notes,
+           warnings=opened.warnings)
     if done.different:
         sys.exit(1)
 

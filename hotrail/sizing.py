@@ -1,4 +1,4 @@
-"""The command from a load to the number of cards."""
+"""The command from a load to the number of cards, and whether they pay off."""
 
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from hotrail.reading import Readings, log_options
 
 __all__ = ["COMMANDS"]
 
+PRICE = click.FloatRange(0)
+
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
@@ -38,6 +40,12 @@ __all__ = ["COMMANDS"]
 @PRESET
 @click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
               help="Most cards that share one copy of the model.")
+@click.option("--card-price", type=PRICE, help="USD for a card [517 for a SmartSSD, November 2026].")
+@click.option("--server-price", type=PRICE, help="USD for a CPU server of 64 cores [7,890, its processor in 2021].")
+@click.option("--gpu-price", type=PRICE, help="USD for a GPU of 80 GB [8,000, March 2026].")
+@click.option("--kwh-price", type=PRICE, help="USD for a kilowatt-hour [0.12, September 2024].")
+@click.option("--years", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True,
+              help="Years that devices are used.")
 @TT_SHARE
 @RESULTS
 @ROW_FORMAT
@@ -53,16 +61,19 @@ __all__ = ["COMMANDS"]
               help="Folder for profile.npz, index.html [build/size].")
 @JSON
 def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps: float, p99_ms: float, model: Path |
-         None, device: str, preset: str, cards: int, tt_share: float | None, results: str | None, row_format: str |
-         None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int | None,
-         sample: float, seconds: float, out: Path | None) -> None:
-    """Says how many cards serve LOG's model at a load, and what CPU servers and GPUs it would take.
+         None, device: str, preset: str, cards: int, card_price: float | None, server_price: float | None, gpu_price:
+         float | None, kwh_price: float | None, years: float, tt_share: float | None, results: str | None, row_format:
+         str | None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int |
+         None, sample: float, seconds: float, out: Path | None) -> None:
+    """Says how many cards serve LOG's model at a load, and whether they pay off beside CPU cores and GPUs.
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
-    follow each other through link, memories and networks by the plan's seconds. One core of this machine is measured.
+    follow each other through link, memories and networks by the plan's seconds. Cores look up rows with FBGEMM where
+    it is installed, else at its recorded rates.
     """
     from fpga.api import planning as flow
-    from fpga.api.servers import GPU, SERVER, core_seconds, machines
+    from fpga.api.servers import LOOKUPS, core_seconds, gpu, lookups_by, machines, server
+    from fpga.api.verdict import Prices, decide
     from gen.model.device import Device
     from hotrail.report import size as report
     from hotrail.terminal import progress, say
@@ -76,22 +87,30 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
         with progress() as shown:
             found, profile, notes = flow.size(options, qps, p99_ms * 1e-3, half, say=say, progress=shown,
                                                read=readings)
-        of = found[0].plan.model
-        say("measuring  one core of this machine")
-        core_s = core_seconds(of, profile)
-        others = [(each, *machines(each, of, profile, qps, core_s)) for each in (SERVER, GPU)]
-        sized = report.Sized(found, Device.load(device), qps, p99_ms * 1e-3, core_s, tuple(others), notes)
+        by = lookups_by()
+        say(f"core       lookups by {LOOKUPS[by]}, layers by NumPy on this machine")
+        card = Device.load(device)
+        core_s = core_seconds(found[0].plan.model, profile, by=by)
+        prices = Prices.given(card.name, card=card_price, server_usd=server_price, gpu_usd=gpu_price, kwh=kwh_price,
+                              years=years)
+        sized = report.Sized(found, qps, p99_ms * 1e-3, core_s, LOOKUPS[by],
+                             decide(found, card, profile, qps, core_s, prices), notes)
         page = report.write(sized, half)
     report.show(sized)
     for what, said in report.sentences(sized):
         say(f"{what:<10} {said}")
     say(f"report     {folder / page.name}")
+    made, others = sized.decision, [(each, machines(each, found[0].plan.model, profile, qps, core_s))
+                                    for each in (server(), gpu())]
     result(page=folder / page.name, log=readings.log, qps=qps, p99_s=p99_ms * 1e-3,
-           cards=sized.best.cards if sized.best else None,
-           groups=[{"cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
-                    "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
+           verdict=made.kind, sentence=made.sentence, cards=sized.best.cards if sized.best else None,
+           plan_over_twin=made.spread, break_even_card_usd=made.break_even, choices=report.choices(sized),
+           prices=prices, groups=[{
+               "cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
+               "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
                    for each in found],
-           core_s=core_s, others=[{"machine": each.name, "number": number, "by": why} for each, number, why in others])
+           core_s=core_s, core_by=LOOKUPS[by], others=[{"machine": each.name, "number": number, "by": why}
+                                                       for each, (number, why) in others])
 
 
 COMMANDS = (size,)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.place import Part
 
 __all__ = ["CHECK_BITS", "COLUMNS", "DATA_BITS", "MASKS", "WORD_BITS", "Decoder", "encode"]
@@ -107,7 +108,7 @@ class Decoder(Part):
 
         # A light column is met where its three bits are set and no others: that there are just three is found
         # once for all. Nets of their own, or the mapper takes them apart again.
-        node = {"keep": 1}
+        node = KEEP
         wrong = Signal(attrs=node)
         light = Signal(attrs=node)
         heavy = Signal(len(_HEAVY), attrs=node)

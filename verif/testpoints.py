@@ -11,9 +11,10 @@ is driven and what is checked:
 A test with the name of one of the SEVEN, `test_` aside, needs no marker. A file's unit is its path in verif without
 `test_`: verif/tt/test_index.py tests hw/tt/index.py. A file may state another as UNIT: a path in hw, "path: variant",
 a tuple of these, or None where its tests belong to no unit or to many; `unit=` in a marker goes before. WAIVED gives
-the reason for each of the SEVEN that the file's unit goes without.
+the reason for each of the SEVEN that the file's unit goes without. The site that `make docs` builds has the table of
+all of them.
 
-    python -m verif.testpoints              writes the table in docs/verification.md
+    python -m verif.testpoints              counts them and names what is missing
     python -m verif.testpoints tt/index     prints the testpoints of a unit with what each test does
 """
 
@@ -24,11 +25,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SEVEN", "Test", "Unit", "collect", "faults", "page", "table"]
+__all__ = ["SEVEN", "Test", "Unit", "collect", "faults", "page"]
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "verification.md"
-BEGIN, END = "<!-- python -m verif.testpoints -->\n", "<!-- end -->\n"
+HEAD = """# Every testpoint
+
+What the tests of every unit try, read off the tests. `from`: the first target that runs one of them.
+[Verification](verification.md) describes testpoints and tiers; `python -m verif.testpoints tt/index` prints what each
+test of a unit does.
+
+"""
 SEVEN = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
          "reset_midstream", "corner_values", "illegal_config_wrong")
 
@@ -168,9 +174,9 @@ def faults(units: dict[str, Unit]) -> list[str]:
     return found
 
 
-def table(units: dict[str, Unit]) -> str:
-    """A row a testpoint, in Markdown: unit, testpoint, the first target that runs it, tests or the reason why there is
-    none."""
+def page(units: dict[str, Unit]) -> str:
+    """The site's page of testpoints, a row each: unit, testpoint, the first target that runs it, tests or the reason
+    why there is none."""
     rows = ["| unit | testpoint | from | tests |", "|---|---|---|---|"]
     for name, unit in sorted(units.items()):
         for point in unit.points:
@@ -178,13 +184,7 @@ def table(units: dict[str, Unit]) -> str:
             tier = "test" if any(test.quick for test in tests) else "regress" if tests else ""
             shown = " ".join(f"`{test.file}::{test.name}`" for test in tests) or f"waived: {unit.waived[point]}"
             rows.append(f"| {name} | {point} | {tier} | {shown} |")
-    return "\n".join(rows) + "\n"
-
-
-def page(units: dict[str, Unit], text: str) -> str:
-    """docs/verification.md, `text`, with the table of these units in its place."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{table(units)}{END}{rest.partition(END)[2]}"
+    return HEAD + "\n".join(rows) + "\n"
 
 
 def main(names: list[str]) -> None:
@@ -198,11 +198,12 @@ def main(names: list[str]) -> None:
             for test in units[name].tests.get(point, ()):
                 print(f"    {test.file}::{test.name}: {test.about}")
     if not names:
-        PAGE.write_text(page(units, PAGE.read_text("utf-8")), "utf-8")
         points = sum(len(unit.points) for unit in units.values())
         tests = {test for unit in units.values() for tests in unit.tests.values() for test in tests}
-        print(f"{len(units)} units, {points} testpoints, {len(tests)} tests, "
-              f"{sum(len(unit.waived) for unit in units.values())} waived; {PAGE.relative_to(ROOT)}")
+        missing = faults(units)
+        print("\n".join([*missing, f"{len(units)} units, {points} testpoints, {len(tests)} tests, "
+                         f"{sum(len(unit.waived) for unit in units.values())} waived, {len(missing)} faults"]))
+        sys.exit(1 if missing else 0)
 
 
 if __name__ == "__main__":

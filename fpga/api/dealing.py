@@ -107,7 +107,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
     """Deals a log.
 
     Parameters  options: what is asked; config: of the core; card: gives an open card for each of the two runs, or
-                "sim" or "twin"; say: takes lines of progress; read: told how the log was understood
+                "sim"; say: takes lines of progress; read: told how the log was understood
     Raises      ValueError: a log or sizes that do not fit, as a sentence; RunError, CardError: of the run
     """
     if not 0 < options.learn < 1:

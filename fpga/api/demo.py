@@ -27,6 +27,7 @@ from fpga.api.training import Training
 from fpga.api.verifying import Verified, verify
 from fpga.card import twin
 from fpga.card.costs import measure
+from fpga.card.opening import check_tools
 from gen import bundle as bundles
 from gen.base.tools import call, versions
 from gen.bundle import Bundle
@@ -45,7 +46,7 @@ from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.scores import auc
 from gen.model.weights import FileWeights
-from gen.planner.plan import LEVELS, Plan, duration
+from gen.planner.plan import LEVELS, Plan, duration, rate
 from gen.planner.planning import make
 
 __all__ = ["Demo", "Options", "Placement", "run"]
@@ -83,7 +84,8 @@ class Options(LogOptions):
 class Placement:
     """One way to place the model. auc: of the held-out samples, by the card's vectors; curve: the same on the host
     after each epoch. errors: relative, of each table's TT rows as their training began. whole: all held-out samples on
-    the twin; slice: the first batches of them in the RTL, equal: with the vectors and cycles of the twin."""
+    the twin; slice: the first batches of them in the RTL, where it runs; equal: with the vectors and cycles of the
+    twin."""
 
     name: str
     plan: Plan
@@ -97,7 +99,7 @@ class Placement:
     @property
     def rate(self) -> float:
         """Samples per second, batch after batch."""
-        return self.whole.samples * self.whole.clock_mhz * 1e6 / sum(self.whole.busy.values())
+        return self.whole.rate
 
     @property
     def batch_s(self) -> float:
@@ -112,7 +114,7 @@ class Placement:
 
     @property
     def passed(self) -> bool:
-        return self.equal and self.slice is not None and not self.whole.different and not self.slice.different
+        return not self.whole.different and (self.slice is None or self.equal and not self.slice.different)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +136,16 @@ class Demo:
     def passed(self) -> bool:
         return all(each.passed for each in self.placements)
 
+    @property
+    def in_rtl(self) -> bool:
+        return all(each.slice is not None for each in self.placements)
 
-def run(options: Options, folder: Path, *, rtl: str = "sim", say: Say = print,
+
+def run(options: Options, folder: Path, *, rtl: str | None = "sim", say: Say = print,
         read: Callable[[Reading], None] = lambda _: None) -> Demo:
     """Runs the whole demo, telling its steps to `say`. folder: for bundles, which are removed in the end. rtl: the kind
-    of card that the first batches run on again. read: told how the log was understood.
+    of card that the first batches run on again; None: none, and no simulator is built. read: told how the log was
+    understood.
 
     Raises      ValueError: a log or options that do not fit, in one sentence; CardError, RunError: of a card
     """
@@ -146,12 +153,14 @@ def run(options: Options, folder: Path, *, rtl: str = "sim", say: Say = print,
         return _run(options, folder, rtl, say, read)
 
 
-def _run(options: Options, folder: Path, rtl: str, say: Say, read: Callable[[Reading], None]) -> Demo:
+def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callable[[Reading], None]) -> Demo:
     device = Device.load(options.device)
+    check_tools(rtl if rtl == "sim" else "twin")
     samples = _Samples(options, say)
     read(samples.reading)
     simulator = _Simulator(options.preset) if rtl == "sim" else None
-    say("time       about half a minute for 100,000 samples; longer the first time, which builds a simulator")
+    say("time       about half a minute for 100,000 samples; longer the first time" + (
+        ", which builds a simulator" if simulator else ""))
     costs, trace = measure(options.device, options.preset, dims={options.dim}), samples.trace
     model = Recommender("demo", trace.source, {
         name: TableSpec(name, rows, options.dim) for name, rows in trace.rows.items()}, None, options.batch)
@@ -177,12 +186,12 @@ def _run(options: Options, folder: Path, rtl: str, say: Say, read: Callable[[Rea
             score = training.model.predict(vectors, samples.payload[samples.held])
             found = Placement(name, plan, auc(score, samples.label), curve, {
                 table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, whole)
-            say(f"twin       {name}: {duration(found.batch_s)} per batch, {found.rate:,.0f} samples/s, AUC "
+            say(f"twin       {name}: {duration(found.batch_s)} per batch, {rate(found.rate)} samples/s, AUC "
                 f"{found.auc:.4f}")
             looked.append((found, bundle, vectors))
         if simulator:
             simulator.wait(say)
-        placements = [_again(*each, log, rtl, say) for each in looked]
+        placements = [_again(*each, log, rtl, say) if rtl else each[0] for each in looked]
     return Demo(trace.source, dict(trace.rows), row_bytes, len(samples.learned), len(samples.held), learning.curve[-1],
                 device, profile, placements)
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card, CardError, SsdStream
-from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, SIDES, OnCard, RunError
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, SIDES, TIMEOUT_CYCLES, OnCard, RunError
 from fpga.card.threads import Turns, exclusive
 from gen.compiler.emb import Bags, Compiler, Program
 from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
@@ -33,7 +33,6 @@ from gen.rtl.headers import KERNELS
 __all__ = ["DRAM", "SSD", "TT", "EmbeddingBags", "RunError", "Staged", "Table"]
 
 KERNEL = KERNELS["emb"]
-TIMEOUT_CYCLES = 3_000_000      # 10 ms: an SSD's slow answer takes less
 
 
 class EmbeddingBags(OnCard):
@@ -46,8 +45,8 @@ class EmbeddingBags(OnCard):
     float32 in any case.
     page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where the
     SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of DRAM, by table, that
-    hold its hottest SSD rows. timeout_cycles: of a row's landing. limit_cycles, limit_s: of a run, as
-    fpga.card.runs.Runs takes them. options: for fpga.card.open.
+    hold its hottest SSD rows. timeout_cycles: without progress, also of a row's landing, which end a run. limit_cycles,
+    limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor
@@ -72,9 +71,8 @@ class EmbeddingBags(OnCard):
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last
         self._waiting: list[_Asked] = []        # a batch whose vectors are on their way
-        self.timeout_cycles = timeout_cycles
         self.program: Program | None = None
-        self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, **options)
+        self._open("emb", card, preset, self.images.words, limit_cycles, limit_s, timeout_cycles, **options)
 
     @property
     def images(self) -> CardImages:
@@ -303,8 +301,7 @@ class EmbeddingBags(OnCard):
             4 * words))
         if runs.run(program.words, {
                 "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
-                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats,
-                "timeout": self.timeout_cycles}, beside, side, is_there):
+                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats}, beside, side, is_there):
             raise self._error(program, requests)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:

@@ -50,10 +50,10 @@ class Hotline(OnCard):
 
     tables: of one dim; positions: of a sample's indices; payload: words that a sample carries behind them. head:
     indices (n, positions) of the log's beginning, by which rows are numbered so that the logger's banks are asked alike
-    [table by table]; some 1,000 samples are enough. card: "sim" opens the simulated one, "twin" its twin, else an open
-    card whose core is that of `preset`, which is then not closed here. preset: a name or path, or the core's
-    configuration itself. times: what the simulated GPU takes. timeout_cycles: that it may take from one mini-batch to
-    the next. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
+    [table by table]; some 1,000 samples are enough. card: "sim" opens the simulated one, else an open card
+    whose core is that of `preset`, which is then not closed here. preset: a name or path, or the core's
+    configuration itself. times: what the simulated GPU takes. timeout_cycles: without progress, also of the GPU's,
+    which end a run. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     Before the first `learn` no row is hot. `last` has the counters of the last run, `hot` which rows are hot, `trained`
     (samples,) which samples of the last `train` the tables are trained with. After a RunError these are those of the
@@ -69,14 +69,14 @@ class Hotline(OnCard):
                  limit_s: float = LIMIT_S, **options: Any):
         config = self._config(preset, "hotline")
         self.layout = Layout(config, tables, positions, payload, head)
-        self.times, self.timeout_cycles = times or Times(), timeout_cycles
+        self.times = times or Times()
         self._image = np.zeros((self.layout.image_beats, config.words), np.uint32)
         self.hot: HotRows = self.layout.hot(self._image)
         self.gpu: Gpu | None = None
         self._values = [table.array.copy() for table in self.layout.tables]
         self.trained = np.zeros(0, bool)
         self._rows_beats = len(self.layout.rows())
-        self._open("hotline", card, preset, config.words, limit_cycles, limit_s, **options)
+        self._open("hotline", card, preset, config.words, limit_cycles, limit_s, timeout_cycles, **options)
 
     def _build(self) -> None:
         self._runs.write("rows", self.layout.rows(self._values))
@@ -208,7 +208,7 @@ class Hotline(OnCard):
         self.card.send(block, np.array([UNSET], np.uint64), 4 * runs.kernel.value("batches_updated").word)
         runs.send("inputs", inputs)
         if runs.run(program, {"gradients_beats": 0, "hot_beats": 0, **arguments, "rows_beats": self._rows_beats,
-                              "inputs_beats": inputs.size // runs.words, "timeout": self.timeout_cycles}, beside):
+                              "inputs_beats": inputs.size // runs.words}, beside):
             raise self._error()
         if self.last["batches_updated"] == UNSET:
             raise CardError("the core ended without an error, but its result block was not written as a whole")

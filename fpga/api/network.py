@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpga.card import Card
-from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, OnCard, RunError, Runs
+from fpga.card.runs import LIMIT_CYCLES, LIMIT_S, TIMEOUT_CYCLES, OnCard, RunError, Runs
 from fpga.card.threads import exclusive
 from gen.compiler.mlp import Compiler, Program
 from gen.model.network import Layer, Model, Network
@@ -30,15 +30,15 @@ KEPT = 32       # batch sizes whose programs are kept
 class Runner(OnCard):
     """Programs of the MLP core on an open card, which is not closed here: one at a time, from whatever it was made.
 
-    words: of a beat. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. `last` has the result
-    block of the
-    last run, by name. After a run that did not end well the weights are brought anew before the next; what programs
-    have loaded into the core is then for the caller to load again.
+    words: of a beat. limit_cycles, limit_s, timeout_cycles: of a run, as fpga.card.runs.Runs takes them. `last` has the
+    result block of the last run, by name. After a run that did not end well the weights are brought anew before the
+    next; what programs have loaded into the core is then for the caller to load again.
     """
 
-    def __init__(self, card: Card, words: int, *, limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S):
+    def __init__(self, card: Card, words: int, *, limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S,
+                 timeout_cycles: int = TIMEOUT_CYCLES):
         self.card, self._owned = card, False
-        self._runs = Runs(card, "mlp", words, limit_cycles=limit_cycles, limit_s=limit_s)
+        self._runs = Runs(card, "mlp", words, limit_cycles=limit_cycles, limit_s=limit_s, timeout_cycles=timeout_cycles)
         self._image = np.zeros((0, words), np.uint32)
         self.weights(self._image)
 
@@ -89,8 +89,8 @@ class MlpNetwork(OnCard):
     card: "sim" opens the simulated one, "twin" its twin, else an open card whose core is that of `preset`, which is
     then not closed here. preset: a name or path, or the core's configuration itself. batch: the number of samples that
     sizes are chosen for; any number can be asked for. dense, features: formats of dense rows and of features on the
-    link, float32 or float16, to which they are rounded; the core computes in FP32. limit_cycles, limit_s: of a run, as
-    fpga.card.runs.Runs takes them. options: for fpga.card.open.
+    link, float32 or float16, to which they are rounded; the core computes in FP32. limit_cycles, limit_s,
+    timeout_cycles: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     The weights are on the card, and those that fit in the core, when the constructor returns. `last` has the counters
     of the last run, `program` what was run. After a run that did not end well, Ctrl-C included, the weights are brought
@@ -100,7 +100,7 @@ class MlpNetwork(OnCard):
 
     def __init__(self, network: Network, *, card: "str | Card" = "sim", preset: Any = "smartssd", batch: int = 128,
                  dense: str = "float32", features: str = "float32", limit_cycles: int = LIMIT_CYCLES,
-                 limit_s: float = LIMIT_S, **options: Any):
+                 limit_s: float = LIMIT_S, timeout_cycles: int = TIMEOUT_CYCLES, **options: Any):
         if not isinstance(network, Network):
             raise ValueError(f"network must be a Network (see gen.model.network), not {type(network).__name__}")
         config = self._config(preset, "mlp")
@@ -108,7 +108,7 @@ class MlpNetwork(OnCard):
         self.network, self.config = network, config
         self.program: Program | None = None
         self._programs: dict[int, Program] = {}
-        self._open("mlp", card, preset, config.words, limit_cycles, limit_s, **options)
+        self._open("mlp", card, preset, config.words, limit_cycles, limit_s, timeout_cycles, **options)
 
     @exclusive
     def __call__(self, dense: ArrayLike, embeddings: ArrayLike | None = None) -> NDArray[np.float32]:

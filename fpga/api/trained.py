@@ -4,6 +4,7 @@
     with Cards(made) as cards: ...
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -67,7 +68,7 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
              **options: Any) -> tuple[Bundle, dict[str, Placed]]:
     """As `bundle`, of tables that are known, and how each table's rows lie in the bundle. source: whose tables they
     are."""
-    say = say or (lambda text: None)
+    silent, say = say is None, say or (lambda text: None)
     how = {name: options.pop(name, None) for name in READING}
     reading = LogOptions.of({name: value for name, value in how.items() if value is not None})
     for name in options:
@@ -102,6 +103,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
                 errors=measured(model, weights, profile, head(source_log)) if budgets else None,
                 say=lambda line: say(f"search     {line}"))
     made = bundles.write(out or build_folder() / "bundle", plan, profile, weights, say=say)
+    for warning in made.warnings if silent else ():
+        warnings.warn(warning, stacklevel=3)
     return made, laid
 
 

@@ -4,7 +4,7 @@
     print(summary(verified))
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,9 @@ from gen.data.remap import shared, unseen
 from gen.model.device import Device
 from gen.model.recommender import TableSpec
 from gen.model.weights import Weights
-from gen.planner.plan import Plan
+from gen.planner.plan import Plan, rate
 
-__all__ = ["Verified", "energy", "summary", "verify"]
+__all__ = ["Verified", "energy", "rates", "summary", "verify"]
 
 
 @dataclass(eq=False)
@@ -64,6 +64,21 @@ class Verified:
     def clock_mhz(self) -> float:
         """Of the cards' cores."""
         return float(self.device.kernel_mhz)
+
+    @property
+    def rate(self) -> float:
+        """Samples per second as measured, batches back to back: the slowest card's, core or link. 0 where none is
+        busy."""
+        return self._per_second(self.busy)
+
+    @property
+    def planned_rate(self) -> float:
+        """The same as planned."""
+        return self._per_second(self.steady)
+
+    def _per_second(self, cycles: Mapping[int, float]) -> float:
+        slowest = max(cycles.values(), default=0)
+        return self.samples * self.clock_mhz * 1e6 / slowest if slowest else 0.0
 
     def count(self, batch: Batch, plan: Plan, paged: set[int]) -> None:
         """Adds a batch. paged: cards that needed pages of the SSD for it."""
@@ -216,6 +231,16 @@ def energy(found: Verified) -> str:
                        for name in ("low_j", "high_j", "dram_j"))
     return (f"{min(card.watts[0] for card in each):.1f} W per card at least, {found.device.power.slot_w:g} W at most: "
             f"{low:,.1f} to {high:,.1f} uJ per sample, commands of the DRAM {dram:,.2f} of it") if dram else ""
+
+
+def rates(found: Verified) -> str:
+    """Samples per second as measured and as planned, in a sentence; "" where no card was busy."""
+    if not found.rate:
+        return ""
+    text = f"{rate(found.rate)} samples/s measured, batches back to back"
+    if not found.planned_rate:
+        return text
+    return f"{text}; {rate(found.planned_rate)} planned, {found.planned_rate / found.rate:.2f} times as many"
 
 
 def summary(found: Verified) -> str:

@@ -1,21 +1,46 @@
-"""Measures what the planner reckons with: the memory models of the simulated card, with no core in the way."""
+"""What the memory models of the simulated card give the planner, with no core in the way: seconds of rows, streams and
+pages.
 
+The models are C++. costs.json holds their times for the devices and presets that come with hotrail, so that a plan
+for these needs no compiler; `python -m fpga.card.costs` writes it anew. Other devices are measured when they are
+planned for.
+"""
+
+import hashlib
+import json
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpga.card import memory
+from gen.base.tools import needed
 from gen.model.device import Device
 from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, PACKET, Costs, requests, row_bytes
 from gen.rtl import config
 
-__all__ = ["PAGE_BYTES", "measure"]
+__all__ = ["PAGE_BYTES", "TABLE", "Times", "device_key", "measure", "port_key", "table", "times"]
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
+TABLE = Path(__file__).with_name("costs.json")
+
+
+class Times(NamedTuple):
+    """In seconds. row_s: of a random row, by its lines of 64 bytes; packet_s: of DRAM that a packet of the link adds
+    beside such rows; read_s, write_s: of a byte of a stream; page_s, first_s: of a page of the drive among many, and
+    alone."""
+
+    row_s: dict[int, float]
+    packet_s: float
+    read_s: float
+    write_s: float
+    page_s: float
+    first_s: float
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
@@ -31,15 +56,82 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     words = config.load(preset).cores["emb"].words
     widths = {dim // count for dim in dims for count in range(2, dim // words + 1) if dim % count == 0}
     lines |= {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES) for dim, form in product(widths, row_formats)}
-    read, write, page, first = _streams(device, page_bytes)
+    found = _known(device, preset, lines, page_bytes) or _measured(device, preset, lines, page_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
-    read, write = max(read, beat_s), max(write, beat_s)
-    rows = {count: _row(device, preset, count) for count in sorted(lines)}
-    packet, among = (each / (PACKET * LINE_BYTES) for each in (_row(device, preset, PACKET), _packet(device, preset)))
-    return Costs(name, _name(preset), device.kernel_mhz * 1e6, rows, read, write, page, first, page_bytes * packet,
-                 device.link.byte_s, packet, page_bytes, device.memory.ring_bytes, device.memory.rows_bytes,
-                 device.ssd.bytes, max(among - packet, 0.0))
+    read, write = max(found.read_s, beat_s), max(found.write_s, beat_s)
+    packet, among = (each / (PACKET * LINE_BYTES) for each in (found.row_s[PACKET], found.packet_s))
+    return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: found.row_s[count] for count in sorted(lines)},
+                 read, write, found.page_s, found.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
+                 device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0))
+
+
+def _measured(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times:
+    """Raises RuntimeError: there is no g++"""
+    needed("g++", "g++", f"the memory of the device {device.name} with the preset {preset}, which do not come with "
+                         "hotrail, is simulated")
+    return times(device, preset, lines, page_bytes)
+
+
+def times(device: Device, preset: str, lines: Iterable[int], page_bytes: int = PAGE_BYTES) -> Times:
+    """What the models give, of rows of so many lines and of a packet's.
+
+    Raises      RuntimeError: there is no g++
+    """
+    return Times({count: _row(device, preset, count) for count in sorted({*lines, PACKET})}, _packet(device, preset),
+                 *_streams(device, page_bytes))
+
+
+def _known(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times | None:
+    """What TABLE has of it."""
+    told = _table()
+    found = told["times"].get(f"{device_key(device)} {port_key(preset)}") if page_bytes == PAGE_BYTES else None
+    if told["models"] != _models_key() or found is None:
+        return None
+    row_s = {count: seconds for count, seconds in enumerate(found["row_s"], 1)}
+    return Times(**{**found, "row_s": row_s}) if {*lines, PACKET} <= row_s.keys() else None
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return json.loads(TABLE.read_text("utf-8")) if TABLE.exists() else {"models": "", "times": {}}
+
+
+def _models_key() -> str:
+    """What the models are made of."""
+    files = [memory.SOURCES / name for name in ("direct.cpp", *memory.MODEL_SOURCES)]
+    return _digest([(file.name, file.read_text("utf-8")) for file in files])
+
+
+def device_key(device: Device) -> str:
+    """All of a device that may decide about times."""
+    return _digest([(name, value) for name, value in vars(device).items() if name not in ("name", "about", "power")])
+
+
+def port_key(preset: str) -> str:
+    """All of an EMB core that decides where it asks for the parts of rows."""
+    core = config.load(preset).cores["emb"]
+    return f"{core.beat_bytes}x{core.stripe_beats}/{core.banks}"
+
+
+def _digest(what: Any) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+
+
+def table(devices: Iterable[str], presets: Iterable[str]) -> dict[str, Any]:
+    """The contents of TABLE: of every device with the port of every preset, rows of all lengths that it takes."""
+    longest: dict[str, tuple[int, str]] = {}
+    for preset in presets:
+        core = config.load(preset).cores["emb"]
+        lines = max(min(core.row_beats_max * core.beat_bytes, PAGE_BYTES) // LINE_BYTES, PACKET)
+        longest[port_key(preset)] = max(longest.get(port_key(preset), (0, "")), (lines, preset))
+    found = {}
+    for name in devices:
+        device = Device.load(name)
+        for port, (lines, preset) in longest.items():
+            each = times(device, preset, range(1, lines + 1))
+            found[f"{device_key(device)} {port}"] = {**each._asdict(), "row_s": list(each.row_s.values())}
+    return {"models": _models_key(), "times": found}
 
 
 def _name(given: "Device | str") -> str:
@@ -89,3 +181,8 @@ def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
                            ring_pages=max(device.memory.ring_bytes // page_bytes, 1))
     first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
     return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first
+
+
+if __name__ == "__main__":
+    TABLE.write_text(json.dumps(table(Device.names(), [name for name in config.names()
+                                                       if "emb" in config.load(name).cores]), indent=1) + "\n", "utf-8")

@@ -251,6 +251,7 @@ class Card(ABC):
     """
 
     clock_mhz: float
+    identity: Any = None        # fpga.card.identity.Identity: the core's own word, None where it has none
     beat_bytes: Mapping[str, int]  # of every memory port, by its name
     lock: AbstractContextManager[Any]
 
@@ -361,6 +362,15 @@ class Card(ABC):
         timeout_cycles: since then; timeout_s: seconds of the host's clock, from now on.
         Raises CardHang: not done in time (the run goes on: `abort` or `reset`); CardViolation: a rule of the
         bus or the memory was broken, or guard bytes have changed."""
+
+    def status(self) -> int | None:
+        """What the core's status register holds; None where there is none, or it cannot be read."""
+        return None
+
+    def code(self) -> int | None:
+        """How the last run ended, by the core's register, which says it also where no result block could be written;
+        None where there is none."""
+        return None
 
     @abstractmethod
     def abort(self) -> None:

@@ -8,12 +8,21 @@ from typing import Any
 from fpga.card.interface import Card, CardError, KernelLike
 from fpga.card.model import Model, build
 from fpga.card.sim import SimCard
+from gen.base.extras import extra
+from gen.base.tools import compiler, versions
 from gen.model.device import Device
 from gen.rtl import config
 from gen.rtl.cores import CORES
 from gen.rtl.headers import KERNELS
 
-__all__ = ["open"]
+__all__ = ["check_tools", "open"]
+
+
+def check_tools(kind: str) -> None:
+    """For a command that works long before it opens a card. Raises RuntimeError: what builds cards of this kind is not
+    installed"""
+    if kind != "xrt":
+        {"sim": versions, "twin": compiler}[kind]()
 
 
 def open(
@@ -119,8 +128,9 @@ def _settings(core: str, preset: Any) -> tuple[Any, str]:
 def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, device: Device, process: bool,
               **which: Any) -> Card:
     from fpga.card import libxrt
-    from fpga.card.xrt import XrtCard
-    from fpga.vitis.toolchain import image
+    with extra("A real card"):
+        from fpga.card.xrt import XrtCard
+        from fpga.vitis.toolchain import image
 
     if core not in KERNELS:
         raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")
@@ -135,4 +145,4 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
             raise CardError(f"there is no {xclbin}: link it (`make bitstream PRESET={preset} CORE={core} "
                             f"TARGET={target}`), or name another with xclbin=")
     return XrtCard(xclbin, core, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
-                   queue_depth=device.ssd.queue_depth, **which)
+                   config=settings, queue_depth=device.ssd.queue_depth, **which)

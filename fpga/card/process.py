@@ -43,7 +43,7 @@ def _serve(pipe: Connection, parent: int, make: Callable[[], SimCard]) -> None:
     try:
         card = make()
         card.between = look
-        pipe.send((0, True, (card.clock_mhz, card.beat_bytes)))
+        pipe.send((0, True, (card.clock_mhz, card.beat_bytes, card.identity)))
     except Exception as error:
         pipe.send((0, False, error))
         return
@@ -147,7 +147,7 @@ class ProcessCard(Card):
         self._line = _Line(self._pipe)
         weakref.finalize(self, self._line.end)
         try:
-            self.clock_mhz, self.beat_bytes = self._answer(0)
+            self.clock_mhz, self.beat_bytes, self.identity = self._answer(0)
         except BaseException:
             self.close()
             raise
@@ -231,6 +231,12 @@ class ProcessCard(Card):
         if not number:
             raise CardError("begin_wait was not called")
         return self._answer(number)
+
+    def status(self) -> int | None:
+        return self._ask("status")
+
+    def code(self) -> int | None:
+        return self._ask("code")
 
     def abort(self) -> None:
         self._ask("abort")

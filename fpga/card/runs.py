@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 
 from fpga.card import Buffer, Card, CardError, LinkUse
 from fpga.card import open as open_card
+from fpga.card.identity import check
 from fpga.card.threads import exclusive
 from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 
-__all__ = ["LIMIT_CYCLES", "LIMIT_S", "SIDES", "OnCard", "RunError", "Runs"]
+__all__ = ["LIMIT_CYCLES", "LIMIT_S", "SIDES", "TIMEOUT_CYCLES", "OnCard", "RunError", "Runs"]
 
 # Of a run: four seconds of a card at 250 MHz, and half an hour of the host's clock, which simulated ones reach first.
 LIMIT_CYCLES, LIMIT_S = 1_000_000_000, 1_800.0
+#: Cycles without progress after which a core ends a run: 10 ms, and an SSD's slow answer takes less.
+TIMEOUT_CYCLES = 3_000_000
 #: Before the names of buffers that are one run's alone (PER_RUN): of a run and, where its inputs come while that one is
 #: under way, of the next.
 SIDES = ("", "other_")
@@ -46,7 +49,8 @@ class RunError(CardError):
 class Runs:
     """Runs of the core `kernel` on a card, which is not closed here.
 
-    words: of a beat. limit_cycles: of a run; limit_s: seconds of the host's clock that it may take. last: the result
+    words: of a beat. limit_cycles: of a run; limit_s: seconds of the host's clock that it may take;
+    timeout_cycles: without progress, after which the core ends it itself, 0: it does not. last: the result
     block of the last run, by name, empty where that did not come to its end. buffers: by name; the core's arguments of
     those names are taken from here. link: what crossed the link in the last transaction that came to its end; commands:
     of memory and drive in it; fetched: the transfer of the last run's outputs. is_known: whether the card is as
@@ -55,9 +59,10 @@ class Runs:
     """
 
     def __init__(self, card: Card, kernel: str, words: int, *, limit_cycles: int = LIMIT_CYCLES,
-                 limit_s: float = LIMIT_S):
+                 limit_s: float = LIMIT_S, timeout_cycles: int = TIMEOUT_CYCLES):
         self.card, self.kernel, self.words = card, KERNELS[kernel], words
         self.limit_cycles, self.limit_s, self._began = limit_cycles, limit_s, 0.0
+        self.timeout_cycles = timeout_cycles
         self.last: dict[str, int] = {}
         self.link = LinkUse()
         self.commands: Counter[str] = Counter()
@@ -172,7 +177,8 @@ class Runs:
         pointers = {name: self.buffers[f"{side}{name}" if name in PER_RUN else name] for name in names}
         self._began = time.monotonic()
         try:
-            self.card.run({**pointers, "program_count": len(program), **arguments})
+            self.card.run({**pointers, "program_count": len(program), "timeout": self.timeout_cycles,
+                           **arguments})
             if beside is not None:
                 beside()
             self.card.wait(self.limit_cycles, self.left_s())
@@ -187,6 +193,11 @@ class Runs:
         self.last = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
                      for value in self.kernel.result}
         # The code of a block that no core has written is OK too.
+        if self.last["code"] == 0 and self.last["instructions"] != len(program) and (code := self.card.code()):
+            self.last["code"] = code
+            name = next((item.name for item in self.kernel.codes if item.code == code), f"code {code}")
+            raise RunError(f"the core ended with {name}, as its register says, and could not write its result block",
+                           code=code)
         if self.last["code"] == self.kernel.code("OK") and self.last["instructions"] != len(program):
             raise CardError(f"the core ended without an error, but its result block counts {self.last['instructions']} "
                             f"of {len(program)} instructions: no core, or another than {self.kernel.name}, has run")
@@ -223,6 +234,9 @@ class Runs:
         last = self.last
         code = next((code for code in self.kernel.codes if code.code == last["code"]), None)
         text = f"code {last['code']}" if code is None else f"{code.name}: {code.about} ({last['detail']:#x})"
+        if code is not None and code.name == "STALLED":
+            waited = ", ".join(self.kernel.waited(last["detail"])) or "nothing that is known"
+            text = f"STALLED: no transfer and no work for {self.timeout_cycles} cycles; waited for: {waited}"
         status = {value.name: last[value.name] for value in self.kernel.result if value.kind == "status"}
         return RunError(", ".join([f"instruction {last['instruction']}", *where]) + f": {text}", **{**status, **place})
 
@@ -269,12 +283,15 @@ class OnCard(ABC):
         return cores[core]
 
     def _open(self, core: str, card: "str | Card", preset: Any, words: int, limit_cycles: int, limit_s: float,
-              **options: Any) -> None:
+              timeout_cycles: int = TIMEOUT_CYCLES, **options: Any) -> None:
         """The card, opened here where it is named, with all on it that it must hold before any answer."""
         self._owned = isinstance(card, str)
+        config = self._config(preset, core)
         self.card = open_card(card, core=core, preset=preset, **options) if isinstance(card, str) else card
-        self._runs = Runs(self.card, core, words, limit_cycles=limit_cycles, limit_s=limit_s)
+        self._runs = Runs(self.card, core, words, limit_cycles=limit_cycles, limit_s=limit_s,
+                          timeout_cycles=timeout_cycles)
         try:
+            check(self.card.identity, core, config)
             with self._runs.transaction():
                 self._build()
         except BaseException:

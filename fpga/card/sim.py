@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fpga.card import checks
+from fpga.card.identity import Identity, offsets
 from fpga.card.interface import (
     COMMANDS,
     PAGE,
@@ -33,7 +34,7 @@ from gen.model.device import Device
 __all__ = ["SimCard"]
 
 CTRL, GIE, IER, ISR, FIRST = 0x00, 0x04, 0x08, 0x0C, 0x10
-START, DONE = 1, 2
+START, DONE, SW_RESET = 1, 2, 1 << 8
 INTERRUPT = 1 << 63
 RESPONSES = {"SLVERR": 2, "DECERR": 3}
 PORT_COUNTERS = ("bursts_read", "beats_read", "read_waits", "bursts_written", "beats_written", "read_outstanding_most")
@@ -61,6 +62,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "passed": (None, (_U64, _U64)),
     "control_write": (_INT, (_U32, _U32)),
     "control_read": (_INT, (_U32, _PTR)),
+    "peek": (_INT, (_PTR, _U64, _PTR)),
     "begin": (None, ()),
     "steps": (_U64, (_U64,)),
     "cycle": (_U64, ()),
@@ -119,6 +121,19 @@ class SimCard(Card):
             self.close()
             raise CardError(f"the system gave no room for a card's {device.memory.bytes} bytes of memory")
         self._call("clear")
+        self.identity = self._identify()
+
+    def _identify(self) -> Identity | None:
+        """The core's own word for what it is; None of a core that is not hotrail's."""
+        registers = offsets(self._kernel)
+        if not registers:
+            return None
+        asked = np.array([*registers.values()], np.uint32)
+        values = np.zeros_like(asked)
+        if self._call("peek", asked.ctypes.data, len(asked), values.ctypes.data):
+            self.close()
+            raise CardError("the control slave does not answer reads of the core's identity")
+        return Identity.read(dict(zip(registers, map(int, values), strict=True)))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         if self._handle is None:
@@ -336,18 +351,36 @@ class SimCard(Card):
         return int(cycles)
 
     def _hang(self, sentence: str) -> None:
-        state = 0
-        if self._kernel is not None and self._kernel.status is not None:
-            state = self._read(self._kernel.status)
+        state = self.status()
+        if state is not None:
             sentence += f", its status register is 0x{state:x}"
         waiting = [f"{name} {count}" for i, name in enumerate(self._ports)
                    if (count := self._call("under_way", i))]
-        raise CardHang(f"{sentence}; bursts under way: {', '.join(waiting) or 'none'}", state)
+        raise CardHang(f"{sentence}; bursts under way: {', '.join(waiting) or 'none'}", state or 0)
+
+    def status(self) -> int | None:
+        offset = None if self._kernel is None else self._kernel.status
+        return None if offset is None else self._read(offset)
+
+    def code(self) -> int | None:
+        register = next((item for item in getattr(self._kernel, "registers", ()) if item.name == "code"), None)
+        return None if register is None else self._read(register.offset)
 
     def abort(self) -> None:
         if self._kernel is None or self._kernel.abort is None:
             raise CardError("the kernel has no abort register")
         self._write(self._kernel.abort, 1)
+
+    def software_reset(self) -> None:
+        """What XRT's driver does for a host that is gone: sets sw_reset in CTRL and waits until it reads 0. The run
+        ends and reports nothing; from then on the core touches no memory. Raises CardHang: it does not end."""
+        self._write(CTRL, SW_RESET)
+        begin = self._call("cycle")
+        while self._read(CTRL) & SW_RESET:
+            self._pass(FIRST_SLICE)
+            if self._call("cycle") - begin > self._standstill:
+                self._hang(f"the core has not ended {self._standstill} cycles after sw_reset")
+        self._running = False
 
     def reset(self, cycles: int = 4) -> None:
         self._call("reset", checks.cycles("reset", cycles, *checks.RESET_CYCLES))

@@ -5,9 +5,6 @@ the time that the core would take, clock by clock (fpga/card/cpp/twin).
 """
 
 import ctypes
-import hashlib
-import subprocess
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,42 +15,28 @@ from typing import Any
 import numpy as np
 
 from fpga.card import checks
+from fpga.card.identity import Identity, of
 from fpga.card.interface import POSITIONS, Buffer, CardError, Faults, KernelLike, SsdStream
 from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
-from gen.base import kept
-from gen.base.tools import call, compiler
-from gen.compiler import twin_emb, twin_hotline, twin_mlp
+from gen.compiler import twin_emb, twin_mlp
 from gen.model.device import Device
+from gen.rtl.cpp import library
 from gen.rtl.verilator import CACHE
 
 __all__ = ["TWINS", "TwinCard", "build"]
 
 NO_FAULTS = "the twin models no faults"
 # Registers are written one by one: to read several as a vector waits until they are stored.
-FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic")
+FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-fvisibility=hidden", "-Wl,-Bsymbolic")
 
 
 @cache
 def build(core: str) -> tuple[Path, float, bool]:
     """A core's library, compiled once for the same sources; the seconds that took, and whether it was there."""
-    files = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
-    texts = [(file.name, file.read_text("utf-8")) for file in files]
-    digest = hashlib.sha256(repr((core, texts, FLAGS, compiler())).encode()).hexdigest()[:16]
-    folder = CACHE / f"twin-{digest}"
-    path, start = folder / "twin.so", time.monotonic()
-    with kept.locked(CACHE / "locks" / f"twin-{digest}"):
-        if found := kept.stamped(folder):
-            return path, found["build_seconds"], True
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["g++", *FLAGS, str(SOURCES / "twin" / f"{core}.cpp"), "-o", str(path)]
-        run = call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if run.returncode:
-            raise RuntimeError(f"compiling the twin failed:\n{run.stdout[-2000:]}")
-        seconds = time.monotonic() - start
-        kept.stamp(folder, [path.name], {"build_seconds": seconds})
-    return path, seconds, False
+    read = sorted(SOURCES.glob("twin/*")) + [SOURCES / name for name in ("harness.cpp", *MODEL_SOURCES)]
+    return library("twin", SOURCES / "twin" / f"{core}.cpp", read, FLAGS, cache=CACHE)
 
 
 class TwinCard(SimCard):
@@ -64,19 +47,24 @@ class TwinCard(SimCard):
     """
 
     core: str
-    writes_rows = False     # by the second port
 
     def __init__(self, config: Any, sizes: np.ndarray, device: Device, kernel: KernelLike, *, memory: str):
         path, seconds, cached = build(self.core)
         bits = 32 * config.words
-        masters = Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, self.writes_rows)
+        masters = Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, False)
         ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
+        self._own = of(self.core, config)
         super().__init__(Model(path, Ports(masters, True, True), {}, seconds, cached), device, kernel, memory=memory)
         self._library.twin_memory.restype = ctypes.c_void_p
         self._library.twin_attach(ctypes.c_void_p(self._handle))
         self._beat_words = config.words
         self._held: tuple[np.ndarray, ...] = ()      # what the library points to
-        self._calls: tuple[Any, ...] = ()            # and calls
+
+    def _identify(self) -> Identity:
+        return self._own
+
+    def code(self) -> int:
+        return 0        # no run ends in an error
 
     def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
         if self._running:
@@ -89,7 +77,7 @@ class TwinCard(SimCard):
         except ValueError as error:
             raise CardError(f"{NO_FAULTS}: {error}") from None
         self._library.twin_run(*(ctypes.c_void_p(each) for each in (
-            self._handle, *(array.ctypes.data for array in self._held))), *self._calls)
+            self._handle, *(array.ctypes.data for array in self._held))))
         super().run(arguments)
 
     @abstractmethod
@@ -113,6 +101,9 @@ class TwinCard(SimCard):
 
     def abort(self) -> None:
         raise CardError("the twin does not model an abort: reset the card, or open one of kind \"sim\"")
+
+    def software_reset(self) -> None:
+        self.abort()
 
     def set_faults(self, faults: Faults) -> None:
         if replace(faults, stalls={}, seed=1, stall_cycles=16, doorbell_after=0) != Faults():
@@ -176,6 +167,7 @@ class MlpTwin(TwinCard):
 
     def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
         super().__init__(config, twin_mlp.sizes(config), device, kernel, memory=memory)
+        self._library.twin_spans.restype = ctypes.c_void_p
         self._values = twin_mlp.Values(config)
 
     def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
@@ -185,50 +177,11 @@ class MlpTwin(TwinCard):
                          len(run.jobs)], np.uint64)
         return told, *run
 
-
-class HotlineTwin(TwinCard):
-    """The Hotline core's. What it deals and updates is worked out when the core would have done so, for it depends on
-    the GPU."""
-
-    core = "hotline"
-    writes_rows = True
-
-    def __init__(self, config: Any, device: Device, kernel: KernelLike, *, memory: str):
-        super().__init__(config, twin_hotline.sizes(config), device, kernel, memory=memory)
-        self._library.twin_hot.restype = ctypes.c_void_p
-        self._values = twin_hotline.Values(config)
-        self._beats: tuple[np.ndarray, ...] = ()
-        self._raised: BaseException | None = None
-        self._calls = (ctypes.CFUNCTYPE(None, ctypes.c_int)(self._happens),)
-
-    def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
-        program, inputs, mailbox, rows, hot, gradients = self._arenas(
-            values, twin_hotline.WORDS, "inputs", "mailbox", "rows", "hot", "gradients")
-        run = self._values.prepare(
-            twin_hotline.Memory(program, inputs, mailbox, rows, hot, values["gradients_beats"]), gradients)
-        names = "program", "inputs", "mailbox", "gradients", "rows", "hot", "result", "timeout"
-        told = np.array([*(values[name] for name in names), len(run.jobs), len(run.beats[0])], np.uint64)
-        self._beats = run.beats     # what the library points to
-        return told, run.jobs, np.array([each.ctypes.data for each in run.beats], np.uint64), run.totals, run.places
-
-    def _hot(self, words: int) -> np.ndarray:
-        at = self._library.twin_hot(ctypes.c_void_p(self._handle))
-        return np.ctypeslib.as_array((ctypes.c_uint32 * words).from_address(at))
-
-    def _happens(self, event: int) -> None:
-        try:
-            if self._raised is None:
-                self._values.happens(event, self._hot)
-        except BaseException as error:      # Ctrl-C too: the library cannot raise
-            self._raised = error
-
-    def _end(self, begin: tuple[float, int]) -> None:
-        super()._end(begin)
-        if self._raised is not None:
-            raised, self._raised = self._raised, None
-            if isinstance(raised, ValueError):
-                raise CardError(f"{NO_FAULTS}: {raised}") from None
-            raise raised
+    def spans(self, instructions: int) -> np.ndarray:
+        """(instructions, 3) of the last run: the cycles of an instruction's first and last slot, from the run's start,
+        and its slots; 0 of a load."""
+        at = self._library.twin_spans(ctypes.c_void_p(self._handle))
+        return np.ctypeslib.as_array((ctypes.c_int64 * (3 * instructions)).from_address(at)).reshape(-1, 3).copy()
 
 
-TWINS = {each.core: each for each in (EmbTwin, MlpTwin, HotlineTwin)}        # by their cores' names
+TWINS = {each.core: each for each in (EmbTwin, MlpTwin)}        # by their cores' names

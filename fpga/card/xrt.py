@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fpga.card import checks, discover, libxrt
+from fpga.card import identity as identities
 from fpga.card.buffers import BufferObject, BufferObjects
 from fpga.card.feed import ArraySource, Feed, FileSource, Source, start_position
 from fpga.card.interface import PAGE, Buffer, Card, CardError, CardHang, Faults, SsdStream, Violation
@@ -37,8 +38,8 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
 
     xclbin: of the core; index: the card's number in `hotrail cards`, or with XCL_EMULATION_MODE the number that XRT
     gives it; bdf: its address instead; instance: of the kernel, default: the first. kernel_mhz: where the xclbin does
-    not tell; beat_bytes: what the core's ports must carry a cycle; queue_depth: reads of the drive under way. sysfs,
-    library: for tests.
+    not tell; beat_bytes: what the core's ports must carry a cycle; config: what the core must be configured as, None
+    for anything; queue_depth: reads of the drive under way. sysfs, library: for tests.
 
     What is different from a simulated card:
     - `wait` and `step` count cycles by the host's clock, of an emulated core a thousand a second; the exact number is
@@ -51,7 +52,7 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
     """
 
     def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", instance: str = "",
-                 kernel_mhz: float = 250.0, beat_bytes: int | None = None, queue_depth: int = 64,
+                 kernel_mhz: float = 250.0, beat_bytes: int | None = None, config: Any = None, queue_depth: int = 64,
                  sysfs: str | Path = discover.SYSFS, library: Any = None):
         self._kernel, self._depth = KERNELS[core], queue_depth
         assert self._kernel.abort is not None and self._kernel.status is not None, core
@@ -60,6 +61,7 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._core: Any = None
         self._run: Any = None
         self._running, self._began = False, 0.0
+        self._has_run = False       # since the memory was known to owe nothing
         self._given: set[str] = set()       # buffers of the last run
         self._source: Source | None = None
         self._stream: SsdStream | None = None
@@ -84,6 +86,8 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         try:
             self._found_card = self._card(index, bdf, sysfs)
             self._open(index, self._found_card)
+            self.identity = self._identify()
+            identities.check(self.identity, core, config, where=self._where)
         except BaseException:
             self.close()
             raise
@@ -139,6 +143,16 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
             xrt, self._device, {name: xrt.xrtKernelArgGroupId(self._core, number) for name, number in pointers.items()},
             sizes, discover.P2P_UNKNOWN if card is None else card.p2p, self._where)
 
+    def _identify(self) -> identities.Identity | None:
+        """The core's own word for what it is; None where XRT emulates without a core."""
+        if libxrt.emulation() == "noop":
+            return None
+        values = {name: self._register(offset) for name, offset in identities.offsets(self._kernel).items()}
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(known) != len(values):
+            raise CardError(f"the registers of the core on {self._where} cannot be read")
+        return identities.Identity.read(known)
+
     def close(self) -> None:
         """Of a core that does not obey its abort register everything stays open, with one warning: it may still write
         into its buffers, so they must be nobody else's before the process ends."""
@@ -161,26 +175,32 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._device = self._core = self._run = self._buffers = None
 
     def _end(self) -> bool:
-        """Asks the core to abort, if it runs; whether it stands."""
+        """Asks the core to abort, if it runs; whether it stands, and the memory owes it nothing."""
         self._stop_feed()
         if self._running:
             self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort, 1)
             if _poll(self._stands, time.monotonic() + self._patience_s):
                 self._finish()
-        return not self._running
+        return not self._running and (
+            not self._has_run or _poll(self._owes_nothing, time.monotonic() + self._patience_s))
+
+    def _owes_nothing(self) -> bool:
+        """Whether the memory has answered all that a run has asked it; otherwise that may still be written."""
+        assert self._kernel.status is not None
+        self._has_run &= self._register(self._kernel.status) == self._kernel.states.index("draining")
+        return not self._has_run
 
     def _stands(self) -> bool:
         """Whether the core writes no more. XRT does not know it of a run that it has given up; the core does."""
         state = self._xrt.xrtRunState(self._run)
         if state in libxrt.FAILED:
-            return self._status() == self._kernel.states.index("idle")
+            return self.status() == self._kernel.states.index("idle")
         return state in (libxrt.NEW, libxrt.COMPLETED)
 
-    def _status(self) -> int | None:
-        """What the core's status register holds; None: it cannot be read"""
-        state = ctypes.c_uint32()
-        code = self._xrt.xrtKernelReadRegister(self._core, self._kernel.status, ctypes.byref(state))
-        return None if code else state.value
+    def _register(self, offset: int) -> int | None:
+        """What a register of the core holds; None: it cannot be read"""
+        value = ctypes.c_uint32()
+        return None if self._xrt.xrtKernelReadRegister(self._core, offset, ctypes.byref(value)) else value.value
 
     def _finish(self) -> None:
         """The core stands. XRT 2.11 starts a run again only when it was waited for, which takes no time any more."""
@@ -232,11 +252,11 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._began = time.monotonic()
         self._given = {given.name for given in arguments.values() if isinstance(given, Buffer)}
         # From here on a run is under way, whatever happens, until XRT says that it is not.
-        self._feed, self._running = feed, True
+        self._feed, self._running, self._has_run = feed, True, True
         try:
             self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
         except CardError:
-            self._feed, self._running = None, False
+            self._feed, self._running, self._has_run = None, False, False
             raise
         if feed is not None:
             try:
@@ -315,10 +335,19 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         return int((time.monotonic() - self._began) * self._hz)
 
     def _hang(self) -> NoReturn:
-        text, state = f"the core was not done after {self._cycles()} cycles", self._status()
+        text, state = f"the core was not done after {self._cycles()} cycles", self.status()
         if state is None:
             raise CardHang(f"{text}, and its status register cannot be read")
         raise CardHang(f"{text}, its status register is 0x{state:x}", state)
+
+    def status(self) -> int | None:
+        self._opened()
+        assert self._kernel.status is not None
+        return self._register(self._kernel.status)
+
+    def code(self) -> int | None:
+        self._opened()
+        return self._register(self._kernel.register("code").offset)
 
     def abort(self) -> None:
         self._opened()
@@ -329,6 +358,9 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._opened()
         checks.cycles("reset", cycles, *checks.RESET_CYCLES)
         if not self._end():
+            if not self._running:
+                raise CardError(f"the memory of {self._where} owes the core an answer to its last run, which may still "
+                                "be written: close the card, and reset it with xbutil")
             raise CardError(f"the core on {self._where} does not obey its abort register, and XRT resets no kernel "
                             "alone: close the card, and reset it with xbutil")
 

@@ -1,4 +1,8 @@
-"""Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file."""
+"""Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file.
+
+A waiver names a class of warnings and why they are accepted. How often each is met in the modules of a part is kept
+too, for the preset `tiny`: more of them is a finding. `python -m fpga.synth.lint` writes the numbers anew.
+"""
 
 import os
 import re
@@ -6,41 +10,50 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gen.base.tools import build_folder, environment, verilator, yosys
 from gen.rtl import primitives
-from gen.rtl.config import Preset
+from gen.rtl.config import Preset, load
 from gen.rtl.cores import CORES
-from gen.rtl.verilog import children, emit, interface
+from gen.rtl.verilog import Build, children, emit, interface
 
-__all__ = ["Finding", "Waiver", "WAIVERS", "check", "of_presets", "waivers"]
+__all__ = ["COUNTED", "Finding", "WAIVED", "WAIVERS", "Waiver", "check", "excess", "of_presets", "waived", "waivers"]
 
 PORTS = "ports_of_parts.v"
 WAIVERS = Path(__file__).parent / "waivers.toml"
+WAIVED = Path(__file__).parent / "waived.toml"
+COUNTED = "tiny"    # the preset whose warnings are counted
+RECORD = "python -m fpga.synth.lint"
+
+Counts = dict[str, dict[str, int]]      # tool/name of a waiver -> part -> how often it is met in the part's modules
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A warning or error of a tool. `name` is its class, as Verilator calls it, or `warning`, `error`."""
+    """A warning or error of a tool. `name` is its class, as Verilator calls it, or `warning`, `error`; `module`: whose
+    file was read, empty where all were."""
 
     tool: str
     name: str
     text: str
+    module: str = ""
 
 
 @dataclass
 class Waiver:
-    """An accepted warning and how often it was met."""
+    """An accepted warning and how often it was met, in all and by module."""
 
     tool: str
     name: str
     match: str
     reason: str
     met: int = field(default=0, compare=False)
+    modules: Counter[str] = field(default_factory=Counter, compare=False)
 
     def covers(self, finding: Finding) -> bool:
         return (
@@ -82,7 +95,7 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
             parts = sorted(children(text, known))
             (work / PORTS).write_text("".join(interface(known[part]) for part in parts), "utf-8")
             pair = [work / f"{name}.v"] + ([work / PORTS] if parts else [])
-            found += [*_verilator(pair, name), *_icarus(pair, name)]
+            found += [replace(finding, module=name) for finding in (*_verilator(pair, name), *_icarus(pair, name))]
         others = sorted(known.keys() - texts.keys())
         (work / PORTS).write_text("".join(interface(known[part]) for part in others), "utf-8")
         found += _yosys([work / f"{name}.v" for name in texts], top)
@@ -93,7 +106,36 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
             left.append(finding)
         else:
             waiver.met += 1
+            waiver.modules[finding.module] += 1
     return left
+
+
+def waived(path: Path = WAIVED) -> dict[str, Counts]:
+    """How often each waiver may be met, by core of the preset that is counted."""
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def excess(counts: Counts, allowed: Counts) -> list[Finding]:
+    """A finding for each waiver that is met more often in a part than it was looked at."""
+    found = []
+    for kind, parts in counts.items():
+        tool, name = kind.split("/")
+        for part, count in parts.items():
+            if count > (most := allowed.get(kind, {}).get(part, 0)):
+                found.append(Finding(tool, name, f"{part}: {count} are waived, and {most} were looked at; look at the "
+                                                 f"others, then {RECORD}"))
+    return found
+
+
+def _counts(built: Build, accepted: Iterable[Waiver]) -> Counts:
+    """By part: a module's class, whatever it is configured as; the tops and what only one module uses are parts too."""
+    parts = {name: module["key"].split("(")[0] or name for name, module in built.metadata["modules"].items()}
+    counts: dict[str, Counter[str]] = {}
+    for waiver in accepted:
+        for module, count in waiver.modules.items():
+            if module:
+                counts.setdefault(f"{waiver.tool}/{waiver.name}", Counter())[parts.get(module, module)] += count
+    return {kind: dict(sorted(each.items())) for kind, each in sorted(counts.items())}
 
 
 def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tuple[str, list[Finding]]]:
@@ -112,8 +154,11 @@ def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tu
 def _of_core(preset: str, core: str, config: object, accepted: list[Waiver]) -> tuple[list[Finding], list[int]]:
     """What is found, and how often each waiver was met, in a process of its own."""
     fresh = [Waiver(waiver.tool, waiver.name, waiver.match, waiver.reason) for waiver in accepted]
-    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset)
-    return check(built.files, built.top, fresh), [waiver.met for waiver in fresh]
+    built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset, preset=preset)
+    left = check(built.files, built.top, fresh)
+    if preset == COUNTED and config == load(COUNTED).cores.get(core):
+        left += excess(_counts(built, fresh), waived().get(core, {}))
+    return left, [waiver.met for waiver in fresh]
 
 
 def tools() -> dict[str, bool]:
@@ -180,3 +225,22 @@ def _icarus(files: list[Path], top: str) -> list[Finding]:
 def _short(text: str) -> str:
     """Without the folder that the file happened to be in."""
     return re.sub(r"(/[^\s:]*/)([^/\s:]+\.v)", r"\2", text)
+
+
+def main() -> None:
+    """Writes anew how often each waiver is met. What is new has been looked at before."""
+    lines = [f"# How often each waiver of waivers.toml is met in the modules of a part, of the preset {COUNTED}.",
+             f"# Written by `{RECORD}`: more of them is a finding of `make lint`.", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        for core, config in load(COUNTED).cores.items():
+            built = emit(CORES[core].unit(config), f"hotrail_{core}", Path(folder) / core, preset=COUNTED)
+            accepted = waivers()
+            if left := check(built.files, built.top, accepted):
+                raise SystemExit(f"{core}: {left[0].tool} {left[0].name}: {left[0].text}")
+            for kind, parts in _counts(built, accepted).items():
+                lines += [f'[{core}."{kind}"]', *(f'"{part}" = {count}' for part, count in parts.items()), ""]
+    WAIVED.write_text("\n".join(lines), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ from lxml import etree
 
 from fpga.vitis import document
 from fpga.vitis.buses import bus_parameters
+from fpga.vitis.constraints import xdc_name
 from fpga.vitis.description import Bus, Pin, RtlKernel
 from fpga.vitis.ipxact import choices, component, named, parameter, spirit, vlnv, xilinx
 from fpga.vitis.registers_xml import memory_maps
@@ -170,6 +171,10 @@ def _file_sets(root: etree._Element, kernel: RtlKernel) -> None:
         files = named(top, "fileSet", f"{view}_view_fileset")
         for name in verilog:
             _file(files, f"{SOURCES}/{name}", "verilogSource", "IMPORTED_FILE")
+        if view == SYNTHESIS:       # placement and routing read it too
+            constraints = named(files, "file", f"{SOURCES}/{xdc_name(kernel)}")
+            for kind in ("xdc", "IMPORTED_FILE", "USED_IN_implementation", "USED_IN_synthesis"):
+                spirit(constraints, "userFileType", kind)
     _file(named(top, "fileSet", f"{FORM}_view_fileset"), xgui_path(kernel), "tclSource", "XGUI_VERSION_2")
 
 

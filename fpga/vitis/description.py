@@ -100,12 +100,14 @@ class KernelRegister:
 
 # What ap_ctrl_hs has below the arguments (UG1393), as hw.axi.control does it.
 _HANDSHAKE = (
-    KernelRegister("CTRL", 0x00, 32, "read-write", "0 ap_start, 1 ap_done, 2 ap_idle, 3 ap_ready, 7 auto_restart", "", (
+    KernelRegister("CTRL", 0x00, 32, "read-write", "0 ap_start, 1 ap_done, 2 ap_idle, 3 ap_ready, 7 auto_restart, "
+                   "8 sw_reset", "", (
         RegisterField("ap_start", 0, "read-write", "1 starts a run; cleared when it is over", write="oneToSet"),
         RegisterField("ap_done", 1, "read-only", "a run is over; cleared by reading", read="clear"),
         RegisterField("ap_idle", 2, "read-only", "no run is on", reset=1),
         RegisterField("ap_ready", 3, "read-only", "arguments may be written; cleared by reading", read="clear"),
         RegisterField("auto_restart", 7, "read-write", "the end of a run starts the next"),
+        RegisterField("sw_reset", 8, "read-write", "1 drops the run; cleared when it is over", write="oneToSet"),
     )),
     KernelRegister("GIER", 0x04, 32, "read-write", "0 interrupts reach the host", "", (
         RegisterField("enable", 0, "read-write", "interrupts reach the host"),

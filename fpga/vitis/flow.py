@@ -4,6 +4,7 @@ flat shell.
     src/*.v  kernel.xml  component.xml  xgui/*.tcl  package.tcl  link.cfg    what Vivado and v++ read
     memory.tcl                                                               only on request, experimental
     hotrail_<core>.h  hotrail_<core>.py  <core>.md  host.cpp                 what a host is written with
+    model/*                                                                  C model for software emulation, of emb
     package.json                                                             every file's sha256, what was measured
 
 The folder is written beside its place, read back, and renamed: it is there whole or not at all. The same preset gives
@@ -19,7 +20,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,18 +29,22 @@ from fpga.synth.shells import Budget, card, shell_of
 from fpga.vitis import gate as gates
 from fpga.vitis.check import MANIFEST, TOOLS, check
 from fpga.vitis.component_xml import component_xml
+from fpga.vitis.constraints import xdc, xdc_name
 from fpga.vitis.description import RtlKernel, prepare, preset_of
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.link import check_instances, link_cfg
 from fpga.vitis.memory import MEMORY, memory_tcl
+from fpga.vitis.model import model
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
+from fpga.vitis.systemrdl import rdl, rdl_name
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import xo
 from gen.base.tools import build_folder
 from gen.rtl import config as presets
 from gen.rtl import headers
 from gen.rtl.cores import CORES
+from gen.rtl.delivery import delivered
 
 __all__ = ["Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
 
@@ -110,6 +115,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             measured(judged)
             if judged.misses and not force:
                 raise PackageError(judged.misses)
+        kernel, texts = named(kernel, texts)
         parts = contents(kernel, texts, link_cfg(kernel, instances))
         if experimental_xo:
             parts[f"{kernel.name}.xo"] = xo(kernel, texts)
@@ -131,12 +137,20 @@ def _name(core: str, shell: Budget) -> str:
     return core if shell == shell_of() else f"{core}-{shell.name}"
 
 
+def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[str, str]]:
+    """A kernel and its Verilog with the names and the banner that they have outside (gen.rtl.delivery)."""
+    own = delivered(texts, kernel.name, f"Kernel {kernel.name} of the preset {kernel.preset}")
+    return replace(kernel, files=tuple(sorted(own))), own
+
+
 def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str) -> dict[str, bytes]:
     """What is generated from the description, by its path in the package."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
+              f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(), rdl_name(kernel): rdl(kernel).encode(),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
     found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
+    found |= model(kernel)
     if kernel.core in _HOSTS:
         found["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
     return found

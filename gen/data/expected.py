@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from gen.data.profile import Heat
 from gen.data.remap import rows_of
@@ -148,9 +148,27 @@ def _levels(heat: Heat, returns: Returns | None, share: float) -> NDArray[np.int
 
 def _falling(wanted: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The nearest that do not rise, weighted by rows; 1 at least."""
-    if len(wanted):
-        wanted = isotonic_regression(wanted, weights=rows.astype(np.float64), increasing=False).x
-    return np.maximum(np.rint(wanted), 1).astype(np.int64)
+    return np.maximum(np.rint(_pooled(wanted, rows.astype(np.float64))), 1).astype(np.int64)
+
+
+@njit(cache=True)
+def _pooled(wanted, weights):
+    """The values that do not rise and are nearest to `wanted` by weighted least squares: where a value rises above the
+    one before it, both get their mean (pool adjacent violators; Ayer et al., Ann. Math. Statist. 1955)."""
+    mean, weight, begin, count = np.empty_like(wanted), np.empty_like(wanted), np.empty(len(wanted), np.int64), 0
+    for place in range(len(wanted)):
+        mean[count], weight[count], begin[count] = wanted[place], weights[place], place
+        while count and mean[count] > mean[count - 1]:
+            both = weight[count - 1] + weight[count]
+            mean[count - 1] += (mean[count] - mean[count - 1]) * (weight[count] / both)
+            weight[count - 1] = both
+            count -= 1
+        count += 1
+    found, end = np.empty_like(wanted), len(wanted)
+    for pool in range(count - 1, -1, -1):
+        found[begin[pool]:end] = mean[pool]
+        end = begin[pool]
+    return found
 
 
 def _place(heat: Heat, counts: NDArray[np.int64]) -> NDArray[np.int64]:

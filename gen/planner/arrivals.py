@@ -92,6 +92,11 @@ class Stages:
         """Samples per second with full batches, one behind the other: the slowest stage's."""
         return self.batch / float(self.free(self.batch).max())
 
+    @property
+    def slowest(self) -> str:
+        """The stage that limits `most`, by its name."""
+        return self.names[int(self.free(self.batch).argmax())]
+
     def _serve(self, arrival: NDArray[np.float64], size: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
         """(queries,) seconds in the system, and how many batches there were."""
         each = np.arange(self.batch + 1)

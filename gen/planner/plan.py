@@ -4,6 +4,7 @@ It is a JSON file that carries all that `hotrail compile` needs but the profile,
 it names: the model, the device, the split of every table.                      Source: SCRec §III.C, eq. 3 to 37
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from gen.model.recommender import Recommender, TableSpec
 from gen.model.row_formats import fused_bytes
 
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable",
-           "Stored", "Tier", "Width", "duration"]
+           "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
 
 KIND, VERSION = "plan", 8
 FILE = "plan.json"
@@ -371,7 +372,25 @@ def _plain(value: Any) -> Any:
 
 def duration(seconds: float) -> str:
     """As a reader takes it in: three digits and a unit."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:,.3g} {unit}"
-    return f"{seconds * 1e9:,.3g} ns"
+    unit, scale = time_unit(seconds)
+    return f"{seconds * scale:,.3g} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit in which `duration` says so many seconds, and how many of it a second has."""
+    return next(((unit, scale) for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)) if seconds * scale >= 1),
+                ("ns", 1e9))
+
+
+def many(number: int, noun: str) -> str:
+    """1 card, 2 cards."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def rate(per_second: float) -> str:
+    """With three significant digits: 12.3, 4,190, 117,000, 1.45 M."""
+    unit, scale = next(((unit, scale) for unit, scale in (("G", 1e9), ("M", 1e6)) if per_second >= 0.9995 * scale),
+                       ("", 1.0))
+    value = float(f"{per_second / scale:.2e}")
+    places = max(2 - math.floor(math.log10(value)), 0) if value else 0
+    return f"{value:,.{places}f} {unit}".rstrip()

@@ -26,7 +26,7 @@ from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
 from gen.planner.join import bound as least_of_pairs
-from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration
+from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration, many
 from gen.planner.problem import CardChoice, Item, Placement, Problem, Sharding
 from gen.planner.rowwise import Rows, bound_of, without_reads
 from gen.planner.solve import Infeasible, NotFound, solve
@@ -99,11 +99,11 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
             return None
 
     problem = with_levels(built.problem, levels)
-    best, parts = solved(problem, f"{cards} cards, {LEVELS[levels]}")
+    best, parts = solved(problem, f"{many(cards, 'card')}, {LEVELS[levels]}")
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
     notes = (*built.notes, *_bounds(problem, best))
     if tt_gain and any(part.warm for part in parts):
-        without = _without_tt(built.problem, solved, f"{cards} cards, {LEVELS[2]}")
+        without = _without_tt(built.problem, solved, f"{many(cards, 'card')}, {LEVELS[2]}")
         if without:
             ablation[2] = without[1].seconds, without[1].bound
             if best.seconds > (1 - tt_gain) * without[1].seconds:
@@ -119,7 +119,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         for fewer in range(levels - 1, 0, -1):
             of = built if fewer > 1 else plain
             if fewer not in ablation and (less := tried(with_levels(of.problem, fewer),
-                                                        f"{cards} cards, {LEVELS[fewer]}", of)):
+                                                        f"{many(cards, 'card')}, {LEVELS[fewer]}", of)):
                 ablation[fewer] = less[0].seconds, less[0].bound
         others = {"one card more": make_of(model, cards + 1)}
         if any(spec.results == RESULTS[0] for spec in model.tables.values()):
@@ -303,13 +303,14 @@ def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: 
     """What its part means in bytes and seconds, of all its cards. names: the table's, or those of all tables of whose
     product the part is, each of which bears as much of it. unseen: share of the accesses."""
     item, count = part.item, len(part.cards)
+    shares = 1 if by == "columns" else count    # of the samples, of which the item's lookups are one
     wide = search.width(spec.dim, rank, config=costs.unit)
     shape = search.best(part.warm, wide, rank=rank, config=costs.unit, form=spec.tt_format) if part.warm else None
     charged = float(np.interp(part.warm, item.tt_rows, item.tt_bytes))
     rows = part.hot + part.spare
 
     def tier(rows: int, bytes: int, accesses: float, seconds: float) -> Tier:
-        return Tier(rows, count * bytes, (1 if by == "columns" else count) * accesses, count * seconds)
+        return Tier(rows, count * bytes, shares * accesses, count * seconds)
 
     bytes = rows * item.row_bytes + item.bags_bytes
     if len(names) > 1:
@@ -319,8 +320,8 @@ def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: 
         spec.name, part.cards, tier(rows, bytes, part.to_dram, dram_seconds(part, costs) / len(names)),
         tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
         tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.reads * item.ssd_s),
-        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare, unseen * item.lookups, by,
-        names if len(names) > 1 else ())
+        *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare,
+        unseen * shares * item.lookups, by, names if len(names) > 1 else ())
 
 
 def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], model: Recommender) -> str:

@@ -9,11 +9,10 @@ characteristic time of caches that keep what came last: Fricker, Robert and Robe
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from gen.data.profile import Heat
 
@@ -39,8 +38,7 @@ def fetches(core, row_beats: int, share: NDArray[np.float64], rows: NDArray[np.i
     """(len(rows),) fetches of each of rows[k] rows with share[k] of a table's accesses each, of so many lookups in a
     run; at most one a lookup of the row. row_beats: of a row as stored."""
     kept = kept_rows(core, row_beats, int(rows.sum()))
-    with np.errstate(divide="ignore"):
-        other = np.log1p(-np.minimum(share, 1.0))
+    other = np.log1p(-np.minimum(share, 1 - np.finfo(np.float64).epsneg))
 
     def touched(number: float) -> NDArray[np.float64]:
         return np.minimum(-np.expm1(number * other), number * share)
@@ -50,16 +48,32 @@ def fetches(core, row_beats: int, share: NDArray[np.float64], rows: NDArray[np.i
     found = touched(lookups)
     if rows @ found <= kept:
         return found
-    first = brentq(lambda number: rows @ touched(number) - kept, 0.0, lookups)
 
-    def lacking(number: float) -> float:
-        return kept - float(rows @ (number * share / (1 + number * share)))
+    def rising(number: float) -> tuple[float, float]:
+        slopes = np.where(number < 1, share, -other * np.exp(number * other))
+        return float(rows @ touched(number)), float(rows @ slopes)
 
-    most = first
-    while lacking(most) > 0:
-        most *= 4
-    stays = brentq(lacking, first, most) if most > first else first
+    def staying(number: float) -> tuple[float, float]:
+        again = 1 + number * share
+        return float(rows @ (number * share / again)), float(rows @ (share / again**2))
+
+    first = _reached(rising, kept, kept / float(rows @ share))
+    stays = _reached(staying, kept, first)
     return touched(first) + (lookups - first) * share / (1 + stays * share)
+
+
+def _reached(curve: Callable[[float], tuple[float, float]], target: float, start: float) -> float:
+    """Where a concave curve, which gives its value and its slope, reaches the target, at `start` at the earliest. It
+    lies below its tangents, so that Newton's steps from the left never pass that place."""
+    at = start
+    while True:
+        value, slope = curve(at)
+        step = (target - value) / slope
+        if step <= 0:
+            return at
+        at += step
+        if step <= 1e-9 * at:       # the next one is of its square
+            return at
 
 
 def joint(heats: Sequence[Heat]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from functools import cache
 from pathlib import Path
 
 from gen.base import kept
-from gen.base.tools import call, environment, needed, versions
+from gen.base.tools import call, compiler, environment, needed, versions
 from gen.base.tools import verilator as find_verilator
 
-__all__ = ["Options", "compile_model", "model_flags", "run"]
+__all__ = ["Options", "compile_model", "library", "model_flags", "run"]
 
 # One runtime serves programs and shared libraries.
 RUNTIME_FLAGS = ("-O2", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
@@ -45,6 +46,30 @@ def model_flags() -> tuple[str, ...]:
     listed = re.search(r"(?m)^flags\s*:(.*)$", cpu.read_text("utf-8")) if cpu.exists() else None
     has = set(listed.group(1).split()) if listed and platform.machine() == "x86_64" else set()
     return (*LIBRARY_FLAGS, *(wanted.values() if has >= wanted.keys() else ()))
+
+
+def library(name: str, source: Path, read: Sequence[Path], flags: Sequence[str], *, cache: Path
+            ) -> tuple[Path, float, bool]:
+    """A shared library of one C++ file, compiled once for the same texts; the seconds that took, and whether it was
+    there. read: what the file includes.
+
+    Raises      RuntimeError: with what the compiler says
+    """
+    texts = [(file.name, file.read_text("utf-8")) for file in (source, *read)]
+    digest = hashlib.sha256(repr((texts, tuple(flags), compiler())).encode()).hexdigest()[:16]
+    folder = cache / f"{name}-{digest}"
+    path, start = folder / f"{name}.so", time.monotonic()
+    with kept.locked(cache / "locks" / folder.name):
+        if stamp := kept.stamped(folder):
+            return path, stamp["build_seconds"], True
+        folder.mkdir(parents=True, exist_ok=True)
+        done = call(["g++", *flags, "-shared", "-fPIC", str(source), "-o", str(path)], stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise RuntimeError(f"compiling {source.name} failed:\n{done.stdout[-2000:]}")
+        seconds = time.monotonic() - start
+        kept.stamp(folder, [path.name], {"build_seconds": seconds})
+    return path, seconds, False
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from gen.base.staging import together
 from hw.isa import EMB, HOTLINE, MLP, WORD_BITS, Field, Kernel
+from hw.isa.kernel import IDENTITY
+from hw.kernel.identity import identity
 
-__all__ = ["KERNELS", "c_header", "python_header", "reference", "texts", "write"]
+__all__ = ["IDENTITY", "KERNELS", "c_header", "identity", "python_header", "reference", "texts", "write"]
 
 KERNELS: Mapping[str, Kernel] = {kernel.name: kernel for kernel in (EMB, MLP, HOTLINE)}
 
@@ -152,6 +154,8 @@ def reference(kernel: Kernel) -> str:
     out += ["", "## Codes"]
     out += table("code", "name", "names", "what")
     out += [f"| {c.code} | {c.name} | {', '.join(c.place)} | {c.about} |" for c in kernel.codes]
+    out += ["", "Bits of the detail of STALLED: " + ", ".join(
+        f"{bit} {name if name in kernel.channels else f'`{name}`'}" for bit, name in kernel.waits.items()) + "."]
     return "\n".join([*out, ""])
 
 

@@ -28,6 +28,7 @@ from gen.base.staging import together
 from gen.base.tools import build_folder, yosys
 from gen.rtl import config, conversions
 from gen.rtl.cores import CORES
+from gen.rtl.delivery import core_file, delivered, described, filelist
 from gen.rtl.texts import renumbered, without_aliases, without_zero_contents
 
 __all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name", "verilog"]
@@ -289,12 +290,12 @@ def children(text: str, modules: Iterable[str]) -> set[str]:
 
 def interface(text: str) -> str:
     """A file's first module without its body, which is all that a black box needs."""
-    head = re.match(r"(?s)module [^;]*;", text)
+    head = re.match(r"(?s)(?://[^\n]*\n)*(module [^;]*;)", text)
     if head is None:
         raise ValueError("the text does not begin with a module")
     body = text[: text.index("\nendmodule")]
     ports = re.findall(r"(?m)^  (?:input|output) [^;]*;", body)
-    return "\n".join([head.group(), *ports, "endmodule", ""])
+    return "\n".join([head[1], *ports, "endmodule", ""])
 
 
 def plain(value: Any) -> Any:
@@ -384,11 +385,12 @@ def convert(component: Any, name: str = TOP, *, names: bool = False) -> tuple[di
     return {f"{n}.v": records[n]["text"] for n in sorted(records)}, metadata
 
 
-def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False) -> Build:
+def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False, preset: str = "") -> Build:
     """Writes `component` as Verilog with `name` as its top module.
 
     Parameters  component: a `wiring.Component`; name: the top module's name; out_dir: created if missing;
-                names: keep the wires that only name a struct's field or an alias (for waveforms)
+                names: keep the wires that only name a struct's field or an alias (for waveforms); preset: of a core
+                that is handed to others (gen.rtl.delivery), with <name>.f and <name>.core
     Returns     Build; beside the Verilog lies `<name>.json` with ports, streams, payload layouts and config
     Raises      ValueError: the name is no Verilog identifier, or two parts contradict each other
     """
@@ -396,10 +398,15 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
         raise ValueError(f"name must be a Verilog identifier (letters, digits, underscores), not {name!r}")
     out = Path(out_dir)
     texts, metadata = convert(component, name, names=names)
+    beside = {}
+    if preset:
+        about = f"Core {name} of the preset {preset}"
+        texts, metadata = delivered(texts, name, about), described(metadata)
+        beside = {f"{name}.f": filelist(metadata, about), f"{name}.core": core_file(metadata, preset, about)}
     note = out / f"{name}.json"
     before = json.loads(note.read_text("utf-8")).get("files", []) if note.exists() else []
     with together(out) as half:
-        for file, text in texts.items():
+        for file, text in (texts | beside).items():
             (half / file).write_text(text, "utf-8")
         (half / note.name).write_text(json.dumps(metadata, indent=1) + "\n", "utf-8")
     for file in before:     # modules that an earlier configuration had and this one has not
@@ -409,7 +416,8 @@ def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False)
 
 
 def verilog(preset: str | Path | config.Preset, out: str | Path | None = None) -> list[Build]:
-    """Writes the Verilog of a preset's cores into <out>/<preset>, each with its metadata in hotrail_<core>.json.
+    """Writes the Verilog of a preset's cores into <out>/<preset>, each with its metadata in hotrail_<core>.json, its
+    list of files hotrail_<core>.f and its FuseSoC core hotrail_<core>.core. No two cores share a module's name.
 
     preset: its name, a path that ends in .toml, or one that is loaded. out: a folder, default build/ or HOTRAIL_BUILD.
     The bytes depend on the preset alone. A core takes seconds; one whose source is unchanged comes from build/.
@@ -417,4 +425,5 @@ def verilog(preset: str | Path | config.Preset, out: str | Path | None = None) -
     """
     chosen = config.load(preset) if isinstance(preset, str | Path) else preset
     folder = Path(out or build_folder()) / chosen.name
-    return [emit(CORES[name].unit(core), f"hotrail_{name}", folder) for name, core in chosen.cores.items()]
+    return [emit(CORES[name].unit(core), f"hotrail_{name}", folder, preset=chosen.name)
+            for name, core in chosen.cores.items()]

@@ -1,21 +1,13 @@
-"""The row path of the EMB core: which rows are fetched once for many, and in which cycle everything happens.
+"""The row path of the EMB core: which rows are fetched once for many, and in which order those of both tiers go.
 
-`window` says what RowWindow finds, row by row, whatever the timing; `RowFetch` is the unit cycle by cycle: it shows in
-its attributes what its registers show in the present cycle, and `step` is the clock edge that ends it. `arbitrate`
-gives the cycles of the arbiter that feeds it.
+`window` says what RowWindow finds, row by row, whatever the timing; `arbitrate` gives the cycles of the arbiter that
+feeds it.
 """
-
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from golden.emb import row_decoder
-from golden.emb.row_requests import RowRequests
-from golden.stream.fifo import Fifo
-from hw.isa.emb import ROW_FORMAT
-
-__all__ = ["RowFetch", "arbitrate", "set_of", "window"]
+__all__ = ["arbitrate", "set_of", "window"]
 
 
 @njit(cache=True)
@@ -72,99 +64,6 @@ def window(
             head += beats[row]
         quarter[row] = head // size
     return source, position, quarter
-
-
-class RowFetch:
-    """hw.emb.rows.RowFetch cycle by cycle, in front of any memory; its parameters as there.
-
-    `request` is what stands at the port, (offset, beats, ring), `out` the (row, beat of its values) that leaves to the
-    decoder.
-    """
-
-    def __init__(self, *, window_beats: int, sets: int, row_beats_max: int, delivery_rows: int,
-                 stripe_beats: int, banks: int, lap_bits: int = 8):
-        self.size, self.sets, self.longest, self.rows = window_beats // 4, sets, row_beats_max, delivery_rows
-        self.turns = 4 * ((1 << lap_bits) - 1)
-        self.table: dict[int, list[Any]] = {}
-        self.queue = Fifo(delivery_rows)
-        self.stages: list[Any] = [None, None]
-        self.requests = RowRequests(stripe_beats=stripe_beats, banks=banks)
-        self.read: Any = None                           # (row, beat) that is read from the ring
-        self.out: Any = None                            # (row, beat) at the decoder
-        self.head = self.ahead = self.refund = 0
-        self.gate = self.slow = False
-        self.cycle, self.clear_until = 0, sets
-        self.ready = False
-        self.waiting = self.beat = 0
-        self.decoding = 0                               # cycles before FP32 may follow another format
-        self.arrived = [0] * banks                      # beats that have not been delivered yet
-        self.found_rows = 0
-
-    @property
-    def request(self) -> Any:
-        return self.requests.request
-
-    def step(self, row: Any, data: bool, request_taken: bool) -> None:
-        """row: a Fetched that is taken, only if `ready`; data: a beat comes back; request_taken: the request is."""
-        requests = self.requests
-        near = self.gate and self.ahead % self.size >= self.size - 2 * self.longest
-        under_way = row is not None or self.stages != [None, None]
-        self.ready = (self.cycle >= self.clear_until and not near and not (self.slow and under_way)
-                      and self.waiting < self.rows and not requests.full)
-        entry = self.queue.o
-        bank = 0 if entry is None else requests.bank_of(entry[0].offset)
-        goes = entry is not None and (entry[1] or self.arrived[bank] > 0)
-        plain = entry is None or entry[0].row_format == ROW_FORMAT.FLOAT32
-        goes = goes and not (plain and self.decoding)
-        self.decoding = row_decoder.LATENCY if goes and not plain else max(self.decoding - 1, 0)
-        served = goes and self.beat == entry[0].vector
-        self.out, self.read = self.read, (entry[0], self.beat) if goes else None
-        if data:
-            self.arrived[requests.landing()[0]] += 1
-        if goes and not entry[1] and (served or row_decoder.ends_beat(self.beat, entry[0].row_format)):
-            self.arrived[bank] -= 1
-        if goes:
-            self.beat = 0 if served else self.beat + 1
-        if served and entry[2]:
-            self.gate = False
-
-        self.slow, before = self.head // self.size % self.turns == self.turns - 1, self.head // self.size
-        request = None
-        placed, push, refund = self.stages[1], None, 0
-        if placed is not None:
-            found = self._find(placed)
-            if found:
-                refund = placed.beats + 1
-                self.found_rows += 1
-            else:
-                request = placed, self.head % (4 * self.size)
-                self.head += placed.beats + 1
-            mark = self.head // self.size != before
-            push = placed, found, mark
-            if mark:
-                self.gate = True
-                if self.head // self.size % self.turns == 0:
-                    self.table.clear()
-                    self.clear_until = self.cycle + 1 + self.sets
-        requests.step(request, request_taken, data)
-        self.queue.step(push, served)
-        self.stages = [row, self.stages[0]]
-        self.waiting += (row is not None) - served
-        self.ahead += (row.beats + 1 if row is not None else 0) - self.refund
-        self.refund = refund
-        self.cycle += 1
-
-    def _find(self, row: Any) -> bool:
-        """Whether the row lies in the ring; if not, it is entered."""
-        if row.ring or row.copy:
-            return False
-        key, now = (row.offset, row.beats, row.piece), self.head // self.size
-        ways = self.table.setdefault(set_of(row.offset, self.sets), [])
-        if any(known == key and now - began <= 2 for known, began in ways):
-            return True
-        ways.insert(0, (key, now))
-        del ways[2:]
-        return False
 
 
 @njit(cache=True)

@@ -88,15 +88,13 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A LEARN or TRAIN before its mini-batches are dealt. samples: (n, words of a sample), of a TRAIN with hot rows'
-    numbers; looked, cold, rows, places: (n, indices), which are looked up, which of them have no hot row, the rows'
-    numbers and, of a TRAIN, their beats in the rows' buffer; waiting: portions by kind; registers: by position."""
+    """A TRAIN before its mini-batches are dealt. samples: (n, words of a sample), with hot rows' numbers; cold, places:
+    (n, indices), which of them have no hot row, the rows' beats in the rows' buffer; waiting: portions by kind;
+    registers: by position."""
 
     item: "Item"
     samples: Words
-    looked: NDArray[np.bool_]
     cold: NDArray[np.bool_]
-    rows: NDArray[np.int64]
     places: NDArray[np.int64]
     waiting: tuple[list[Portion], list[Portion]]
     registers: "tuple[Register, ...]"
@@ -146,23 +144,20 @@ class Hotline:
         self._batches: list[MiniBatch] = []
         self._kinds: Iterator[int] | None = None
         self._gpu: Callable[[MiniBatch], Words] | None = None
-        self._planned: Callable[[Plan], None] | None = None
         self._ready = (0, 0)
 
     def run(self, memory: Memory, kinds: Iterable[int] | None = None,
-            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None,
-            planned: Callable[[Plan], None] | None = None) -> Result:
+            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
 
         kinds: of the mini-batches in the order in which they were dealt, of the whole run; None: that in which frames
         fill. With fewer than there are the run ends behind the last, with ABORTED. gpu: gradients of a gathered
         mini-batch's rows, (rows, words of a row) binary32; called for every mini-batch; without it they are zeros.
-        planned: takes the Plan of each LEARN and TRAIN; nothing is dealt then, `deal` and `update` do that later.
         Raises ValueError: kinds that no order has.
         """
         program = memory.program.reshape(-1, WORDS).tolist()
         self._begin()
-        self._kinds, self._gpu, self._planned = None if kinds is None else iter(kinds), gpu, planned
+        self._kinds, self._gpu = None if kinds is None else iter(kinds), gpu
         program_of = Program(sizes=self.sizes, arguments=Arguments(
             len(memory.inputs) // self.words, len(memory.mailbox) // self.words, memory.gradients_beats,
             len(memory.hot) // self.words))
@@ -230,10 +225,6 @@ class Hotline:
         return (word & (self.banks - 1), word >> self.bank_bits & (self.sets - 1),
                 word >> self.bank_bits + self.set_bits)
 
-    def banks_of(self, rows: NDArray) -> NDArray[np.int64]:
-        """The logger's banks that rows (any shape) lie in."""
-        return self._places(rows)[0]
-
     def _learn(self, item: Item, memory: Memory) -> None:
         samples, looked, rows, fault = self._samples(item, memory)
         banks, sets, ids = self._places(rows[looked])
@@ -243,8 +234,6 @@ class Hotline:
         self._counters["hits"] += int(np.count_nonzero(hit))
         if fault is not None:
             raise fault
-        if self._planned is not None:
-            self._planned(Plan(item, samples, looked, np.zeros_like(looked), rows, np.zeros_like(rows), ([], []), ()))
 
     def look_up(self, rows: NDArray) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which rows are hot, and their numbers: bank lowest, then set, then way."""
@@ -277,14 +266,10 @@ class Hotline:
             fault = _Fault(BOUNDS, ROWS)
             gathered = [portion for portion in gathered if portion.samples[-1] < sample]
         self._ready = (len(popular), len(gathered))
-        plan = Plan(item, samples, looked, cold, rows, place, (popular, gathered),
-                    tuple(self.registers[:item["indices"]]))
-        if self._planned is None:
-            self._deal(plan, memory, fault)
+        plan = Plan(item, samples, cold, place, (popular, gathered), tuple(self.registers[:item["indices"]]))
+        self._deal(plan, memory, fault)
         if fault is not None:
             raise fault
-        if self._planned is not None:
-            self._planned(plan)
 
     def _deal(self, plan: Plan, memory: Memory, fault: _Fault | None) -> None:
         """Deals a TRAIN's mini-batches, each with what the GPU makes of it."""
@@ -292,13 +277,13 @@ class Hotline:
         order = merge(popular, gathered) if self._kinds is None else self._given(popular, gathered, fault)
         waiting = (iter(popular), iter(gathered))
         for kind in order:
-            batch = self.deal(plan, memory, kind, next(waiting[kind]), len(self._batches))
+            batch = self._batch(plan, memory, kind, next(waiting[kind]), len(self._batches))
             self._batches.append(batch)
             gradients = None if self._gpu is None else self._gpu(batch)
             if kind == GATHERED:
                 if gradients is None:
                     gradients = np.zeros(batch.updates.shape, np.uint32)
-                self.update(plan, memory, batch, fp32.bits(gradients))
+                self._update(plan, memory, batch, fp32.bits(gradients))
             self._ready = (self._ready[0] - (kind == POPULAR), self._ready[1] - (kind == GATHERED))
 
     def _given(self, popular: list[Portion], gathered: list[Portion], fault: _Fault | None) -> Iterator[int]:
@@ -316,10 +301,8 @@ class Hotline:
             left[kind] -= 1
             yield kind
 
-    def deal(self, plan: Plan, memory: Memory, kind: int, portion: Portion, number: int,
-             hot: Words | None = None) -> MiniBatch:
-        """A mini-batch, the run's `number`, into the mailbox. Its `updates` are the rows as they are. hot: (samples,
-        indices, words of a row), hot rows as they were read, None: as they are."""
+    def _batch(self, plan: Plan, memory: Memory, kind: int, portion: Portion, number: int) -> MiniBatch:
+        """A mini-batch, the run's `number`, into the mailbox. Its `updates` are the rows as they are."""
         item = plan.item
         row_beats, words = 1 << item["row_beats_log2"], self.words
         own, mine = plan.samples[portion.samples], plan.cold[portion.samples]
@@ -328,7 +311,7 @@ class Hotline:
         places[portion.ordinals] = plan.places[portion.samples][mine]
         rows = memory.rows.reshape(-1, words)[places[:, None] + np.arange(row_beats)]
         rows = rows.reshape(len(places), row_beats * words)
-        rest = self._pool(plan, memory, own, mine, rows, hot) if kind == GATHERED and item["pooled"] else rows
+        rest = self._pool(plan, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
         if item["half"]:
             rest = sent(rest.reshape(-1, words), 1)
         batch = MiniBatch(number, kind, own, rest, portion.samples, places, rows.copy())
@@ -340,7 +323,7 @@ class Hotline:
         self._cold += len(portion.ordinals)
         return batch
 
-    def update(self, plan: Plan, memory: Memory, batch: MiniBatch, gradients: Words) -> None:
+    def _update(self, plan: Plan, memory: Memory, batch: MiniBatch, gradients: Words) -> None:
         """What the GPU makes of a gathered mini-batch, into the rows and into `updates`. gradients: (rows, words of a
         row), bit patterns."""
         item, rows = plan.item, len(batch.places)
@@ -353,8 +336,7 @@ class Hotline:
         self._counters["v_add"] += rows * row_beats
         self._counters["batches_updated"] += 1
 
-    def _pool(self, plan: Plan, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words,
-              read: Words | None) -> Words:
+    def _pool(self, plan: Plan, memory: Memory, samples: Words, cold: NDArray[np.bool_], rows: Words) -> Words:
         """A vector for each sample and position that begins one: the rows of the positions behind it added to it, or
         multiplied with it; NONE is +0 where it begins one and left out elsewhere, a pinned row +0."""
         row_beats = 1 << plan.item["row_beats_log2"]
@@ -366,7 +348,7 @@ class Hotline:
             mine = cold[:, position]
             there = ~mine & (index != NONE) & (not register.pinned)
             terms[mine] = rows[index[mine]]
-            terms[there] = hot[index[there] & (1 << HOT_BIT) - 1] if read is None else read[there, position]
+            terms[there] = hot[index[there] & (1 << HOT_BIT) - 1]
             self._counters["gpu_rd"] += int(there.sum())
             if register.join == BEGIN:
                 vectors.append(reducer.step(terms, terms, BEGIN))

@@ -7,13 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from golden.fp import fp32
+from golden.systolic import array
 from hw.isa.mlp import ADDEND, TARGET
 
-__all__ = ["ROWS", "STORE", "WRITTEN", "Row", "Sizes", "Writes", "beats", "follow", "pairs", "turns"]
+__all__ = ["ROWS", "STORE", "WRITTEN", "Row", "Sizes", "Writes", "beats", "follow", "latency", "pairs", "turns"]
 
 STORE = 16      # cycles from a row's turn to a whole row on its way: to memory, to the addends
 ROWS = 17       # to the first of its writes to the rows' memory
 WRITTEN = 18    # of the tile's last row, to the pulse; a cycle more for each further write
+OPERANDS = 8    # cycles from a slot to its operands at the arrays; one fewer where they share exponents
+REACH = 2       # columns of an array that operands enter at a time
 
 Tile = Mapping[str, int]
 
@@ -62,6 +65,11 @@ class Writes:
     store: list[tuple[int, tuple[int, int, list]]] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     waiting: int = 0
+
+
+def latency(width: int, columns: int, *, grouped: bool) -> int:
+    """Cycles from a tile's last slot to its first result, but for its live rows."""
+    return OPERANDS - grouped + array.pe_latency(width, grouped=grouped) + 1 + (columns - 1) // REACH
 
 
 def beats(tile: Tile, sizes: Sizes) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.tt.layout import Layout, plan
-from golden.tt.registers import HORIZON, PORT, TABLE, Sizes, Unit
+from golden.tt.registers import HORIZON, TABLE, Sizes, Unit
 from golden.tt.sequencer import farthest
-from golden.tt.unit import run, steps
+from golden.tt.unit import run
 
 
 @dataclass(frozen=True)
@@ -58,33 +58,6 @@ def cycles(layouts, tables, indices, *, lanes: int, index_bits: int, t_lines: in
     total = unit.unit[0]["total"]
     return Timing(unit.lookups["taken_at"][:-lanes].copy(), unit.vectors["last_at"][:-1].copy(),
                   int(total["computed"]), int(total["reused"]), int(total["slots"]))
-
-
-class Steps:
-    """The unit a cycle at a time: `room` for a lookup, `offered` (0 nothing, 1 a beat, 2 the last of a
-    vector) in the present cycle; `step` ends it. All lookups are known beforehand; arguments as those of `cycles`."""
-
-    def __init__(self, layouts, tables, indices, offsets, **sizes):
-        unit = idle_unit(layouts, tables, indices, offsets, **sizes)
-        port = np.zeros(1, PORT)
-        self._room, self._offered, self._lookup, self._goes = (port[name] for name in PORT.names)
-        self._steps = steps(unit, port)
-        next(self._steps)
-
-    @property
-    def room(self) -> bool:
-        return bool(self._room[0])
-
-    @property
-    def offered(self) -> int:
-        return int(self._offered[0])
-
-    def step(self, lookup: bool, goes: bool) -> None:
-        """lookup: there is one; goes: a beat would be taken."""
-        self._lookup[0] = lookup
-        self._goes[0] = goes
-        if next(self._steps, None) is None:
-            self._room[0] = self._offered[0] = 0
 
 
 def idle_unit(layouts, tables, indices, offsets, gaps=None, latency=None, *, lanes, index_bits, t_lines,

@@ -9,7 +9,7 @@ Source: Oseledets, Tensor-Train Decomposition, SIAM J. Sci. Comput. 33(5), 2011,
 Numerics: the decomposition runs in float64 and its cores are rounded to float32 once, at the end.
 TT-SVD is quasi-optimal: within sqrt(d-1) of the best error at those ranks. That best is often bad: the rows
 of a trained embedding table have little tensor structure to find after the fact, so the error must
-always be shown, and a table meant for tensor trains should be trained as one (gen.data.learn does).
+always be shown, and a table meant for tensor trains should be trained as one (bench.learn does).
 """
 
 from collections.abc import Sequence

@@ -274,7 +274,8 @@ def image(layout: Layout, cores, *, block16: bool = False) -> Image:
     """
     check_cores(layout, cores)
     parts = placements(layout)
-    blocks, starts, at = [], {}, 0
+    blocks, at = [], 0
+    starts: dict[str, int] = {}
     for part in ("first", "middle", "last"):
         if part not in parts:
             continue

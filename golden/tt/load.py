@@ -204,7 +204,7 @@ class Loader:
         where += [(base["second"], limits.y_bits)]
         where += [(packed.strides.get(part, 0), 12) for part in ("first", "middle", "last", "second")]
         first = layout.first
-        products = [(first is not None, 1)]
+        products: list[tuple[int, int]] = [(first is not None, 1)]
         if first is None:
             products += [(0, 12 + 10 + 7 + 4)]
         else:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["HORIZON", "PORT", "SERVED", "TABLE", "Sizes", "Unit"]
+__all__ = ["HORIZON", "SERVED", "TABLE", "Sizes", "Unit"]
 
 # Cycles that can be looked ahead.
 HORIZON = 128
@@ -60,9 +60,6 @@ SOON = _record("middle_ripe last_ripe returned whole")
 # whole: vectors in the output memory.
 LANE = _record("whole", admission=ADMISSION, reuse=REUSE, first=FIRST_PRODUCT, middle=MIDDLE_PRODUCT,
                last=LAST_PRODUCT, arbiter=ARBITER, soon=(SOON, HORIZON))
-
-# room, offered: what the unit says in a cycle; lookup, goes: what it is told.
-PORT = np.dtype([("room", np.bool_), ("offered", np.int64), ("lookup", np.bool_), ("goes", np.bool_)], align=True)
 
 
 class Sizes(NamedTuple):

@@ -5,7 +5,7 @@ from numba import njit
 from golden.tt.registers import HORIZON
 from golden.tt.sequencer import ends_chunk, lane_steps, part
 
-__all__ = ["run", "steps"]
+__all__ = ["run"]
 
 # Without an event for so long nothing will come any more.
 STUCK = 100_000
@@ -105,30 +105,6 @@ def run(state, ready):
         if unit.input.pause > 0:
             unit.input.pause -= 1
         _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, ready[cycle % len(ready)])
-        _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
-        for number in range(sizes.lanes):
-            lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)
-        cycle += 1
-
-
-@njit(cache=True)
-def steps(state, ports):
-    """Yields the number of each cycle.
-
-    Then ports[0] (golden.tt.registers.PORT) says whether a lookup can be taken (room) and what is offered: 0 nothing,
-    1 a beat, 2 a last one. It goes on with whether there is a lookup and whether a beat is taken (goes).
-    """
-    sizes, units, lanes, entries, lookups, vectors = state
-    cycle = 0
-    while _goes_on(units[0].total, vectors):
-        unit, port = units[0], ports[0]
-        unit.total.idle += 1
-        port.room = _room(sizes, unit, lanes, lookups)
-        port.offered = 0 if unit.sums.offered == -1 else 1 if unit.sums.offered < 0 else 2
-        yield cycle
-        unit, port = units[0], ports[0]
-        accept = port.room and port.lookup
-        _sums_steps(sizes, unit, lanes, lookups, vectors, cycle, port.goes)
         _input_steps(sizes, unit, lanes, lookups, vectors, cycle, accept)
         for number in range(sizes.lanes):
             lane_steps(sizes, lanes[number], entries, number, lookups, unit.total, cycle)

@@ -62,8 +62,9 @@ class _Lines:
                          form="dashed" if "oracle" in name else "line")
                   for name, points in sorted(lines.items())]
         if self.thesis is not None:
-            series.append(Series("thesis", [self.thesis], "dram", "dots"))
-        return Lines(self.title, f"{self.reading}.", Axis(self.x, log=self.log), Axis(self.y, least=0), series)
+            series.append(Series("thesis", [self.thesis], "ink", "dots"))
+        return Lines(self.title, f"{self.reading}.", Axis(self.x, self.x, log=self.log),
+                     Axis(self.y, self.y, least=0), series)
 
 
 class _Bars(_Lines):
@@ -79,7 +80,7 @@ class _Bars(_Lines):
         return {name: {at: bars[at] for at in both} for name, bars in lines.items()} if both else {}
 
     def chart(self, lines: dict[str, Points]) -> Chart:
-        return Bars(self.title, f"{self.reading}.", Axis(self.x), Axis(self.y, least=0),
+        return Bars(self.title, f"{self.reading}.", Axis(self.x), Axis(self.y, self.y, least=0),
                     [Series(self.names.get(name, name), list(bars.items())) for name, bars in lines.items()],
                     labels=list(next(iter(lines.values()))))
 

@@ -10,7 +10,7 @@ from hotrail.report.page import Axis, Lines, Page, Series, Spans, Table
 
 __all__ = ["page", "write"]
 
-KINDS = ((POPULAR, "tt", "popular"), (GATHERED, "ssd", "gathered"))
+KINDS = ((POPULAR, "four", "popular"), (GATHERED, "five", "gathered"))
 POINTS = 300            # of a line
 HEAD = ("run", "popular mini-batches", "gathered", "cold rows read", "shared", "cycles to the last one's end",
         "GPU idle")
@@ -51,8 +51,8 @@ def _time(dealing: Dealing) -> Spans:
     waits = ", ".join(f"{run.idle:.0%} of the time in the run {run.name}" for run in dealing.runs)
     return Spans("What the GPU does", "Each mini-batch from its beginning to its end; where there is none the GPU "
                  f"waits: {waits}.",
-                 Axis("clock cycle of the core"), Axis("run"), [each for each in series if each.points], key="run",
-                 wide=True, labels=[run.name for run in dealing.runs])
+                 Axis("clock cycles of the core", "cycles"), Axis("run"), [each for each in series if each.points],
+                 key="run", wide=True, labels=[run.name for run in dealing.runs])
 
 
 def _share(dealing: Dealing) -> Lines:
@@ -62,8 +62,8 @@ def _share(dealing: Dealing) -> Lines:
     series = [Series("rows", list(zip(at.tolist(), share[at - 1].tolist())))]
     if dealing.hot:
         series += [Series(f"{name}: {value:.1%}", [(dealing.hot, 100 * value)], colour, "dots")
-                   for value, colour, name in ((dealing.best, "tt", "the best rows in hindsight"),
-                                               (dealing.share, "dram", "those that the core found"))]
+                   for value, colour, name in ((dealing.best, "two", "the best rows in hindsight"),
+                                               (dealing.share, "three", "those that the core found"))]
     return Lines("Accesses of the hottest rows", f"Share of the accesses that the most accessed rows take, and the "
-                 f"{dealing.hot:,} hot rows.", Axis("rows, most accessed first", log=True),
-                 Axis("% of the accesses", least=0, most=100), series, wide=True)
+                 f"{dealing.hot:,} hot rows.", Axis("rows, most accessed first", "rows", log=True),
+                 Axis("% of the accesses", "%", least=0, most=100), series, wide=True)

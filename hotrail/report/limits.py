@@ -54,7 +54,7 @@ def roofline(plan: Plan) -> Iterator[Chart]:
         yield Lines("Roofline", "Operations per second of each card over operations per byte: additions of rows that "
                     "come from DRAM or the SSD, multiplications and additions of the networks per byte on the link. "
                     "A point far below its roof waits for something else: random rows, whole pages, another memory.",
-                    Axis("operations per byte", log=True), Axis("Gop/s", log=True),
+                    Axis("operations per byte", "op/B", log=True), Axis("Gop/s", "Gop/s", log=True),
                     [series for roof in roofs for series in roof.lines(least, most)])
 
 
@@ -62,10 +62,11 @@ def multipliers(plan: Plan) -> Iterator[Chart]:
     """One chart, where an array of multipliers works."""
     clock, cores = 1e6 * Device.load(plan.device).kernel_mhz, presets.load(plan.preset).cores
     used = {"TT unit": ("tt", list(_chains(plan, cores["emb"].tt.macs * clock))),
-            "MLP core": ("bottom", list(_arrays(plan, cores["mlp"].macs * clock)) if "mlp" in cores else [])}
+            "MLP core": ("one", list(_arrays(plan, cores["mlp"].macs * clock)) if "mlp" in cores else [])}
     if any(points for _, points in used.values()):
         yield Bars("Multipliers at work", "Multiply-accumulates that a batch needs, as a share of those that the array "
-                   "could do while it works on the batch.", Axis("card"), Axis("% of the slots", least=0, most=100),
+                   "could do while it works on the batch.", Axis("card"),
+                   Axis("% of the slots", "%", least=0, most=100),
                    [Series(name, points, colour) for name, (colour, points) in used.items() if points], key="card",
                    labels=[str(card.number) for card in plan.cards])
 

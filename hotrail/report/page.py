@@ -21,8 +21,8 @@ __all__ = ["Axis", "Bars", "Chart", "Heat", "Lines", "Page", "Part", "Series", "
 FILE = "index.html"
 STATIC = Path(__file__).parent / "static"
 SEARCHED = 8            # rows from which on a table can be searched
-#: Of series that are no part of a card, in this order; names of the style sheet.
-COLOURS = ("ssd", "tt", "dram", "in", "bottom", "out", "top")
+#: Of series that are no part of a card, whose parts have their own, in this order; names of the style sheet.
+COLOURS = ("one", "two", "three", "four", "five", "six", "seven")
 
 
 class Part(Protocol):
@@ -116,9 +116,11 @@ class Heat:
 
 @dataclass(frozen=True)
 class Axis:
-    """title: with the unit. least, most: of what is shown, None: of the data."""
+    """title: with the unit, which stands behind every value that is read off: unit. least, most: of what is shown,
+    None: of the data."""
 
     title: str = ""
+    unit: str = ""
     log: bool = False
     least: float | None = None
     most: float | None = None

@@ -7,7 +7,19 @@ import numpy as np
 
 from gen.data.profile import Profile
 from gen.model.recommender import ROW_FORMATS
-from gen.planner.plan import LEVELS, MEMORIES, NAMES, Held, Plan, PlanCard, PlanTable, duration
+from gen.planner.plan import (
+    LEVELS,
+    MEMORIES,
+    NAMES,
+    Held,
+    Plan,
+    PlanCard,
+    PlanTable,
+    duration,
+    many,
+    rate,
+    time_unit,
+)
 from hotrail.report import limits
 from hotrail.report.page import Axis, Bars, Lines, Page, Part, Series, Spans, Table
 from hotrail.terminal import console, print_table
@@ -55,9 +67,9 @@ def write(plan: Plan, profile: Profile, folder: Path) -> Path:
 
 
 def page(plan: Plan, profile: Profile) -> Page:
-    made = Page("hotrail plan", f"{plan.model.name} on {len(plan.cards)} cards",
+    made = Page("hotrail plan", f"{plan.model.name} on {many(len(plan.cards), 'card')}",
                 lead=f"{plan.source}. {_sentence(plan)}", facts=[
-                    ("per batch", duration(plan.seconds)), ("samples per second", f"{plan.samples_per_s:,.0f}"),
+                    ("per batch", duration(plan.seconds)), ("samples per second", rate(plan.samples_per_s)),
                     ("lower bound", duration(plan.bound)), ("optimality gap", f"{plan.gap:.2%}"),
                     ("reads approximated rows", f"{plan.approximated:.1%}"), ("reads the SSD", f"{plan.from_ssd:.1%}")])
     made.add("Cards", _timeline(plan), _accesses(plan), *limits.multipliers(plan),
@@ -77,7 +89,7 @@ def page(plan: Plan, profile: Profile) -> Page:
 
 
 def _timeline(plan: Plan) -> Spans:
-    first = max(card.seconds for card in plan.cards)
+    first, (unit, scale) = max(card.seconds for card in plan.cards), time_unit(plan.seconds)
     spans: dict[str, list[tuple[str, tuple[float, float]]]] = {name: [] for name in (*MEMORIES, *LINK, *NETWORKS)}
     for card in plan.cards:
         after = first if card.kind == "mlp" else 0.0
@@ -85,11 +97,11 @@ def _timeline(plan: Plan) -> Spans:
                 *((name, 0.0, getattr(card, name).seconds) for name in MEMORIES), ("in", 0.0, card.in_s),
                 ("bottom", 0.0, card.bottom_s), ("top", after, card.top_s), ("out", after, card.out_s)):
             if seconds:
-                spans[name].append((str(card.number), (1e3 * begin, 1e3 * (begin + seconds))))
+                spans[name].append((str(card.number), (scale * begin, scale * (begin + seconds))))
     return Spans("A batch through memories and cards",
                  "How long each memory, network and direction of the link of each card works for a batch. What begins "
                  "together works at the same time; a top network begins when the last pooled vector is there.",
-                 Axis("ms"), Axis("card"),
+                 Axis(unit, unit), Axis("card"),
                  [Series(PARTS[name], points, name) for name, points in spans.items() if points],
                  key="card", wide=True, labels=[str(card.number) for card in plan.cards])
 
@@ -98,7 +110,7 @@ def _accesses(plan: Plan) -> Bars:
     emb = [card for card in plan.cards if card.kind == "emb"]
     whole = max(sum(getattr(card, name).accesses for card in emb for name in MEMORIES), 1e-9)
     return Bars("Where the rows come from", "Share of all accesses that each memory of each EMB card serves.",
-                Axis("EMB card"), Axis("% of all accesses"),
+                Axis("EMB card"), Axis("% of all accesses", "%"),
                 [Series(NAMES[name], [(str(card.number), 100 * getattr(card, name).accesses / whole) for card in emb],
                         name) for name in MEMORIES],
                 key="card", labels=[str(card.number) for card in emb], stacked=True)
@@ -112,21 +124,23 @@ def _cuts(plan: Plan, profile: Profile) -> Lines:
             ranks = np.unique(np.geomspace(1, max(heat.touched, 2), POINTS).astype(np.int64))
             lines.append(Series(table.name, list(zip(ranks.tolist(), (100 * heat.cdf(ranks)).tolist()))))
             for name, rank in (("dram", table.dram.rows), ("tt", table.dram.rows + table.tt.rows)):
-                if rank:
+                if getattr(table, name).rows:
                     ends[name].append((rank, float(100 * heat.cdf(np.array([rank]))[0])))
     dots = [Series(f"end of {NAMES[name]}", points, name, "dots") for name, points in ends.items() if points]
     return Lines(f"Where the {len(lines)} busiest tables are cut",
                  "Share of a table's accesses that its most accessed rows take, and the last row in each memory.",
-                 Axis("rows, most accessed first", log=True), Axis("% of the accesses", least=0, most=100),
+                 Axis("rows, most accessed first", "rows", log=True), Axis("% of the accesses", "%", least=0, most=100),
                  [*lines, *dots], wide=True)
 
 
 def _alternatives(plan: Plan) -> Bars:
     # What a megabyte brings is too little to be seen.
     found = {what: seconds for what, (seconds, _) in _changes(plan).items() if "MB more" not in what}
+    unit, scale = time_unit(plan.seconds)
     return Bars("A batch with fewer memories, or otherwise",
-                "Time of a batch on this plan, on fewer memories, and without each assumption that binds.", Axis("ms"),
-                Axis(""), [Series("ms per batch", [(what, 1e3 * seconds) for what, seconds in found.items()])],
+                "Time of a batch on this plan, on fewer memories, and without each assumption that binds.",
+                Axis(f"{unit} per batch", unit), Axis(""),
+                [Series("a batch", [(what, scale * seconds) for what, seconds in found.items()])],
                 key="change", labels=list(found), across=True)
 
 
@@ -157,7 +171,7 @@ def _sentence(plan: Plan) -> str:
                  f"({duration(last.seconds)})")
         waits = f"{first}, then the {PARTS['top' if last.top_s >= last.out_s else 'out']} ({duration(last.after_s)})"
     return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
-            f"per batch of {plan.batch:,}, {plan.samples_per_s:,.0f} samples/s; lower bound of all splits of "
+            f"per batch of {plan.batch:,}, {rate(plan.samples_per_s)} samples/s; lower bound of all splits of "
             f"the tables by heat {duration(plan.bound)}, optimality gap {plan.gap:.2%}. A batch waits for {waits}. "
             f"{plan.approximated:.0%} of all accesses read "
             f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
@@ -239,7 +253,7 @@ def _otherwise(plan: Plan) -> list[list[str]]:
 
 def _changes(plan: Plan) -> dict[str, tuple[float, float]]:
     """Seconds and bound of the plan, of plans on fewer memories, and of what else was tried."""
-    return {f"{len(plan.cards)} cards, {LEVELS[levels]}": found
+    return {f"{many(len(plan.cards), 'card')}, {LEVELS[levels]}": found
             for levels, found in sorted(plan.ablation.items(), reverse=True)} | dict(plan.what_if)
 
 

@@ -84,12 +84,12 @@ def _skew(profile: Profile) -> Chart:
     busiest = [table for table in _busiest(profile) if table.rows]
     curves = np.array([100 * table.heat.cdf(PLACES * table.rows) for table in busiest]).reshape(-1, len(PLACES))
     low, middle, high = (_points(np.quantile(curves, at, axis=0)) if busiest else [] for at in (0.1, 0.5, 0.9))
-    band = [Series("a tenth of the tables below", low, "ssd", "dashed"),
-            Series("a tenth of the tables above", high, "ssd", "band"), Series("half of the tables", middle, "top")]
+    band = [Series("a tenth of the tables below", low, "soft", "dashed"),
+            Series("a tenth of the tables above", high, "soft", "band"), Series("half of the tables", middle, "ink")]
     own = [Series(table.name, _points(curve)) for table, curve in zip(busiest[:CURVES], curves)]
     return Lines("Accesses on the hottest rows", "Share of a table's accesses that its most accessed rows take: the "
                  f"{len(own)} busiest tables{', and the spread of all' if len(busiest) > CURVES else ''}.",
-                 Axis("% of the rows", log=True), Axis("% of the accesses", least=0, most=100),
+                 Axis("% of the rows", "%", log=True), Axis("% of the accesses", "%", least=0, most=100),
                  [*(band if len(busiest) > CURVES else ()), *own], wide=True)
 
 
@@ -103,11 +103,11 @@ def _bars(profile: Profile, dim: int, rank: int) -> list[Chart]:
     found = ratios([table.rows for table in profile.tables.values()], dim, [rank])[:, 0].tolist()
     pooling = [table.pooling for table in profile.tables.values()]
     return [Bars("Average pooling factor", "Rows of each table that a sample looks up, on average.", Axis("table"),
-                 Axis("rows per sample", least=0), [Series("pooling factor", list(zip(names, pooling)), "dram")],
+                 Axis("rows per sample", "rows", least=0), [Series("pooling factor", list(zip(names, pooling)))],
                  key="table", labels=names),
             Bars("Compression by tensor trains", f"Values of each whole table over those of its cores, {dim} values "
                  f"per row, rank {rank}. Below 1 a tensor train is larger than its table.", Axis("table"),
-                 Axis("compression ratio", log=True),
+                 Axis("compression ratio", "times", log=True),
                  [Series("ratio", [(name, ratio) for name, ratio in zip(names, found) if ratio == ratio], "tt")],
                  key="table", labels=names)]
 
@@ -118,10 +118,10 @@ def _together(profile: Profile) -> list[Part]:
     weights = np.array([float(table.heat.total) for table in profile.tables.values()])
     known = ~np.isnan(found["lru_misses"]).any(axis=1)
     misses = []
-    for key, label, colour in (("static_misses", "the hottest rows, fixed", "ssd"), ("lru_misses", "LRU", "tt")):
+    for key, label in (("static_misses", "the hottest rows, fixed"), ("lru_misses", "LRU")):
         if known.any():
             curve = 100 * np.average(found[key][known], axis=0, weights=weights[known])
-            misses.append(Series(label, list(zip((100 * found["cache_shares"]).tolist(), curve.tolist())), colour))
+            misses.append(Series(label, list(zip((100 * found["cache_shares"]).tolist(), curve.tolist()))))
     popular = [(size / 2**20, 100 * share)
                for size, share in zip(found["popular_bytes"].tolist(), found["popular_share"].tolist()) if size]
     first, second = np.triu_indices(len(names), 1)
@@ -130,10 +130,10 @@ def _together(profile: Profile) -> list[Part]:
     pairs = [[names[first[k]], names[second[k]], f"{strength[k]:.3f}"] for k in order.tolist()]
     charts: list[Part] = [
         Lines("Samples of rows in memory alone", "Share of the samples all of whose rows are among the hottest, over "
-              "the memory that these take.", Axis("MB for the hottest rows", log=True),
-              Axis("% of the samples", least=0, most=100), [Series("samples", popular, "dram")]),
+              "the memory that these take.", Axis("MB for the hottest rows", "MB", log=True),
+              Axis("% of the samples", "%", least=0, most=100), [Series("samples", popular)]),
         Lines("Misses of a cache of each table", "Share of the accesses that miss a cache, over its size.",
-              Axis("% of the rows touched", log=True), Axis("% of the accesses", least=0, most=100), misses)]
+              Axis("% of the rows touched", "%", log=True), Axis("% of the accesses", "%", least=0, most=100), misses)]
     if len(names) <= DRAWN:
         charts.append(Heat("Rare rows that come together", "Correlation of tables in the samples where their rare rows "
                            "occur.", names, names, np.nan_to_num(found["correlation"]).tolist()))

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fpga.api.verifying import Verified, energy, summary
+from fpga.api.verifying import Verified, energy, rates, summary
 from gen.bundle import Bundle
-from gen.planner.plan import MEMORIES, NAMES
+from gen.planner.plan import MEMORIES, NAMES, many, rate
 from hotrail.report.page import Axis, Bars, Page, Series, Spans, Table, Text
 from hotrail.terminal import console, print_table
 
@@ -13,14 +13,14 @@ __all__ = ["page", "show", "write"]
 
 SHOWN = 16              # batches in the timeline
 CARD_HEAD = ("card", "core", "cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
-             "in sequence, planned")
+             "in sequence, planned", "samples per second, measured", "planned")
 TABLE_HEAD = ("table", "cards", *NAMES.values(), "TT error", "distance of the vectors")
 
 
 def show(bundle: Bundle, done: Verified) -> None:
     """Cards beside the plan, and tables."""
     shown = console(130)
-    print_table(shown, _card_head(done), _cards(bundle, done), left=2,
+    print_table(shown, CARD_HEAD, _cards(bundle, done), left=2,
                 title=f"{done.samples:,} samples in {_batches(done)}")
     print_table(shown, TABLE_HEAD, _tables(bundle, done))
 
@@ -31,16 +31,17 @@ def write(bundle: Bundle, done: Verified, folder: Path) -> Path:
 
 
 def page(bundle: Bundle, done: Verified) -> Page:
-    slowest = max(done.steady.values(), default=0)
-    made = Page("hotrail run", f"{bundle.plan.model.name} on {len(done.cycles)} simulated cards",
+    made = Page("hotrail run", f"{bundle.plan.model.name} on {many(len(done.cycles), 'simulated card')}",
                 lead=f"{done.samples:,} samples in {_batches(done)} at {done.clock_mhz:g} MHz.", facts=[
                     ("samples", f"{done.samples:,}"), ("pooled vectors", f"{done.vectors:,}"),
-                    ("samples per second, planned in sequence",
-                     f"{done.samples * done.clock_mhz * 1e6 / slowest:,.0f}" if slowest else "-")])
+                    ("samples per second, measured", rate(done.rate) if done.rate else "-"),
+                    ("planned", rate(done.planned_rate) if done.planned_rate else "-")])
     made.add("Cards", Text(f"{summary(done)}.", not done.different), _timeline(bundle, done), _beside(done),
-             Table("Cards beside the plan", _card_head(done), _cards(bundle, done), left=2, key="card"),
+             Table("Cards beside the plan", CARD_HEAD, _cards(bundle, done), left=2, key="card"),
+             *([Text(f"Rate: {said}.")] if (said := rates(done)) else []),
              *([Text(f"Energy: {said}.")] if (said := energy(done)) else []),
-             *(Text(f"Note: {note}") for note in done.notes))
+             *(Text(f"Note: {note}") for note in done.notes),
+             *(Text(f"Warning: {warning}.", False) for warning in bundle.warnings))
     made.add("Tables", _rows(done), Table("Rows looked up in each memory", TABLE_HEAD, _tables(bundle, done), left=2,
                                           key="table"))
     return made
@@ -48,10 +49,6 @@ def page(bundle: Bundle, done: Verified) -> Page:
 
 def _batches(done: Verified) -> str:
     return "1 batch" if done.batches == 1 else f"{done.batches:,} batches"
-
-
-def _card_head(done: Verified) -> tuple[str, ...]:
-    return (*CARD_HEAD, f"samples per second at {done.clock_mhz:g} MHz")
 
 
 def _cards(bundle: Bundle, done: Verified) -> list[list[str]]:
@@ -64,7 +61,8 @@ def _cards(bundle: Bundle, done: Verified) -> list[list[str]]:
             found.append([str(card.number), card.kind, *(f"{cycles / done.batches:,.0f}" for cycles in measured),
                           f"{one / done.batches:,.0f}", f"{busy / one:.2f}" if one else "-",
                           f"{steady / done.batches:,.0f}",
-                          f"{done.samples * done.clock_mhz * 1e6 / steady:,.0f}" if steady else "-"])
+                          *(rate(done.samples * done.clock_mhz * 1e6 / cycles) if cycles else "-"
+                            for cycles in (done.busy[card.number], steady))])
     return found
 
 
@@ -94,9 +92,9 @@ def _timeline(bundle: Bundle, done: Verified) -> Spans:
     return Spans("Batches through the cards", f"The cycles measured of each card, {of}: core or link, whichever takes "
                  "longer, put behind each other. A card begins its next batch when it is free, a network when the "
                  "vectors are there.",
-                 Axis(f"us at {done.clock_mhz:g} MHz"), Axis("card"),
+                 Axis(f"us at {done.clock_mhz:g} MHz", "us"), Axis("card"),
                  [Series(f"{name} batches", points, colour, alone=True) for name, points, colour in
-                  zip(("odd", "even"), series, ("ssd", "tt")) if points],
+                  zip(("odd", "even"), series, ("three", "four")) if points],
                  key="card", wide=True, labels=[str(card) for card in kinds])
 
 
@@ -105,17 +103,17 @@ def _beside(done: Verified) -> Bars:
         return Series(name, [(str(card), count / done.batches) for card, count in cycles], colour)
 
     return Bars("Measured and planned", "Cycles of each card per batch: of its core, of each direction of its link, "
-                "and as planned.", Axis("card"), Axis("cycles per batch", least=0), [
-                    series("core", iter(done.cycles.items()), "tt"),
+                "and as planned.", Axis("card"), Axis("cycles per batch", "cycles", least=0), [
+                    series("core", iter(done.cycles.items()), "one"),
                     series("link to the card", ((card, link.in_cycles) for card, link in done.links.items()), "in"),
                     series("link to the host", ((card, link.out_cycles) for card, link in done.links.items()), "out"),
-                    series("planned", iter(done.expected.items()), "top")],
+                    series("planned", iter(done.expected.items()), "soft")],
                 key="card", labels=[str(card) for card in done.cycles])
 
 
 def _rows(done: Verified) -> Bars:
     return Bars("Where the rows came from", "Share of each table's lookups that each memory served.", Axis("table"),
-                Axis("% of the lookups", least=0, most=100),
+                Axis("% of the lookups", "%", least=0, most=100),
                 [Series(NAMES[memory], [(name, 100 * float(rows[k]) / max(float(rows.sum()), 1))
                                         for name, rows in done.rows.items()], memory)
                  for k, memory in enumerate(MEMORIES)],

@@ -56,9 +56,9 @@ def _rows(traffic: Traffic, devices: dict[int, Device]) -> Lines:
     series = [Series(f"besides the likeliest {share:.1%} of the rows" if share else "different rows",
                      [(batch, traffic.unique(batch, int(share * traffic.touched))) for batch in batches])
               for share in (0.0, 0.001, 0.01)]
-    series.append(Series("lookups", [(batch, traffic.lookups * batch) for batch in batches], "top", "dashed"))
+    series.append(Series("lookups", [(batch, traffic.lookups * batch) for batch in batches], "soft", "dashed"))
     return Lines("Distinct rows of a batch", "Rows that a batch of so many samples asks for, each counted once.",
-                 Axis("samples", log=True), Axis("rows", log=True), series)
+                 Axis("samples", "samples", log=True), Axis("rows", "rows", log=True), series)
 
 
 def _values(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Split]) -> Lines:
@@ -73,6 +73,6 @@ def _values(traffic: Traffic, devices: dict[int, Device], splits: dict[int, Spli
         best.append((100 * split.cached * device.dim / device.memory, split.words))
     most = 5 * max(split.words for split in splits.values())
     return Lines("Values moved per sample", "Over the share of the memory that is cache, the rest being the batch; a "
-                 "dot is the best split.", Axis("% of the memory that is cache"),
-                 Axis("values per sample", log=True, most=max(most, 5e-3)),
-                 [*series, Series("best", best, "top", "dots")])
+                 "dot is the best split.", Axis("% of the memory that is cache", "%"),
+                 Axis("values per sample", "values", log=True, most=max(most, 5e-3)),
+                 [*series, Series("best", best, "ink", "dots")])

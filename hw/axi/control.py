@@ -1,8 +1,9 @@
 """The control slave of a Vitis kernel: ap_ctrl_hs, its arguments and what stands behind them."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import AXI4Lite
@@ -10,31 +11,40 @@ from hw.isa import Kernel
 from hw.layouts import arguments_layout
 from hw.place import Part
 
-__all__ = ["AUTO_RESTART", "CTRL", "DONE", "GIE", "IDLE", "IER", "ISR", "READY", "START", "ControlSlave"]
+__all__ = ["AUTO_RESTART", "CTRL", "DONE", "GIE", "IDLE", "IER", "ISR", "READY", "START", "SW_RESET", "ControlSlave"]
 
 # Where Vitis kernels have them (UG1393, control register map of ap_ctrl_hs).
 CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
 # Bits of CTRL.
-START, DONE, IDLE, READY, AUTO_RESTART = 0, 1, 2, 3, 7
+START, DONE, IDLE, READY, AUTO_RESTART, SW_RESET = 0, 1, 2, 3, 7, 8
 RANGE_BYTES = 0x1000
 
 
 class ControlSlave(Part):
-    """What the driver sees of a kernel: start, done, idle, interrupts, arguments, abort and status.
+    """What the driver sees of a kernel: start, done, idle, interrupts, reset, arguments, abort, status and identity.
 
-    Parameters  kernel: a hw.isa.Kernel whose registers are `abort` and `status`
+    Source: UG1393 (control register map of ap_ctrl_hs); XRT, cu_hls.c (SW_RESET: bit 8 of CTRL)
+
+    Parameters  kernel: a hw.isa.Kernel with registers `abort` and `status`; constants: what others that are read
+                hold, by name; those that are not named read 0
     Members     bus        In(AXI4Lite)
                 start      Out  a pulse
                 done       In  a pulse when the run is over
                 arguments  Out  all of them
                 abort      Out  a pulse
+                drop       Out  a pulse: the run must end, and nobody wants to know of it
                 status     In  state of the run, for the host to read
+                owing      In  the bus owes answers of a run before
+                code       In(8)  how the last run ended, in the register `code` where the kernel has one
                 interrupt  Out  a level
     Timing      a write every 2 cycles, a read every 4; `start` comes 2 cycles after the write was taken
     Handshake   ap_ctrl_hs. CTRL (0x00): ap_start is set by writing 1 and cleared by `done`, ap_done and ap_ready are
                 set by `done` and cleared by reading CTRL, ap_idle is set while nothing runs; with auto_restart
-                `done` starts the next run. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready: ISR is set by
-                `done` where IER allows it and toggled by writing 1. A start while a run is on is that run's.
+                `done` starts the next run. Writing 1 to sw_reset drops the run: ap_start, ap_done, ap_ready,
+                auto_restart and ISR are cleared, sw_reset reads 1 until the run's end, which sets nothing, and until
+                nothing is owed, and no run starts before. GIE (0x04), IER (0x08), ISR (0x0C) bit 0 done, bit 1 ready:
+                ISR is set by `done` where IER allows it and toggled by writing 1. A start while a run is on is that
+                run's.
                 Arguments change when they are written: the driver writes them before it starts. Words that are
                 nobody's read 0 and ignore writes; every answer is OKAY
     Reset       ends the run, arguments are 0
@@ -42,9 +52,10 @@ class ControlSlave(Part):
     Golden      the register map in hw.isa          Tests  verif/axi/test_control.py
     """
 
-    def __init__(self, *, kernel: Kernel):
+    def __init__(self, *, kernel: Kernel, constants: Sequence[tuple[str, int]] = ()):
         for register in ("abort", "status"):
             kernel.register(register)
+        self.constants = dict(constants)
         if kernel.control_bytes > RANGE_BYTES:
             raise ValueError(f"{kernel.name}: the control registers take {kernel.control_bytes} bytes, "
                              f"a kernel has {RANGE_BYTES}")
@@ -55,7 +66,10 @@ class ControlSlave(Part):
             "done": In(1),
             "arguments": Out(arguments_layout(kernel)),
             "abort": Out(1),
+            "drop": Out(1),
             "status": In(32),
+            "owing": In(1),
+            "code": In(8),
             "interrupt": Out(1),
         })
 
@@ -64,7 +78,9 @@ class ControlSlave(Part):
         writes = self._writes(m)
         reads = self._reads(m)
         words = self._run(m, writes, reads.clear)
-        words[self.kernel.register("status").offset] = self.status
+        values = {"status": self.status, "code": self.code, **self.constants}
+        words |= {item.offset: Value.cast(values.get(item.name, 0)) for item in self.kernel.registers
+                  if item.access == "read"}
         words |= self._arguments(m, writes)
         m.d.sync += self.abort.eq(
             writes.written(self.kernel.register("abort").offset) & writes.strobe[0] & writes.value[0])
@@ -136,6 +152,13 @@ class ControlSlave(Part):
         gie = Signal()
         ier = Signal(2)
         isr = Signal(2)
+        dropping = Signal()
+        drop = Signal()
+        ended = Signal()        # a run that was not dropped
+        m.d.comb += drop.eq(written(CTRL) & writes.strobe[SW_RESET // 8] & value[SW_RESET])
+        m.d.comb += ended.eq(self.done & ~dropping)
+        m.d.sync += self.drop.eq(drop)
+        m.d.sync += dropping.eq((dropping | drop) & (start | running | self.owing))
         with m.If(self.done):
             m.d.sync += start.eq(auto)
             m.d.sync += running.eq(0)
@@ -144,9 +167,9 @@ class ControlSlave(Part):
         m.d.sync += self.start.eq(start & ~running & ~self.done)
         with m.If(written(CTRL) & low):
             m.d.sync += auto.eq(value[AUTO_RESTART])
-            with m.If(value[START]):
+            with m.If(value[START] & ~dropping):
                 m.d.sync += start.eq(1)
-        with m.If(self.done):
+        with m.If(ended):
             m.d.sync += done.eq(1)
             m.d.sync += ready.eq(1)
         with m.Elif(clear):
@@ -156,9 +179,18 @@ class ControlSlave(Part):
             m.d.sync += gie.eq(value[0])
         with m.If(written(IER) & low):
             m.d.sync += ier.eq(value[:2])
-        m.d.sync += isr.eq((isr ^ Mux(written(ISR) & low, value[:2], 0)) | Mux(self.done, ier, 0))
+        m.d.sync += isr.eq((isr ^ Mux(written(ISR) & low, value[:2], 0)) | Mux(ended, ier, 0))
+        with m.If(drop):
+            m.d.sync += [
+                start.eq(0),
+                auto.eq(0),
+                done.eq(0),
+                ready.eq(0),
+                isr.eq(0),
+            ]
         m.d.sync += self.interrupt.eq(gie & isr.any())
-        return {CTRL: Cat(start, done, ~(start | running), ready, Signal(3), auto), GIE: gie, IER: ier, ISR: isr}
+        ctrl = Cat(start, done, ~(start | running), ready, Const(0, 3), auto, dropping)
+        return {CTRL: ctrl, GIE: gie, IER: ier, ISR: isr}
 
     def _arguments(self, m: Module, writes) -> dict:
         """The words of the arguments by their offsets, which the host writes byte by byte."""

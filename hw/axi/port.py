@@ -37,11 +37,14 @@ class ReadPort(Part):
                 bus            Out(AXI4 without the write channels)
                 stop           In
                 idle           Out  nothing is under way on the bus or inside
+                moved          Out  a beat came on the bus
+                owes           Out  the bus owes an answer
     Shapes      a request of n beats is n beats of o[k], the last one marked
     Timing      3 cycles from a request to its address, 3 from the bus to o[k], 2 to a register; a burst in 4 cycles,
                 so that bursts of 4 beats keep the port busy (a burst of a client whose queue has no room for two
                 takes 5). A burst of client k has at most a quarter of its queue's beats and ends at their multiples.
-                A client in want of full rate has a queue of twice the memory's latency. `idle` is a cycle late
+                A client in want of full rate has a queue of twice the memory's latency. `idle`, `moved` and `owes` are
+                a cycle late
     Handshake   a burst is asked for only when its client's queue has room for all of it: rready is always high and
                 no client waits for another. Turns go round among those who have something to ask and room for it.
                 All outputs of the bus, i_requests[k].ready and o[k].valid come from registers
@@ -67,6 +70,8 @@ class ReadPort(Part):
             "bus": Out(AXI4(8 * beat_bytes, writes=False)),
             "stop": In(1),
             "idle": Out(1),
+            "moved": Out(1),
+            "owes": Out(1),
         })
 
     def elaborate(self, platform):
@@ -167,6 +172,8 @@ class ReadPort(Part):
         for k in range(count):
             self._queue(m, k, arrived[k], beat)
             self._room(m, k, largest, issue & turn[k], cut.len, room, ample)
+        m.d.sync += self.moved.eq(bus.rvalid)
+        m.d.sync += self.owes.eq(bus.arvalid | tracker.held)
         m.d.sync += self.idle.eq(
             steps.ongoing("PICK") & ~(active.any() | bus.arvalid | tracker.held | arrived.any()))
         return m

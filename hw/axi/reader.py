@@ -28,9 +28,12 @@ class Reader(Part):
                 bus         Out(AXI4 without the write channels)
                 stop        In
                 idle        Out  nothing is under way on the bus, inside or at o
+                moved       Out  a beat came on the bus
+                owes        Out  the bus owes an answer
     Shapes      a request of n beats is n beats of o, the last one marked
     Timing      3 cycles from a request to its address, 1 from the bus to o; one address a cycle, one beat a cycle: a
-                memory of latency L is kept busy by outstanding >= L bursts of one beat. `idle` is a cycle late
+                memory of latency L is kept busy by outstanding >= L bursts of one beat. `idle`, `moved` and `owes` are
+                a cycle late
     Handshake   all outputs of the bus come from registers but rready, which follows o.ready by one LUT: who can
                 always take a beat ties o.ready to 1 and has a constant. i_requests.ready comes from registers.
                 Bursts are INCR of full width, never across 4 KB, of up to 64 beats of 512 bits (256 if narrow)
@@ -54,6 +57,8 @@ class Reader(Part):
             "bus": Out(AXI4(8 * beat_bytes, writes=False)),
             "stop": In(1),
             "idle": Out(1),
+            "moved": Out(1),
+            "owes": Out(1),
         })
 
     def elaborate(self, platform):
@@ -88,5 +93,7 @@ class Reader(Part):
                 beat.last.eq(tracker.last),
             ]
         m.d.comb += o.payload.eq(beat)
+        m.d.sync += self.moved.eq(bus.rvalid & bus.rready)
+        m.d.sync += self.owes.eq(bus.arvalid | tracker.held)
         m.d.sync += self.idle.eq(~(splitter.held | tracker.held | o.valid))
         return m

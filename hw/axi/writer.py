@@ -38,8 +38,11 @@ class WritePort(Part):
                 bus            Out(AXI4 without the read channels)
                 stop           In
                 idle           Out  nothing is under way on the bus or granted
+                moved          Out  a beat or a response was taken on the bus
+                owes           Out  the bus owes an answer
     Timing      4 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
-                request and one beat a cycle, whatever the requests' lengths. `idle` is a cycle late
+                request and one beat a cycle, whatever the requests' lengths. `idle`, `moved` and `owes` are a cycle
+                late
     Handshake   a request is granted when its client's queue holds all its beats, in turns among those for whom that
                 is so: no client waits for another's data, and no burst begins that cannot be finished. A burst's
                 data never goes before its address. All outputs of the bus come from registers, bready is always
@@ -66,6 +69,8 @@ class WritePort(Part):
             "bus": Out(AXI4(8 * beat_bytes, reads=False)),
             "stop": In(1),
             "idle": Out(1),
+            "moved": Out(1),
+            "owes": Out(1),
         })
 
     def elaborate(self, platform):
@@ -87,6 +92,8 @@ class WritePort(Part):
         owing, sent = self._addresses(m, splitter, sending, waiting)
         self._data(m, sending, queues, owing, sent)
         self._responses(m, waiting)
+        m.d.sync += self.moved.eq(bus.bvalid | (bus.wvalid & bus.wready))
+        m.d.sync += self.owes.eq(bus.awvalid | bus.wvalid | waiting.held)
         reported = Cat(self.done[k] for k in range(count)).any()
         m.d.sync += self.idle.eq(
             ~(busy | reported | Cat(valid for _, _, valid in held).any()) & (empty | ~self.stop))

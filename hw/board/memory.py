@@ -155,17 +155,20 @@ class BoardMemory(Part):
             m, f"{name}_read", bus.arvalid, bus.arready, bus.araddr, bus.arlen, bus.arsize, bus.arburst)
         coming, last = Signal(name=f"{name}_coming"), Signal(name=f"{name}_last")
         answer = Signal(2, name=f"{name}_resp")
+        # The next burst may be taken while the last beat of the one before waits.
+        taken_id = Signal.like(bus.arid, name=f"{name}_id", reset_less=True)
         m.d.comb += bus.arready.eq(~active)
         m.d.comb += want.eq(active & ~coming & (~bus.rvalid | bus.rready))
         m.d.sync += coming.eq(grant)
         with m.If(bus.arvalid & bus.arready):
-            m.d.sync += bus.rid.eq(bus.arid)
+            m.d.sync += taken_id.eq(bus.arid)
         with m.If(coming):
             m.d.sync += [
                 bus.rvalid.eq(1),
                 bus.rdata.eq(Mux(answer != OKAY, 0, read.data)),
                 bus.rresp.eq(answer),
                 bus.rlast.eq(last),
+                bus.rid.eq(taken_id),
             ]
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)

@@ -20,7 +20,7 @@ from hw.emb.rows import RowFetch
 from hw.emb.tokens import POSITION_BITS
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.shell import KernelShell, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
 from hw.place import Part, place
 from hw.stream.fifo import Fifo, mask_of
 from hw.stream.skid_buffer import SkidBuffer
@@ -97,7 +97,7 @@ class EmbCore(Part):
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
         parts.finish = finish = PostPool(config)
-        parts.frame = KernelShell(kernel=EMB, words=config.words, increments={
+        parts.frame = KernelShell(kernel=EMB, config=config, words=config.words, increments={
             "tt_bytes": beats_bits, "indices": 2, "bags": len(finish.done), "dram_bytes": config.beat_log2 + 1,
             "ssd_bytes": config.beat_log2 + 1, **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         # The device bits of all indices say whether two are taken as one.
@@ -128,14 +128,15 @@ class EmbCore(Part):
         m.d.sync += parts.flush_tt.eq(flush | parts.front.flush_tt)
         for name, part, reset in (
             ("frame", parts.frame, None),
-            ("reads", parts.reads, ports), ("writes", parts.writes, ports), ("rows_port", parts.rows_port, ports),
+            ("reads", parts.reads, ports), ("writes", parts.writes, parts.frame.clean_report),
+            ("rows_port", parts.rows_port, ports),
             ("front", parts.front, flush), ("arbiter", parts.arbiter, flush), ("fetch", parts.fetch, flush),
             ("decoder", parts.decoder, flush),
             ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
             ("tt", parts.tt, parts.flush_tt),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.writes, parts.rows_port)]
+        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.rows_port), parts.writes)
         return parts
 
     def _rows(self, m: Module, parts) -> None:
@@ -155,7 +156,6 @@ class EmbCore(Part):
             fetch.ring.eq(arguments.ring),
             fetch.flush_window.eq(front.flush_window),
             arbiter.ring_beats.eq(arguments.ring_beats),
-            arbiter.timeout.eq(arguments.timeout),
             arbiter.released.eq(front.released),
             arbiter.copy_written.eq(front.row_done),
             decoder.i_valid.eq(fetch.o_valid),
@@ -295,13 +295,13 @@ class EmbCore(Part):
             (unwritten, EMB.code("WRITE_ERROR"), front.finished, 0, 0,
              Cat(writes.error[COPIES], writes.error[STATUS])),
             (parts.bell.failed, EMB.code("READ_ERROR"), front.finished, 0, 0, HOST),
-            (arbiter.timed_out, EMB.code("TIMEOUT"), front.finished, 0, 0, arbiter.position),
             (arbiter.overflow, EMB.code("RING_OVERFLOW"), front.finished, 0, 0, arbiter.filled),
         ))
-        ports = (parts.reads, parts.writes, parts.rows_port)
         m.d.comb += [
             frame.over.eq(front.done),
             frame.at.eq(front.finished),
             front.start.eq(frame.begin),
-            frame.quiet.eq(Cat(port.idle for port in ports).all()),
+            frame.host.waits.eq(arbiter.waiting),
+            frame.host.detail.eq(arbiter.position),
+            frame.work.eq(Cat(o.valid & o.ready for at, o in enumerate(parts.reads.o) if at != DOORBELL).any()),
         ]

@@ -1,6 +1,6 @@
 """The front of the EMB core: from a program in memory to what each memory's unit has to do."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -25,7 +25,15 @@ from hw.tt.index import lookup_layout
 __all__ = ["Front"]
 
 
-def _pieces(m: Module, name: str, row) -> SimpleNamespace:
+class _Pieces(NamedTuple):
+    """What `_pieces` hands on."""
+
+    take: Any
+    begun: Any
+    last: Any
+
+
+def _pieces(m: Module, name: str, row) -> _Pieces:
     """Counts pieces of rows, one for each `take`; begun: it is not its row's first one, last: it is its last one."""
     take, begun, last = Signal(name=f"{name}_take"), Signal(name=f"{name}_begun"), Signal(name=f"{name}_last")
     ends = Signal(name=f"{name}_ends", reset_less=True)     # a piece that is not the first is the last one
@@ -36,7 +44,7 @@ def _pieces(m: Module, name: str, row) -> SimpleNamespace:
         m.d.sync += begun.eq(~last)
         m.d.sync += rest.eq(left - row.piece - 1)
         m.d.sync += ends.eq(left == Cat(1, row.piece))
-    return SimpleNamespace(take=take, begun=begun, last=last)
+    return _Pieces(take=take, begun=begun, last=last)
 
 
 class Front(Part):
@@ -69,7 +77,7 @@ class Front(Part):
                     long a row's vector is, less one
     Timing      one index a cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
-    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, config: EmbConfig):

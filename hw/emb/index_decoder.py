@@ -1,6 +1,6 @@
 """Streams lengths, indices and weights of bags in, checks every index and turns it into a token."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream
@@ -33,6 +33,71 @@ def _late(m: Module, name: str, value, stages: int):
         m.d.sync += held.eq(value)
         value = held
     return value
+
+
+class _Jobs(NamedTuple):
+    """What `IndexDecoder._job` hands on."""
+
+    job: Signal
+    reading: Signal
+    waits: Signal
+    start: Signal
+    accept: Signal
+
+
+class _Bags(NamedTuple):
+    """What `IndexDecoder._lengths` hands on."""
+
+    bag: Any
+    bag_pop: Any
+    bag_valid: Any
+
+
+class _Taken(NamedTuple):
+    """What `IndexDecoder._take` hands on."""
+
+    taken: Signal
+    word: Any
+    tt_word: Any
+    factor: Any
+    tt_factor: Any
+    flags: Signal
+
+
+class _Index(NamedTuple):
+    """What `IndexDecoder._check` hands to other methods."""
+
+    valid: Any
+    word: Any
+    tt_word: Any
+    flags: Any
+    kind: Any
+    bad: Signal
+
+
+class _Placed(NamedTuple):
+    """What `IndexDecoder._check` hands to other methods."""
+
+    valid: Any
+    place: Signal
+    kind: Any
+    ends: Any
+    factor: Any
+    tt_row: Any
+    tt_factor: Any
+
+
+class _Compared(NamedTuple):
+    """What `IndexDecoder._compare` hands on."""
+
+    factor: Any
+    cut: Any
+    kind: Signal
+    in_dram: Signal
+    in_tt: Signal
+    along: Signal
+    end: Signal
+    above: Signal
 
 
 class IndexDecoder(Part):
@@ -74,7 +139,7 @@ class IndexDecoder(Part):
                 TT_TABLE, in the order of the program; error.bag and error.index count until then and stand still after
     Reset       drops everything
     Raises      ValueError: index_bits out of range
-    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, stripe_beats: int, tables: int, index_bits: int):
@@ -105,7 +170,7 @@ class IndexDecoder(Part):
         self._check(m, jobs, index)
         return m
 
-    def _job(self, m: Module) -> SimpleNamespace:
+    def _job(self, m: Module) -> _Jobs:
         """The job whose lengths are read. Stages behind keep what they need of it, from `start` on."""
         job = Signal(self.i_jobs.payload.shape(), reset_less=True)
         reading = Signal()     # lengths are left
@@ -121,9 +186,9 @@ class IndexDecoder(Part):
             m.d.sync += waits.eq(1)
         with m.Elif(begins):
             m.d.sync += waits.eq(0)
-        return SimpleNamespace(job=job, reading=reading, waits=waits, start=start, accept=accept)
+        return _Jobs(job=job, reading=reading, waits=waits, start=start, accept=accept)
 
-    def _lengths(self, m: Module, jobs) -> SimpleNamespace:
+    def _lengths(self, m: Module, jobs: _Jobs) -> _Bags:
         """Lengths, checked against what is left of the indices, into a queue of bags."""
         job = jobs.job
         left = Signal(32, reset_less=True)
@@ -188,7 +253,7 @@ class IndexDecoder(Part):
         m.d.comb += bags.i.payload.wrong.eq(entry.wrong | leaves)
         m.d.comb += bags.i.valid.eq(read[2])
         m.d.sync += room.eq(room + bags.o.ready - take)
-        return SimpleNamespace(bag=bags.o.payload, bag_pop=bags.o.ready, bag_valid=bags.o.valid)
+        return _Bags(bag=bags.o.payload, bag_pop=bags.o.ready, bag_valid=bags.o.valid)
 
     @staticmethod
     def _bag_layout():
@@ -196,7 +261,7 @@ class IndexDecoder(Part):
         return data.StructLayout({
             "length": 32, **dict.fromkeys(("none", "one", "two", "first", "last", "wrong", "error"), 1)})
 
-    def _take(self, m: Module, jobs, bags) -> SimpleNamespace:
+    def _take(self, m: Module, jobs: _Jobs, bags: _Bags) -> _Taken:
         """An index or a pair a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
         job = jobs.job
         # What the stage needs of the job whose bag it is at.
@@ -301,10 +366,10 @@ class IndexDecoder(Part):
             flags.pair.eq(pair),
             flags.tt_first.eq(tt_first),
         ]
-        return SimpleNamespace(taken=taken_late, word=word, tt_word=tt_word, factor=factor, tt_factor=tt_factor,
-                               flags=flags)
+        return _Taken(taken=taken_late, word=word, tt_word=tt_word, factor=factor, tt_factor=tt_factor,
+                      flags=flags)
 
-    def _check(self, m: Module, jobs, index) -> None:
+    def _check(self, m: Module, jobs: _Jobs, index: _Taken) -> None:
         """Stages 1 to 5: device and range, place in memory, verdict."""
         def kept(name, value, cycles):
             """`value` of the job, from as many cycles after `start` on."""
@@ -341,17 +406,17 @@ class IndexDecoder(Part):
         m.d.sync += valid.eq(Cat(index.taken, valid[:-1]))
 
         # Stage 4: offset before the base is added; the first error stops all that follows.
-        goes, kind_4, ends_4 = self._verdict(m, jobs, kept, SimpleNamespace(
+        goes, kind_4, ends_4 = self._verdict(m, jobs, kept, _Index(
             valid=valid[2], word=word_3, tt_word=tt_word_3, flags=flags_3, kind=kind_3, bad=bad))
         to_memory = Signal(32, reset_less=True)
         m.d.sync += to_memory.eq(Mux(kind_3[0], Cat(lows[:FACTOR_BITS], lows[FACTOR_BITS:] + above_low),
                                      word_3[:POSITION_BITS]))
-        self._token(m, jobs, kept, SimpleNamespace(
+        self._token(m, jobs, kept, _Placed(
             valid=goes, place=to_memory, kind=kind_4, ends=ends_4, factor=_late(m, "factor_last", factor_3, 1),
             tt_row=_late(m, "tt_row", tt_word_3[:POSITION_BITS], 1),
             tt_factor=_late(m, "tt_factor", index.tt_factor, 4)))
 
-    def _compare(self, m: Module, job, index, kept) -> SimpleNamespace:
+    def _compare(self, m: Module, job, index: _Taken, kept) -> _Compared:
         """Stage 1: comparisons, and the factors of row * beats."""
         row, device = index.word[:POSITION_BITS], index.word[POSITION_BITS:]
         tt_row, tt_device = index.tt_word[:POSITION_BITS], index.tt_word[POSITION_BITS:]
@@ -379,10 +444,10 @@ class IndexDecoder(Part):
             end.eq((row & self.ring_mask) + beats),
             above.eq(copy & (device != 0)),
         ]
-        return SimpleNamespace(factor=factor, cut=cut, kind=kind, in_dram=in_dram, in_tt=in_tt, along=along, end=end,
-                               above=above)
+        return _Compared(factor=factor, cut=cut, kind=kind, in_dram=in_dram, in_tt=in_tt, along=along, end=end,
+                         above=above)
 
-    def _token(self, m: Module, jobs, kept, stage) -> None:
+    def _token(self, m: Module, jobs: _Jobs, kept, stage: _Placed) -> None:
         """Stage 5: the token."""
         job, start = jobs.job, jobs.start
         base = kept("base", job.dram_base, 5)
@@ -407,7 +472,7 @@ class IndexDecoder(Part):
                              ("chunk", job.chunk), ("number", job.number)):
             m.d.comb += self.o[name].eq(kept(f"token_{name}", source, 6))
 
-    def _verdict(self, m: Module, jobs, kept, stage) -> tuple[Signal, Signal, Signal]:
+    def _verdict(self, m: Module, jobs: _Jobs, kept, stage: _Index) -> tuple[Signal, Signal, Signal]:
         """Counts bags and indices and keeps the first error. Returns, of the next stage: there is a token, which
         memories have a row of it, and whether bag and instruction end with it. Of a pair whose second index is the
         first error the first one is a token by itself."""

@@ -34,15 +34,13 @@ class TierArbiter(Part):
                 released      In(30)  ring position up to which rows have been given back, modulo 2**30; it may lie
                     ahead of `filled`
                 polled        In  `filled` has just been read
-                timeout       In(32)  cycles that a row may be waited for
                 waiting       Out  a row has not landed
                 position      Out(30)  the first beat of the row that is waited for
-                timed_out     Out  a row waited too long, until a reset
                 overflow      Out  when polled, more was filled than the ring holds; until a reset
                 full          Out  {dram, ssd, copy}, a row could go but for the room of its result
     Timing      a row of card memory every cycle, one of the SSD every other cycle; latency 1 and 3 cycles.
                 `waiting` begins 2 cycles after the row arrived; the row may go 2 cycles after `filled` has come far
-                enough. timed_out `timeout` + 1 cycles after `waiting`, overflow 2 cycles after `polled`
+                enough. overflow 2 cycles after `polled`
     Handshake   o comes from registers; o.ready reaches i_dram.ready and i_ssd.ready
     Numerics    a row of b beats at position p has landed if 0 <= filled - p - b < ring_beats modulo 2**30: what the
                 ring has been filled over again is never taken for a row
@@ -71,10 +69,8 @@ class TierArbiter(Part):
             "filled": In(POSITION_BITS),
             "released": In(POSITION_BITS),
             "polled": In(1),
-            "timeout": In(32),
             "waiting": Out(1),
             "position": Out(POSITION_BITS),
-            "timed_out": Out(1),
             "overflow": Out(1),
             "full": Out(data.StructLayout({"dram": 1, "ssd": 1, "copy": 1})),
         })
@@ -156,18 +152,11 @@ class TierArbiter(Part):
                 m.d.sync += ssd_turn.eq(1)
 
         # What goes wrong on the host's side.
-        left = Signal(32)
         held = Signal(signed(POSITION_BITS))
         polled = Signal()
         m.d.sync += held.eq(self.filled - self.released)
         m.d.sync += polled.eq(self.polled)
         m.d.sync += self.overflow.eq(self.overflow | (polled & (held > self.ring_beats)))
-        with m.If(~self.waiting):
-            m.d.sync += left.eq(self.timeout)
-        with m.Elif(left == 0):
-            m.d.sync += self.timed_out.eq(1)
-        with m.Else():
-            m.d.sync += left.eq(left - 1)
         return m
 
 

@@ -1,6 +1,6 @@
 """Brings load images into the tensor-train unit, and knows which tables it holds."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Array, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, memory, stream
@@ -36,6 +36,22 @@ def bounds_layout(*, index_bits: int, chunk_log2: int) -> data.StructLayout:
     """What the descriptor of a table allows programs. loaded: there is such a table; rows, beats: of the table and of
     a vector; chunk: the most rows of a chunk."""
     return data.StructLayout({"loaded": 1, "rows": index_bits + 1, "beats": BEATS_BITS + 1, "chunk": chunk_log2 + 1})
+
+
+class _Load(NamedTuple):
+    """What `Loader.elaborate` hands to other methods."""
+
+    number: Signal
+    done: Signal
+    last: Signal
+    heading: Signal
+    passing: Signal
+    header: Signal
+    sound: Signal
+    ready: Signal
+    wrong: Signal
+    unread: Signal
+    broken: Signal
 
 
 class Loader(Part):
@@ -92,7 +108,7 @@ class Loader(Part):
         wrong = Signal(32, reset_less=True)
         unread = Signal(reset_less=True)
         broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
-        load = SimpleNamespace(
+        load = _Load(
             number=number, done=done, last=last, heading=heading, passing=passing, header=header, sound=sound,
             ready=ready, wrong=wrong, unread=unread, broken=broken)
         m.d.comb += [
@@ -107,7 +123,7 @@ class Loader(Part):
         self._pass(m, load, from_headers.data)
         return m
 
-    def _mark(self, m: Module, load) -> None:
+    def _mark(self, m: Module, load: _Load) -> None:
         """Bounds of each table, in memories that a reset leaves alone like the unit's; whether it is loaded is swept
         after a broken load."""
         config, header, broken = self.config, load.header, load.broken
@@ -156,7 +172,7 @@ class Loader(Part):
             ]
         m.d.comb += self.busy.eq(load.heading | load.passing | broken)
 
-    def _read(self, m: Module, load) -> None:
+    def _read(self, m: Module, load: _Load) -> None:
         """A block of headers."""
         number, heading = load.number, load.heading
         with m.If(self.start & ~self.busy):
@@ -177,14 +193,14 @@ class Loader(Part):
                 m.d.sync += load.passing.eq(1)
                 m.d.sync += load.ready.eq(0)
 
-    def _pass(self, m: Module, load, raw) -> None:
+    def _pass(self, m: Module, load: _Load, raw) -> None:
         """The beats behind the headers. The header of the next one is looked at a cycle ahead."""
         config, beat, error = self.config, self.i.payload, self.error
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
         next_header = Header(raw[:HEADER_BITS])
         known = []
-        for target in Target:
+        for target in Target:  # type: ignore[attr-defined]
             halves = config.blocks_log2 and target != Target.TABLE
             inside_halves = _below(next_header.address, 2 * lines[target]) if halves else 0
             inside_whole = 0 if halves and config.block16_only else _below(next_header.address, lines[target])

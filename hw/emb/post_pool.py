@@ -1,6 +1,6 @@
 """Puts the vectors of a bag's tiers together and hands the bag's vector to the writer."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, enum, stream
@@ -59,6 +59,16 @@ class Fault(data.Struct):
     code: 8
     instruction: 32
     bag: 32
+
+
+class _Beat(NamedTuple):
+    """What `PostPool.elaborate` hands to other methods."""
+
+    fire: Signal
+    value: Signal
+    plain: Signal
+    first: Signal
+    last: Value
 
 
 class PostPool(Part):
@@ -134,7 +144,7 @@ class PostPool(Part):
         may = Signal()                      # room for what this beat brings
         fire = Signal()
         # Of each source by itself: what it answers goes on to the enables of its queue's memories.
-        takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}
+        takes = {which: Signal(name=f"takes_{which.name.lower()}") for which in From}  # type: ignore[attr-defined]
         for which, there in ((From.NOTHING, 1), (From.TT, self.i_tt.valid), (From.DRAM, self.i_dram.valid),
                              (From.SSD, self.i_ssd.valid)):
             m.d.comb += takes[which].eq(held & may & (source == which) & there)
@@ -175,7 +185,7 @@ class PostPool(Part):
             ]
 
         last = step.end & ~more
-        form = self._pool(m, platform, step, source, beat, final, SimpleNamespace(
+        form = self._pool(m, platform, step, source, beat, final, _Beat(
             fire=fire, value=value, plain=plain, first=first, last=last))
         # In half precision two beats leave as one.
         leaves = (step.format == FORMAT.FLOAT32) | form.odd | form.last
@@ -183,7 +193,7 @@ class PostPool(Part):
         self._fault(m, step, takes, final, ends & step.end)
         return m
 
-    def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: SimpleNamespace):
+    def _pool(self, m: Module, platform, step, source: Signal, beat: Signal, final: Signal, at: _Beat):
         """The beat that is taken on its way to the writer; what it is there."""
         config = self.config
         form = Signal(form_layout())

@@ -3,8 +3,9 @@
 from functools import reduce
 from operator import or_
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -52,6 +53,45 @@ class Check(enum.Enum, shape=4):
 
 # The buffers that sums other than those of inputs stay in.
 BUFFERS = {Check.RING: RING, Check.ROWS: ROWS, Check.VECTOR: OUTPUTS, Check.BAGS: OUTPUTS}
+
+
+class _State(NamedTuple):
+    """What `Program.elaborate` hands to other methods."""
+
+    words: Value
+    words_log2: Any
+    item: Any
+    number: Signal
+    instructions: Instructions
+    refused: Signal
+    stored: Any
+
+
+class _Queues(NamedTuple):
+    """What `Program._queues` hands on."""
+
+    job_push: Any
+    job_room: Any
+    fill: Signal
+    issue: Any
+    retire: Any
+    quiet: Signal
+    room: Any
+
+
+class _Allowed(NamedTuple):
+    """What `Program._allowed` hands on."""
+
+    refused: Any
+    bags: Any
+
+
+class _Sums(NamedTuple):
+    """What `Program._sums` hands on."""
+
+    check: Signal
+    sum: BoundedSum
+    begin: Signal
 
 
 class Program(Part):
@@ -124,8 +164,8 @@ class Program(Part):
         instructions = Instructions(m, SimpleNamespace(
             start=self.start, arguments=self.arguments, o_requests=self.o_requests, i=self.i, number=number,
             done=self.done, error=refused), EMB, failed="REFUSE")
-        state = SimpleNamespace(words=words, words_log2=words_log2, item=instructions.item, number=number,
-                                instructions=instructions, refused=refused, stored=self._stored(m, instructions.item))
+        state = _State(words=words, words_log2=words_log2, item=instructions.item, number=number,
+                       instructions=instructions, refused=refused, stored=self._stored(m, instructions.item))
         queues = self._queues(m, state)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state)
@@ -147,7 +187,7 @@ class Program(Part):
                 m.d.sync += stored.eq((beats + 1)[1:])
         return stored
 
-    def _queues(self, m: Module, state) -> SimpleNamespace:
+    def _queues(self, m: Module, state: _State) -> _Queues:
         """Jobs for the feeder, and what each instruction releases when it has finished."""
         item = state.item
         # Room is seen before.
@@ -217,11 +257,11 @@ class Program(Part):
                 m.d.sync += self.released.eq(releases.o.payload)
         with m.Elif(self.ring_begins):
             m.d.sync += self.released.eq(self.ring_begin)
-        return SimpleNamespace(
+        return _Queues(
             job_push=jobs.i.valid, job_room=jobs.room, fill=fill, issue=issue, retire=retire, quiet=quiet,
             room=releases.room)
 
-    def _allowed(self, m: Module, state) -> SimpleNamespace:
+    def _allowed(self, m: Module, state: _State) -> _Allowed:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
         item = state.item
         ring = self.arguments.ring_beats
@@ -244,9 +284,9 @@ class Program(Part):
             (unlike, {AT_BAGS}),
             (above(item.tt_rows, 1 << self.index_bits), {AT_BAGS}),
         ], words=(0, 9))
-        return SimpleNamespace(refused=decoder.refused, bags=decoder.kind[AT_BAGS])
+        return _Allowed(refused=decoder.refused, bags=decoder.kind[AT_BAGS])
 
-    def _sums(self, m: Module, state) -> SimpleNamespace:
+    def _sums(self, m: Module, state: _State) -> _Sums:
         item, arguments = state.item, self.arguments
         log2 = state.words_log2
         check = Signal(Check)
@@ -287,9 +327,9 @@ class Program(Part):
                     if term.base is not None:
                         with m.Case(name):
                             m.d.sync += begin.eq(term.base)
-        return SimpleNamespace(check=check, sum=bounded, begin=begin)
+        return _Sums(check=check, sum=bounded, begin=begin)
 
-    def _blocks(self, m: Module, state) -> tuple[Signal, Signal]:
+    def _blocks(self, m: Module, state: _State) -> tuple[Signal, Signal]:
         """The rows in whole blocks, and where they would begin if the block that is not whole came first. Rows that are
         one piece are each a block."""
         item, stripe_log2 = state.item, (self.stripe_beats - 1).bit_length()
@@ -308,7 +348,7 @@ class Program(Part):
         ]
         return base, rows
 
-    def _checks(self, m: Module, state, queues, bounds, region_valid) -> None:
+    def _checks(self, m: Module, state: _State, queues: _Queues, bounds: _Sums, region_valid) -> None:
         """States from SUM on, one sum after the other. Where it stays within its buffer, a client may read there."""
         item, check, region = state.item, bounds.check, self.o_regions.payload
         # What comes after each check, and the client that may then read what it spans.
@@ -349,7 +389,7 @@ class Program(Part):
                                     ]
                     m.next = "SUM"
 
-    def _sequence(self, m: Module, state, queues, allowed, bounds) -> None:
+    def _sequence(self, m: Module, state: _State, queues: _Queues, allowed: _Allowed, bounds: _Sums) -> None:
         """Looks at one instruction after the other, and waits for what must have finished before and behind it."""
         item, instructions, check = state.item, state.instructions, bounds.check
         rows_left = Signal(32, reset_less=True)

@@ -30,7 +30,7 @@ class Regions(Part):
     Timing      2 cycles from a region to its first request, then one a cycle; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
-    Golden      golden.emb.front, golden.axi.requester.Requester          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, golden.axi.requester.Requester          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, beat_bytes: int):

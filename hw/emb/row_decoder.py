@@ -1,6 +1,6 @@
 """FP32 values out of rows that are stored in half precision, or as whole numbers with a scale and a bias a row."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -128,6 +128,13 @@ class DecoderLane(Part):
         return number, top, flags
 
 
+class _Header(NamedTuple):
+    """What `RowDecoder._codes` hands to other methods."""
+
+    ends: Signal
+    short: Any
+
+
 class RowDecoder(Part):
     """Makes FP32 values of rows on their way from the row fetch to the pooling unit; FP32 rows pass as they are.
 
@@ -192,7 +199,7 @@ class RowDecoder(Part):
             ]
         return m
 
-    def _codes(self, m: Module) -> tuple[list[Value], Signal, Signal, SimpleNamespace]:
+    def _codes(self, m: Module) -> tuple[list[Value], Signal, Signal, _Header]:
         """Registers: the code of each lane, whether they are half words and bfloat16; and the row's scale and bias as
         they are stored, with whether these are binary16."""
         words, slot, form = self.words, self.i.slot, self.i.row_format
@@ -215,9 +222,9 @@ class RowDecoder(Part):
         ]
         with m.If(self.i_valid & self.i.begins):
             m.d.sync += ends.eq(beat[:64])
-        return codes, half, brain, SimpleNamespace(ends=ends, short=short)
+        return codes, half, brain, _Header(ends=ends, short=short)
 
-    def _header(self, m: Module, header: SimpleNamespace, half: Signal) -> tuple[data.View, data.View]:
+    def _header(self, m: Module, header: _Header, half: Signal) -> tuple[data.View, data.View]:
         """Registers, 2 cycles after a beat: scale and bias; 1 and 0 for half words."""
         found = []
         for at, (name, plain) in enumerate((("scale", ONE), ("bias", 0))):

@@ -1,6 +1,6 @@
 """Row requests: rows wait in a queue per bank of card memory and are requested bank after bank."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
@@ -38,6 +38,14 @@ def queued_layout(row_beats_max: int, position_bits: int) -> data.StructLayout:
     bits = beats_bits(row_beats_max)
     return data.StructLayout({
         "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "position": position_bits})
+
+
+class _Row(NamedTuple):
+    """What `RowRequests._queues` hands to other methods."""
+
+    valid: Signal
+    payload: Signal
+    bank: Signal
 
 
 class RowRequests(Part):
@@ -98,7 +106,7 @@ class RowRequests(Part):
         """The bank of a row's first beat."""
         return offset[self.bank_from:self.bank_from + self.bank_bits]
 
-    def _queues(self, m: Module, ready: Signal) -> SimpleNamespace:
+    def _queues(self, m: Module, ready: Signal) -> _Row:
         """The queues in one memory: the next row that is not empty-handed, and its bank."""
         rows_bits = (QUEUE_ROWS - 1).bit_length()
         depth = max(2, self.banks) * QUEUE_ROWS
@@ -132,9 +140,9 @@ class RowRequests(Part):
                 some[k].eq(push | (levels[k][1:] != 0) | (levels[k][0] & ~pull)),
             ]
         loads = Signal()
-        row = SimpleNamespace(valid=Signal(name="row_valid"),
-                              payload=Signal(self.i.shape(), name="row", reset_less=True),
-                              bank=Signal.like(number, name="row_bank", reset_less=True))
+        row = _Row(valid=Signal(name="row_valid"),
+                   payload=Signal(self.i.shape(), name="row", reset_less=True),
+                   bank=Signal.like(number, name="row_bank", reset_less=True))
         with m.Switch(bank):
             for k in range(self.banks):
                 with m.Case(k):
@@ -162,7 +170,7 @@ class RowRequests(Part):
             m.d.sync += row.bank.eq(number)
         return row
 
-    def _pieces(self, m: Module, row: SimpleNamespace, ready: Signal) -> Signal:
+    def _pieces(self, m: Module, row: _Row, ready: Signal) -> Signal:
         """A request per piece, the next one a stripe behind; says when a row's first piece goes."""
         o, payload = self.o, row.payload
         beat_log2 = (4 * self.words - 1).bit_length()
@@ -192,7 +200,7 @@ class RowRequests(Part):
             ]
         return go & ~begun
 
-    def _places(self, m: Module, row: SimpleNamespace, started) -> None:
+    def _places(self, m: Module, row: _Row, started) -> None:
         """Where the beats go that come back, row after row: the place of the next one is a register, since it goes to
         all memories of the ring."""
         beats = len(row.payload.beats)

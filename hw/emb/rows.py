@@ -1,8 +1,8 @@
 """Row fetch: embedding rows out of card memory, each read once while it lies in the window."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -52,6 +52,29 @@ def beat_layout(words: int, row_beats_max: int) -> data.StructLayout:
     return data.StructLayout({**{name: field.shape for name, field in pooled}, "row_format": 3, "slot": 3, "begins": 1})
 
 
+class _Parts(NamedTuple):
+    """What `RowFetch._parts` hands on."""
+
+    beat: Signal
+    slot: Signal
+    begins: Value
+    leaves: Signal
+    may: Value
+
+
+class _Front(NamedTuple):
+    """What `RowFetch._front` hands on: a row, then its `_Parts`."""
+
+    row: Any
+    go: Signal
+    loaded: Signal
+    beat: Signal
+    slot: Signal
+    begins: Value
+    leaves: Signal
+    may: Value
+
+
 class RowFetch(Part):
     """Fetches rows and hands their beats to the decoder; a row repeated within the window is fetched once.
 
@@ -89,7 +112,7 @@ class RowFetch(Part):
     Numerics    none: words pass unchanged. A row answered with an error carries it again whenever it is found
     Reset       drops all rows and forgets the window; data of requests before it must not reach i_data any more
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.rows          Tests  verif/emb/test_rows.py
+    Golden      golden.emb.rows.window, verif.emb.cycles.rows          Tests  verif/emb/test_rows.py
     """
 
     def __init__(self, *, words: int, row_beats_max: int, window_beats: int, window_sets: int, delivery_rows: int,
@@ -199,7 +222,7 @@ class RowFetch(Part):
         ]
         return queue
 
-    def _front(self, m: Module, queue: Fifo, served: Signal) -> SimpleNamespace:
+    def _front(self, m: Module, queue: Fifo, served: Signal) -> _Front:
         """The row at the front: beat after beat out of the ring once it has arrived, each for as many cycles as the
         pooling unit takes for its values. The place of the beat is a register, since it goes to all memories of the
         ring."""
@@ -243,9 +266,9 @@ class RowFetch(Part):
         # The memory's output register: without it its output is 1.3 ns away.
         loaded = Signal(beats.shape, name="loaded", reset_less=True)
         m.d.sync += loaded.eq(load.data)
-        return SimpleNamespace(row=row, go=go, loaded=loaded, **vars(parts))
+        return _Front(row, go, loaded, *parts)
 
-    def _parts(self, m: Module, row, go: Signal, served: Signal) -> SimpleNamespace:
+    def _parts(self, m: Module, row, go: Signal, served: Signal) -> _Parts:
         """Which part of which of the row's beats it is: beat of its values, slot in the stored one; begins: the row's
         first; leaves: the stored beat's last; may: nothing is in the row's way."""
         beat = Signal(beats_bits(self.row_beats_max))
@@ -279,10 +302,10 @@ class RowFetch(Part):
             m.d.sync += left.eq(self.decoder_latency)
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
-        return SimpleNamespace(beat=beat, slot=slot, begins=~begun, leaves=leaves,
-                               may=~plain | (left == 0))
+        return _Parts(beat=beat, slot=slot, begins=~begun, leaves=leaves,
+                      may=~plain | (left == 0))
 
-    def _deliver(self, m: Module, front) -> None:
+    def _deliver(self, m: Module, front: _Front) -> None:
         """The beat of the row leaves, with the errors of its bag so far."""
         row, go, beat, o = front.row, front.go, front.beat, self.o
         fields = beat_layout(self.words, self.row_beats_max).members

@@ -1,6 +1,6 @@
 """Deals the indices of bags out to the memories that hold their rows."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -23,6 +23,15 @@ def fill_layout(row_beats_max: int) -> data.StructLayout:
     whole: it is one piece."""
     bits = beats_bits(row_beats_max)
     return data.StructLayout({"offset": 32, "beats": bits, "piece": bits, "whole": 1})
+
+
+class _Chunks(NamedTuple):
+    """What `TierRouter._chunks` hands on."""
+
+    held: Any
+    push: Any
+    full: Signal
+    factor: Signal
 
 
 class TierRouter(Part):
@@ -49,7 +58,7 @@ class TierRouter(Part):
     Handshake   outputs are streams from registers
     Reset       drops everything
     Raises      ValueError: a queue's depth
-    Golden      golden.emb.tokens, golden.emb.front          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
     """
 
     def __init__(self, *, row_beats_max: int, tables: int, lookups, steps, dram_queue: int, ssd_queue: int,
@@ -141,7 +150,7 @@ class TierRouter(Part):
             held[name] = some
         return held
 
-    def _chunks(self, m: Module, queues, bag, ended) -> SimpleNamespace:
+    def _chunks(self, m: Module, queues, bag, ended) -> _Chunks:
         """Rows of the tensor-train unit, in chunks."""
         token = self.i
         some, load, push = Signal(name="tt_held"), Signal(name="tt_load"), Signal(name="tt_push")
@@ -174,9 +183,9 @@ class TierRouter(Part):
         # The factor of the chunk that the next step takes; without one, only what all tokens of a bag share counts.
         with m.If(load | (self.i_valid & (~some | ended))):
             m.d.sync += factor.eq(token.tt_factor)
-        return SimpleNamespace(held=some, push=push, full=full, factor=factor)
+        return _Chunks(held=some, push=push, full=full, factor=factor)
 
-    def _steps(self, m: Module, queues, bag, ended, held, chunk) -> None:
+    def _steps(self, m: Module, queues, bag, ended, held, chunk: _Chunks) -> None:
         """What makes up each bag."""
         first = Signal(init=1)
         step = queues["steps"].payload

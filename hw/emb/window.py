@@ -1,6 +1,6 @@
 """The coalescing window's table: where in the ring a row lies that was fetched a short while ago."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
@@ -25,6 +25,60 @@ def check_window(*, row_beats_max: int, window_beats: int, window_sets: int, lap
         raise ValueError(f"window_sets must be at most 65536, not {window_sets}")
     if type(lap_bits) is not int or not 1 <= lap_bits <= 16:
         raise ValueError(f"lap_bits must be 1 to 16, not {lap_bits!r}")
+
+
+class _Entered(NamedTuple):
+    """What `RowWindow.elaborate` hands to other methods."""
+
+    ways: Signal
+    turn: Signal
+    place: Signal
+
+
+class _Ring(NamedTuple):
+    """What `RowWindow._admission` hands on."""
+
+    head: Signal
+    lap: Signal
+    ahead: Signal
+    gate: Signal
+    slow: Signal
+    clearing: Signal
+    cleared: Signal
+    valid_1: Signal
+    valid_2: Signal
+
+
+class _Asked(NamedTuple):
+    """What `RowWindow._ask` hands on."""
+
+    ways: list[Any]
+    keys: tuple[Any, ...]
+    sets: tuple[Any, ...]
+    shared: tuple[Any, ...]
+
+
+class _Candidates(NamedTuple):
+    """What `RowWindow._compare` hands on."""
+
+    young: Signal
+    old: Signal
+    barred: Signal
+    places: list[Any]
+    turns: Signal
+    last_set: Signal
+    last_row: Signal
+    earlier: Signal
+    earlier_place: Signal
+
+
+class _Placed(NamedTuple):
+    """What `RowWindow._place` hands on."""
+
+    hit: Signal
+    miss: Signal
+    crosses: Signal
+    after: Signal
 
 
 class RowWindow(wiring.Component):
@@ -106,7 +160,7 @@ class RowWindow(wiring.Component):
         ring = self._admission(m)
         asked = self._ask(m, ring)
         # By the row that was placed in the cycle before, in one of the ways.
-        entered = SimpleNamespace(
+        entered = _Entered(
             ways=Signal(WAYS, name="entered"), turn=Signal(name="entered_turn"),
             place=Signal(self.position_bits, name="entered_place", reset_less=True))
         candidates = self._compare(m, ring, asked, entered)
@@ -114,7 +168,7 @@ class RowWindow(wiring.Component):
         self._advance(m, ring, asked, placed)
         return m
 
-    def _admission(self, m: Module) -> SimpleNamespace:
+    def _admission(self, m: Module) -> _Ring:
         """The ring, and whether a row can be taken."""
         # Its next beat, how often it went round, and the next beat if no row under way were found.
         head = Signal(self.position_bits)
@@ -134,10 +188,10 @@ class RowWindow(wiring.Component):
         # Decided a cycle ahead, so a row that is taken meanwhile must still find room: two rows are near the end.
         m.d.sync += self.ready.eq(
             ~self.hold & ~clearing & ~self.flush & ~(near & gate) & ~(slow & under_way))
-        return SimpleNamespace(head=head, lap=lap, ahead=ahead, gate=gate, slow=slow, clearing=clearing,
-                               cleared=cleared, valid_1=valid_1, valid_2=valid_2)
+        return _Ring(head=head, lap=lap, ahead=ahead, gate=gate, slow=slow, clearing=clearing,
+                     cleared=cleared, valid_1=valid_1, valid_2=valid_2)
 
-    def _ask(self, m: Module, ring) -> SimpleNamespace:
+    def _ask(self, m: Module, ring: _Ring) -> _Asked:
         """Cycle 0: the table is asked. The row goes along."""
         key_layout = data.StructLayout({"offset": OFFSET_BITS, "beats": self.beats_bits, "piece": self.beats_bits})
         ways = []
@@ -166,10 +220,10 @@ class RowWindow(wiring.Component):
             key_3.eq(key_2),
             set_3.eq(set_2),
         ]
-        return SimpleNamespace(ways=ways, keys=(key_1, key_2, key_3), sets=(set_1, set_2, set_3),
-                               shared=(shared_1, shared_2))
+        return _Asked(ways=ways, keys=(key_1, key_2, key_3), sets=(set_1, set_2, set_3),
+                      shared=(shared_1, shared_2))
 
-    def _compare(self, m: Module, ring, asked, entered) -> SimpleNamespace:
+    def _compare(self, m: Module, ring: _Ring, asked: _Asked, entered: _Entered) -> _Candidates:
         """Cycle 1: compared with the two rows of the set, and with the two rows before, whose entries the table may
         not have had yet. What the row before the last did is known; the last is in cycle 2. The age in quarters
         may grow by one in this very cycle."""
@@ -206,11 +260,11 @@ class RowWindow(wiring.Component):
             earlier.eq((key_1.as_value() == key_3.as_value()) & shared_1 & entered.ways.any()),
             earlier_place.eq(entered.place),
         ]
-        return SimpleNamespace(
+        return _Candidates(
             young=found_young, old=found_old, barred=barred, places=places, turns=turns, last_set=last_set,
             last_row=last_row, earlier=earlier, earlier_place=earlier_place)
 
-    def _place(self, m: Module, ring, asked, entered, candidates) -> SimpleNamespace:
+    def _place(self, m: Module, ring: _Ring, asked: _Asked, entered: _Entered, candidates: _Candidates) -> _Placed:
         """Cycle 2: found, or given the ring's next beats and entered."""
         head, clearing = ring.head, ring.clearing
         key_2, shared_2, places, earlier = asked.keys[1], asked.shared[1], candidates.places, candidates.earlier
@@ -265,9 +319,9 @@ class RowWindow(wiring.Component):
             entered.place.eq(head),
             crossed.eq(miss & crosses),
         ]
-        return SimpleNamespace(hit=hit, miss=miss, crosses=crosses, after=after)
+        return _Placed(hit=hit, miss=miss, crosses=crosses, after=after)
 
-    def _advance(self, m: Module, ring, asked, placed) -> None:
+    def _advance(self, m: Module, ring: _Ring, asked: _Asked, placed: _Placed) -> None:
         """The ring goes on behind the row; the table is cleared after the last lap."""
         head, lap, ahead, miss, crosses = ring.head, ring.lap, ring.ahead, placed.miss, placed.crosses
         last_lap = (1 << self.lap_bits) - 1

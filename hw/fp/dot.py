@@ -1,11 +1,12 @@
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.place import Part
 
 from . import group as groups
@@ -140,6 +141,7 @@ class FusedDot(Part):
         def joined_at(name: str, stage: int) -> Value:
             return delay(m, f"joined_{name}", joined0, stage)
 
+        taken: Any      # with the products' signs where they are apart
         if self.grouped:
             taken = groups.products(m, self.x, self.y, waiting=self._waiting, family=self.family)
         else:
@@ -171,9 +173,9 @@ class FusedDot(Part):
                 for name, given in (("x", self.x), ("y", self.y)))
         m.d.sync += [r.eq(i) for r, i in zip((*x, *y), (*self.x, *self.y))]
         exponents, kinds = zip(*(classify(m, i, a, b) for i, (a, b) in enumerate(zip(x, y))))
-        signs = Signal(len(x), reset_less=True, attrs={"keep": 1})
+        signs = Signal(len(x), reset_less=True, attrs=KEEP)
         # They head a delay line where the products wait in slices, see `delay`.
-        zeros = Signal(len(x), reset_less=True, attrs={} if self.family == "any" else {"keep": 1})
+        zeros = Signal(len(x), reset_less=True, attrs={} if self.family == "any" else KEEP)
         m.d.sync += signs.eq(Cat(*(a.sign ^ b.sign for a, b in zip(x, y))))
         m.d.sync += zeros.eq(Cat(*(a.zero | b.zero for a, b in zip(x, y))))
         if self.family == "any":
@@ -206,7 +208,7 @@ class FusedDot(Part):
             return peaks
         joined = joined_at("peak", self._peak_stage - 1)
         if self._levels == 1:
-            peaks = [largest(m, "joint_peak", *peaks, gate=joined[0]), peaks[1]]
+            peaks = [largest(m, "joint_peak", peaks[0], peaks[1], gate=joined[0]), peaks[1]]
         else:
             peaks = [*largest_of_four(m, "joint_peak", peaks, joined[0], joined[1]), *peaks[2:]]
         registers = [Signal(EXPONENT_BITS, name=f"beat_peak{s}", reset_less=True) for s in range(self.subs)]
@@ -225,7 +227,7 @@ class FusedDot(Part):
         for s, peak in enumerate(peaks):
             top = Signal(EXPONENT_BITS, name=f"top{s}", reset_less=True)
             before = Signal(EXPONENT_BITS, name=f"before{s}", reset_less=True)
-            gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True, attrs={"keep": 1})
+            gap = Signal(EXPONENT_BITS, name=f"gap{s}", reset_less=True, attrs=KEEP)
             running = Signal(EXPONENT_BITS, name=f"running{s}", reset_less=True)
             following = largest(m, f"largest{s}", peak, running)
             m.d.sync += running.eq(following)

@@ -4,7 +4,7 @@ Aligned once at an array's edge, the products of a group need no shifters of the
 """
 
 from collections.abc import Sequence
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
@@ -106,7 +106,7 @@ def joined(block: Value, rest: Value) -> Value:
 
 def alone(group: data.View) -> Value:
     """The `Block` that stands for a group by itself."""
-    mants = [Cat(mant[MANT_BITS - BLOCK_BITS:-1], mant[-1] | (Value.cast(kind) == Kind.PADDING.value))
+    mants = [Cat(mant[MANT_BITS - BLOCK_BITS:-1], mant[-1] | (Value.cast(kind) == Kind.PADDING.value))  # type: ignore[attr-defined]
              for mant, kind in zip(group.mants, group.kinds, strict=True)]
     return Cat(*mants, group.exp)
 
@@ -224,7 +224,7 @@ def infinities(x: Value, y: Value) -> Value:
         kind = Value.cast(kind)
         if len(kind) == 2:
             kind = Cat(kind, Const(0, 1))
-        return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])
+        return (kind == Kind.ZERO.value, kind == Kind.PADDING.value, kind[1:] == 2, kind == Kind.NAN.value, kind[0])  # type: ignore[attr-defined]
 
     (zero_x, padding_x, infinite_x, nan_x, sign_x), (zero_y, padding_y, infinite_y, nan_y, sign_y) = parts(x), parts(y)
     nan = nan_x | nan_y | (infinite_x & zero_y) | (zero_x & infinite_y)
@@ -234,14 +234,23 @@ def infinities(x: Value, y: Value) -> Value:
     return Cat(counts & (nan | (infinite & ~negative)), counts & (nan | (infinite & negative)))
 
 
+class Products(NamedTuple):
+    """See `products`."""
+
+    early: list[Signal]
+    exponents: list[Signal]
+    kinds: list[Value]
+    terms: list[Signal]
+
+
 def products(m: Module, x: data.View, y: data.View, *, waiting: int, family: str,
-             cut: int = CUT_BITS) -> SimpleNamespace:
+             cut: int = CUT_BITS) -> Products:
     """Of each group: `early`, its exponent of stage 1, by FusedDot's count; `exponents`, the same `waiting` cycles
     later; the kinds of its four products, of stage 1; `terms`, their sum without its lowest `cut` bits, of TERM_STAGE.
 
     x, y: the groups of a beat, those of y of `Group`.
     """
-    taken = SimpleNamespace(early=[], exponents=[], kinds=[], terms=[])
+    taken = Products([], [], [], [])
     for s in range(len(y)):
         exps, kinds = [], []
         for name, given in (("x", x[s]), ("y", y[s])):

@@ -1,12 +1,13 @@
 """Sums of dot products whose groups share an exponent, all moved to the largest exponent of their sum."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.place import Part
 
 from . import group as groups
@@ -37,7 +38,7 @@ class _Aligned(NamedTuple):
     """A term; and again, or zero where no other group joins it: of the upper two groups."""
 
     own: Value
-    gated: Value | None
+    gated: Any
 
 
 class _Sum(NamedTuple):
@@ -187,7 +188,7 @@ class GroupDot(Part):
             m.d.sync += begun.eq(now + 3)
         peaks = _memory(m, "peaks", self.beats, begun, Cat(following), back)
         # It heads delay lines, see `delay`.
-        waited = Signal(SUBS * (EXPONENT_BITS + TERM_BITS), reset_less=True, attrs={"keep": 1})
+        waited = Signal(SUBS * (EXPONENT_BITS + TERM_BITS), reset_less=True, attrs=KEEP)
         m.d.sync += waited.eq(_memory(m, "terms", self.beats, now, Cat(*taken.exponents, *taken.terms), back))
         tops = [Signal(EXPONENT_BITS, name=f"top{s}", reset_less=True) for s in range(SUBS)]
         with m.If(firsts):
@@ -297,7 +298,7 @@ def _waited(m: Module, name: str, value: Value, cycles: int) -> Value:
     """The bits of `value` as they were `cycles` ago, from shift registers in LUTs and a register behind them."""
     value = Value.cast(value)
     line = Signal(len(value) * (cycles - 1), name=f"{name}_line", reset_less=True)
-    out = Signal(len(value), name=name, reset_less=True, attrs={"keep": 1})
+    out = Signal(len(value), name=name, reset_less=True, attrs=KEEP)
     m.d.sync += line.eq(Cat(value, line[:-len(value)]))
     m.d.sync += out.eq(line[-len(value):])
     return out

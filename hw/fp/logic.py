@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
+from hw.attributes import KEEP
+
 __all__ = ["add", "is_power_of_two", "largest", "largest_of_four", "log2", "named", "shift_level"]
 
 
@@ -19,7 +21,7 @@ def named(m: Module, name: str, value: Value, *, node: bool = False) -> Signal:
     """A wire for `value`. With `node` it stays a net of its own in synthesis, which is how the 4:1 levels of
     the shifters are kept to one LUT6 a bit: left alone, abc9 prices three LUT5 below two LUT6.
     """
-    wire = Signal(Value.cast(value).shape(), name=name, attrs={"keep": 1} if node else {})
+    wire = Signal(Value.cast(value).shape(), name=name, attrs=KEEP if node else {})
     m.d.comb += wire.eq(value)
     return wire
 

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
+from hw.attributes import KEEP
+
 from .logic import add, named, shift_level
 from .operand import delay
 from .product import DROPPED_BITS
@@ -51,7 +53,7 @@ def _shift_16s(m: Module, s: int, total: Value) -> tuple[Value, Value]:
     coarse_low = Signal(16, name=f"coarse_low{s}", reset_less=True)
     coarse_high = Signal(width - 16, name=f"coarse_high{s}", reset_less=True)
     coarse = Cat(coarse_low, coarse_high)
-    coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs={"keep": 1})
+    coarse_shift = Signal(2, name=f"coarse_shift{s}", reset_less=True, attrs=KEEP)
     by32, by48 = (Cat(Const(0, places), total)[:width] for places in (32, 48))
     m.d.sync += coarse_low.eq(total[:16])
     m.d.sync += coarse_high.eq(

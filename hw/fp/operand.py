@@ -3,6 +3,8 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from hw.attributes import KEEP
+
 
 class Operand(data.Struct):
     """An FP32 value taken apart.
@@ -43,7 +45,7 @@ def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
     stages = max(1, 64 // width)
     for part in range(0, cycles, stages):
         count = min(stages, cycles - part)
-        line = Signal(width * count, name=f"{name}_{part}", reset_less=True, attrs={"keep": 1})
+        line = Signal(width * count, name=f"{name}_{part}", reset_less=True, attrs=KEEP)
         m.d.sync += line.eq(Cat(value, line[:width * (count - 1)]))
         value = line[width * (count - 1):]
     return value

@@ -3,6 +3,8 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from hw.attributes import KEEP
+
 from . import slices
 from .logic import add, named
 from .operand import delay
@@ -67,7 +69,7 @@ def multiply(m: Module, x: list, y: list, zeros: Value, lut_products: int) -> li
     for i, (a, b) in enumerate(zip(x, y)):
         a, low, high = Cat(a.mant, Const(1, 1)), b.mant[:17], Cat(b.mant[17:], Const(1, 1))
         # Before a multiplier in LUTs these head a delay line, see `delay`.
-        keep = {"keep": 1} if i < lut_products else {}
+        keep = KEEP if i < lut_products else {}
         m_low = Signal(41, name=f"m_low{i}", reset_less=True, attrs=keep)
         p_low = Signal(41, name=f"p_low{i}", reset_less=True, attrs=keep)
         m.d.sync += m_low.eq(a * low)

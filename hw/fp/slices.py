@@ -86,7 +86,7 @@ def four_narrow(m: Module, name: str, x: Sequence[Value], y: Sequence[Value]) ->
 
 def _column(m: Module, name: str, a: Sequence[Value], b: Sequence[Value], c: Value | None = None) -> Value:
     """A cascade of four, whose operands come as those of `four`; c comes into the last one."""
-    below = None
+    below: Any = None
     for w in range(4):
         adds: dict[str, Any] = {"c": c, "c_register": False} if c is not None and w == 3 else {}
         # They wait inside for what comes from below.

@@ -1,6 +1,6 @@
 """Pooled samples: rows of each sample's bags, from the GPU's memory and the embedding buffer, joined to vectors."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
@@ -42,6 +42,34 @@ class Row(data.Struct):
     join: 2
     last: 1
     context: CONTEXT_BITS
+
+
+class _State(NamedTuple):
+    """What `BagReader.elaborate` hands to other methods."""
+
+    batch: Signal
+    begin: Signal
+    length: RowLength
+    positions: JoinedPositions
+    sample_over: Signal
+    sample_started: Signal
+    sample_there: Signal
+
+
+class _Wires(NamedTuple):
+    """What `BagReader._start` hands to other methods."""
+
+    samples_left: Signal
+    advance: Signal
+    fresh: Signal
+    active: Fifo
+
+
+class _Reduced(NamedTuple):
+    """What `BagReader._reduce` hands to other methods."""
+
+    leaves: Signal
+    tag: Any
 
 
 class BagReader(Part):
@@ -121,7 +149,7 @@ class BagReader(Part):
         sample_there = Signal()
         sample_started = Signal()
         sample_over = Signal()
-        state = SimpleNamespace(
+        state = _State(
             batch=batch, begin=begin, length=length, positions=positions, sample_over=sample_over,
             sample_started=sample_started, sample_there=sample_there)
         samples = self._samples(m, state)
@@ -152,7 +180,7 @@ class BagReader(Part):
                     m.next = "IDLE"
         return m
 
-    def _samples(self, m: Module, state) -> memory.Memory:
+    def _samples(self, m: Module, state: _State) -> memory.Memory:
         """Reads samples ahead, as there is room for their beats."""
         config = self.config
         m.submodules.samples = samples = memory.Memory(
@@ -202,7 +230,7 @@ class BagReader(Part):
             m.d.sync += part.eq(Mux(whole, 0, part + 1))
         return samples
 
-    def _start(self, m: Module, state):
+    def _start(self, m: Module, state: _State):
         """Which position comes next: the first of a new vector, if there is one and room for it, else the next of
         the vector that has waited longest. Returns it, that there is one, and what says that a vector's last position
         has been asked for."""
@@ -250,10 +278,10 @@ class BagReader(Part):
             m.d.sync += samples_left.eq(samples_left - 1)
             m.d.sync += at.eq(at + self.sample_beats)
         m.d.sync += span.eq(state.length.counted(span, fresh, asked.there))
-        wires = SimpleNamespace(samples_left=samples_left, advance=advance, fresh=fresh, active=active)
+        wires = _Wires(samples_left=samples_left, advance=advance, fresh=fresh, active=active)
         return step, valid, asked.mark, wires
 
-    def _ask(self, m: Module, state, samples, starts, step, valid, ended) -> Fifo:
+    def _ask(self, m: Module, state: _State, samples, starts, step, valid, ended) -> Fifo:
         """Asks for the row of each position, of whom has it; the queue of the rows that will come, in order."""
         config = self.config
         beat_log2 = (config.beat_bytes - 1).bit_length()
@@ -331,7 +359,7 @@ class BagReader(Part):
         m.d.sync += self.gpu_rd.eq(o.valid & o.ready)
         return rows
 
-    def _reduce(self, m: Module, state, rows: Fifo) -> tuple[Reducer, SimpleNamespace]:
+    def _reduce(self, m: Module, state: _State, rows: Fifo) -> tuple[Reducer, _Reduced]:
         """Rows into the reducer, as they come; a vector's row only when the one before it is through."""
         config = self.config
         tag = data.StructLayout({"last": 1, "ends": 1, "start": CONTEXT_BITS, "context": CONTEXT_BITS})
@@ -413,9 +441,9 @@ class BagReader(Part):
         counts = take & ~left_out
         m.d.sync += self.v_add.eq(counts & (now.join == JOIN.ADD))
         m.d.sync += self.v_mul.eq(counts & (now.join == JOIN.MULTIPLY))
-        return reducer, SimpleNamespace(leaves=leaves, tag=tag)
+        return reducer, _Reduced(leaves=leaves, tag=tag)
 
-    def _leave(self, m: Module, state, starts, reduced, reducer: Reducer):
+    def _leave(self, m: Module, state: _State, starts, reduced, reducer: Reducer):
         """Vectors leave in order. Returns that none is under way."""
         config = self.config
         m.submodules.vectors = vectors = memory.Memory(

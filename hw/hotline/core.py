@@ -1,6 +1,7 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -22,7 +23,7 @@ from hw.hotline.program import Program
 from hw.hotline.update import Updater
 from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.shell import KernelShell, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 
@@ -94,11 +95,11 @@ class HotlineCore(Part):
     def _parts(self, m: Module, platform) -> SimpleNamespace:
         parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
-        in_flight = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
+        in_flight: dict[str, Any] = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
         writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
-        parts.frame = KernelShell(kernel=HOTLINE, words=config.words, increments={"accesses": lanes, "hits": lanes},
-                            finishes=True)
+        parts.frame = KernelShell(kernel=HOTLINE, config=config, words=config.words, finishes=True,
+                                  increments={"accesses": lanes, "hits": lanes})
         parts.reads = ReadPort(**in_flight, clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))
         parts.writes = WritePort(**writes, clients=(
@@ -114,7 +115,7 @@ class HotlineCore(Part):
         flush, ports = parts.frame.flush, parts.frame.clean
         for name, part, reset in (
             ("frame", parts.frame, None),
-            ("reads", parts.reads, ports), ("writes", parts.writes, ports),
+            ("reads", parts.reads, ports), ("writes", parts.writes, parts.frame.clean_report),
             ("row_reads", parts.row_reads, ports), ("row_writes", parts.row_writes, ports),
             # Not "program", which is a word of SystemVerilog.
             ("front", parts.program, flush), ("doorbell", parts.doorbell, flush), ("lookup", parts.lookup, flush),
@@ -124,8 +125,7 @@ class HotlineCore(Part):
             ("updater", parts.updater, flush), ("bags", parts.bags, flush),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        parts.ports = (parts.reads, parts.writes, parts.row_reads, parts.row_writes)
-        m.d.comb += [port.stop.eq(parts.frame.stop) for port in parts.ports]
+        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.row_reads, parts.row_writes), parts.writes)
         return parts
 
     def _program_ports(self, m: Module, parts, platform) -> Signal:
@@ -144,7 +144,7 @@ class HotlineCore(Part):
         connect_client(m, writes, IMAGE, self._cut(m, parts, platform, "image_requests", program.o_write_requests),
                        program.o_write_data)
         # The report is written while the parts are flushed.
-        report = self._cut(m, parts, platform, "report", parts.frame.o_requests, parts.frame.clean)
+        report = self._cut(m, parts, platform, "report", parts.frame.o_requests, parts.frame.clean_report)
         connect_client(m, writes, STATUS, report, parts.frame.o_data)
         m.d.comb += [
             program.start.eq(parts.frame.begin),
@@ -210,7 +210,6 @@ class HotlineCore(Part):
             dispatcher.start.eq(parts.program.train),
             dispatcher.to.eq(arguments.mailbox),
             dispatcher.gradients.eq(arguments.gradients),
-            dispatcher.timeout.eq(arguments.timeout),
             dispatcher.finished.eq(doorbell.value),
             dispatcher.polled.eq(doorbell.polled),
             dispatcher.updated.eq(parts.updater.updated),
@@ -309,7 +308,7 @@ class HotlineCore(Part):
             (lookup.error.valid, HOTLINE.code("INDEX"), at, lookup.error.sample, lookup.error.position,
              lookup.error.value),
             (gather.error, HOTLINE.code("BOUNDS"), at, 0, 0, ROWS_BUFFER),
-            (dispatcher.error.valid, dispatcher.error.code, at, 0, 0, dispatcher.error.detail),
+            (dispatcher.error.valid, HOTLINE.code("OVERRUN"), at, 0, 0, dispatcher.error.detail),
             *((failed, read_error, at, 0, 0, detail) for failed, detail in (
                 (parts.doorbell.failed, BELL), (parts.updater.error, GRADIENTS), (parts.embeddings.error, ROWS),
                 (parts.bags.error, HOT_ROWS))),
@@ -327,5 +326,8 @@ class HotlineCore(Part):
             program.idle.eq(idle),
             frame.over.eq(program.done),
             frame.at.eq(at),
-            frame.quiet.eq(Cat(port.idle for port in parts.ports).all()),
+            frame.host.waits.eq(dispatcher.waiting),
+            frame.host.detail.eq(dispatcher.seen),
+            frame.work.eq(dispatcher.advanced | Cat(
+                o.valid & o.ready for client, o in enumerate(parts.reads.o) if client != BELL).any()),
         ]

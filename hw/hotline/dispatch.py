@@ -13,7 +13,6 @@ from hw.hotline.program import Job
 from hw.hotline.records import DispatchError, frame_layout, gathered_layout, place_layout, update_layout
 from hw.hotline.row_table import queried_layout, query_layout
 from hw.hotline.transfers import chunk_beats
-from hw.isa import HOTLINE
 from hw.isa.hotline import KIND
 from hw.place import Part
 from hw.stream.fifo import Fifo
@@ -36,7 +35,6 @@ class Dispatcher(Part):
                 start               In  a pulse before the first mini-batch of a job
                 to                  In(64)  address of the mailbox (whose name SystemVerilog has taken)
                 gradients           In(64)  address of the gradients
-                timeout             In(32)  cycles that the GPU may take
                 i_popular           In(stream of frame_layout)
                 i_gathered          In(stream of gathered_layout)
                 o_place             Out(stream of place_layout)  to the input buffer's read client
@@ -54,27 +52,28 @@ class Dispatcher(Part):
                 tell                Out  a pulse when `dealt` has changed
                 finished            In(32)  mini-batches that the GPU has finished
                 polled              In  a pulse: the GPU's word was read
+                seen                Out(32)  of them counted here
+                advanced            Out  `seen` has grown
                 waiting             Out  for the GPU and for nothing else
                 o_update            Out(stream of update_layout)
                 updated             In  a pulse: the updates have been made
                 popular, gathered   Out  a pulse: such a mini-batch is dealt
                 stall_mailbox       Out  a mini-batch waits for room
                 hungry              Out  there is no mini-batch to write
-                error               Out  {valid, code, detail}
+                error               Out  {valid, detail}  OVERRUN
                 idle                Out  everything that was dealt is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more; of these, with `half`, half as many, rounded up
     Timing      a beat a cycle, of rows and vectors every other cycle with `half`; 10 cycles from a mini-batch to its
                 header, 11 from its last beat to the next one's header, besides what the first read of samples, that of
-                rows and, with `half`, hw.hotline.narrower take. A job begins 42 cycles after `start`. TIMEOUT comes
-                `timeout` + 2 cycles after `tell` of a mini-batch while none was with the GPU, `timeout` + 5 after the
-                poll with the last that was finished. `idle` is two cycles late
+                rows and, with `half`, hw.hotline.narrower take. A job begins 42 cycles after `start`. `advanced` comes
+                3 cycles after the poll. `idle` is two cycles late
     Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
                 from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
-    Faults      the first of: the GPU claims more than was dealt (OVERRUN), it takes too long (TIMEOUT); what is under
-                way goes on until a reset. A word that went back counts as not changed
+    Faults      the GPU claims more than was dealt (OVERRUN); what is under way goes on until a reset. A word that went
+                back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
     Golden      golden.hotline.dispatch          Tests  verif/hotline/test_dispatch.py
     """
@@ -84,7 +83,7 @@ class Dispatcher(Part):
         bits = 32 * config.words
         beat = stream.Signature(bits)
         super().__init__({
-            "job": In(Job), "start": In(1), "to": In(64), "gradients": In(64), "timeout": In(32),
+            "job": In(Job), "start": In(1), "to": In(64), "gradients": In(64),
             "i_popular": In(stream.Signature(frame_layout(config))),
             "i_gathered": In(stream.Signature(gathered_layout(config))),
             "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
@@ -96,7 +95,7 @@ class Dispatcher(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))), "written": In(1),
             "dealt": Out(NUMBER_BITS), "tell": Out(1), "finished": In(NUMBER_BITS), "polled": In(1),
-            "waiting": Out(1),
+            "seen": Out(NUMBER_BITS), "advanced": Out(1), "waiting": Out(1),
             "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
             "error": Out(DispatchError), "idle": Out(1, init=1),
@@ -107,7 +106,7 @@ class Dispatcher(Part):
         config = self.config
         shift = (config.beat_bytes - 1).bit_length()
         number = Signal(NUMBER_BITS)       # of the next mini-batch
-        seen = Signal(NUMBER_BITS)         # finished ones
+        seen = self.seen                   # finished ones
         pending = Signal()                 # a gathered one is dealt, or being dealt, and its updates not made
         now = Signal(gathered_layout(config), reset_less=True)
         kind = Signal(reset_less=True)
@@ -128,15 +127,13 @@ class Dispatcher(Part):
         return m
 
     def _finished(self, m: Module, state) -> None:
-        """What the GPU says, and how long it takes."""
+        """What the GPU says."""
         error, seen = self.error, state.seen
         claim = Signal(NUMBER_BITS, reset_less=True)
         polled = Signal()
         judged = Signal()
         beyond = Signal(reset_less=True)
         newer = Signal(reset_less=True)
-        advanced = Signal()
-        left = Signal(32, reset_less=True)
         m.d.sync += [
             polled.eq(self.polled),
             claim.eq(self.finished),
@@ -144,20 +141,14 @@ class Dispatcher(Part):
             beyond.eq(claim > self.dealt),
             newer.eq(claim > seen),
             state.outstanding.eq(seen != self.dealt),
-            advanced.eq(0),
+            self.advanced.eq(0),
         ]
         with m.If(judged & newer & ~beyond):
             m.d.sync += seen.eq(claim)
-            m.d.sync += advanced.eq(1)
-        with m.If(~state.outstanding | advanced):
-            m.d.sync += left.eq(self.timeout)
-        with m.Elif(left != 0):
-            m.d.sync += left.eq(left - 1)
-        over = judged & beyond
-        with m.If(~error.valid & (over | (state.outstanding & ~advanced & (left == 0)))):
+            m.d.sync += self.advanced.eq(1)
+        with m.If(~error.valid & judged & beyond):
             m.d.sync += error.valid.eq(1)
-            m.d.sync += error.code.eq(Mux(over, HOTLINE.code("OVERRUN"), HOTLINE.code("TIMEOUT")))
-            m.d.sync += error.detail.eq(Mux(over, claim, seen))
+            m.d.sync += error.detail.eq(claim)
 
     def _updates(self, m: Module, state) -> None:
         """The gathered mini-batch that is with the GPU, until its updates are made."""

@@ -1,6 +1,6 @@
 """Gathers the cold rows of mini-batches: each different one once, and its ordinal in place of its index."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -18,6 +18,18 @@ __all__ = ["Gather"]
 
 WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memory holds them wherever they are
 REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
+
+
+class _MiniBatches(NamedTuple):
+    """What `Gather._mini_batches` hands on."""
+
+    begins: Signal
+    frame: Signal
+    sample_begins: Signal
+    sample_ends: Signal
+    closed: Fifo
+    resting: Signal
+    in_flight: Signal
 
 
 class Gather(Part):
@@ -256,8 +268,8 @@ class Gather(Part):
         ]
         m.d.sync += in_flight.eq(in_flight + opens - self.released)
         m.d.sync += news.eq(Mux(opens, 0, news + fresh))
-        return SimpleNamespace(begins=begins, frame=frame, sample_begins=sample_begins, sample_ends=sample_ends,
-                               closed=closed, resting=resting, in_flight=in_flight)
+        return _MiniBatches(begins=begins, frame=frame, sample_begins=sample_begins, sample_ends=sample_ends,
+                            closed=closed, resting=resting, in_flight=in_flight)
 
     def _reads(self, m: Module, begins: Signal) -> None:
         """Asks for all beats of a frame, one after the other."""

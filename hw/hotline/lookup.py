@@ -1,6 +1,6 @@
 """The lookup engines: samples' indices into accesses of the logger, and its answers into translated samples."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
@@ -33,6 +33,16 @@ def lookup_error_layout(config: HotlineConfig) -> data.StructLayout:
 def waiting_beats(config: HotlineConfig) -> int:
     """Beats that wait for their answers: as many as the logger has under way, and those on the way to it."""
     return 1 << (config.waves * config.beats_of_wave + 2 * MARGIN - 1).bit_length()
+
+
+class _Stages(NamedTuple):
+    """What `LookupArray._stages` hands on."""
+
+    valid: list[Any]
+    first: Any
+    last: Any
+    text: list[Any]
+    at: Any
 
 
 class LookupArray(Part):
@@ -164,7 +174,7 @@ class LookupArray(Part):
         m.d.sync += self.idle.eq(~(Cat(valid).any() | waiting.held | self.o.valid))
         return m
 
-    def _stages(self, m: Module, ready: Signal) -> SimpleNamespace:
+    def _stages(self, m: Module, ready: Signal) -> _Stages:
         """A beat on its way, at each of its stages, and which of its sample's it is at stage 1."""
         words = range(self.config.words)
         valid = [Signal(name=f"valid_{stage}") for stage in range(5)]
@@ -190,7 +200,7 @@ class LookupArray(Part):
                 last[stage].eq(last[stage - 1]),
                 *(text[stage][w].eq(text[stage - 1][w]) for w in words),
             ]
-        return SimpleNamespace(valid=valid, first=first, last=last, text=text, at=at)
+        return _Stages(valid=valid, first=first, last=last, text=text, at=at)
 
     def _asked(self, m: Module, text: list[list[Signal]], at: Signal) -> tuple[Signal, Signal, list[Signal]]:
         """Stage 2: the positions' registers. Stage 3: compared and added, a carry chain each. Returns which words are

@@ -1,6 +1,6 @@
 """Rows and vectors on their way to the mailbox: as they are, or in half precision, two beats in one."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
@@ -80,8 +80,15 @@ class Narrower(Part):
         return m
 
 
+class Narrowed(NamedTuple):
+    """What `narrowed` hands on."""
+
+    o: Any
+    beats: Signal
+
+
 def narrowed(m: Module, platform, *, words: int, begin: Value, beats: Value, half: Value, pooled: Value, rows, vectors
-             ) -> SimpleNamespace:
+             ) -> Narrowed:
     """A Narrower of vectors, or of rows: `o`, its stream, and `beats`, how many come out of it, from the cycle behind
     `begin` on. begin, beats, half: its own; words: of a beat."""
     narrower = Narrower(words=words)
@@ -97,4 +104,4 @@ def narrowed(m: Module, platform, *, words: int, begin: Value, beats: Value, hal
         vectors.ready.eq(pooled & narrower.i.ready),
         rows.ready.eq(~pooled & narrower.i.ready),
     ]
-    return SimpleNamespace(o=narrower.o, beats=out_beats)
+    return Narrowed(o=narrower.o, beats=out_beats)

@@ -1,8 +1,8 @@
 """Fetches, checks and carries out instructions, one after the other."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
@@ -73,6 +73,34 @@ class Job(data.Struct):
     rate: 32
 
 
+class _State(NamedTuple):
+    """What `Program.elaborate` hands to other methods."""
+
+    instructions: Instructions
+    item: Any
+    writes_register: Signal
+
+
+class _Allowed(NamedTuple):
+    """What `Program._allowed` hands on."""
+
+    slots: Signal
+    joined: Signal
+    kind: Any
+    refused: Value
+
+
+class _Sums(NamedTuple):
+    """What `Program._sums` hands on."""
+
+    check: Signal
+    vectors: Signal
+    sent_from: Signal
+    many: Signal
+    rows: Signal
+    sum: BoundedSum
+
+
 class Program(Part):
     """Reads a program, checks each instruction, and sets going and ends what it asks for.
 
@@ -140,7 +168,7 @@ class Program(Part):
         instructions = Instructions(m, self, HOTLINE, failed="FAILED")
         item = instructions.item
         writes_register = Signal()
-        state = SimpleNamespace(instructions=instructions, item=item, writes_register=writes_register)
+        state = _State(instructions=instructions, item=item, writes_register=writes_register)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state, allowed)
         self._told(m, state, allowed, bounds)
@@ -154,7 +182,7 @@ class Program(Part):
         self._sequence(m, state, allowed, bounds, reader, writer)
         return m
 
-    def _allowed(self, m: Module, state) -> SimpleNamespace:
+    def _allowed(self, m: Module, state: _State) -> _Allowed:
         """What an instruction must keep to by itself and after those before. `refused`, of registers, three cycles
         after the instruction is there."""
         item, config = state.item, self.config
@@ -189,9 +217,9 @@ class Program(Part):
         refused = decoder.refused | late.any()
         m.d.sync += late[0].eq(kind[S_WR] & (last >> bits != 0))
         m.d.sync += late[1].eq(kind[TRAIN] & (item.indices > slots))
-        return SimpleNamespace(slots=slots, joined=joined, kind=kind, refused=refused)
+        return _Allowed(slots=slots, joined=joined, kind=kind, refused=refused)
 
-    def _sums(self, m: Module, state, allowed) -> SimpleNamespace:
+    def _sums(self, m: Module, state: _State, allowed: _Allowed) -> _Sums:
         item, arguments, config = state.item, self.arguments, self.config
         check = Signal(Check)
         beats = image_beats(config)
@@ -215,10 +243,10 @@ class Program(Part):
         sizes = [*(arguments[name] for name in SIZES), Const(config.frame_beats, 32), allowed.slots, item.mailbox_pitch,
                  item.gradients_pitch]
         bounded = BoundedSum(m, check, terms, sizes=sizes, buffers=LIMITS)
-        return SimpleNamespace(
+        return _Sums(
             check=check, vectors=vectors, sent_from=sent_from, many=many, rows=rows, sum=bounded)
 
-    def _told(self, m: Module, state, allowed, bounds) -> None:
+    def _told(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums) -> None:
         """What stands at the other parts."""
         item, job, registers = state.item, self.job, self.registers
         m.d.comb += [
@@ -236,7 +264,7 @@ class Program(Part):
                     with m.Case(position):
                         m.d.sync += allowed.joined[position].eq(item.join != JOIN.BEGIN)
 
-    def _sequence(self, m: Module, state, allowed, bounds, reader, writer) -> None:
+    def _sequence(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, reader, writer) -> None:
         item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
         instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)
@@ -332,7 +360,7 @@ class Program(Part):
             with m.State("FAILED"):
                 pass
 
-    def _compare(self, m: Module, state, allowed, bounds, reader) -> None:
+    def _compare(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, reader) -> None:
         """Judges a sum, keeps what later ones need of it, and says which is next."""
         item, check, sums, refuse = state.item, bounds.check, bounds.sum, state.instructions.refuse
         buffers = Array(TOLD.get(at, at) for at in range(len(SIZES) + 4))
@@ -351,7 +379,7 @@ class Program(Part):
         with m.Else():
             m.next = "SUM"
             with m.Switch(check):
-                for name in Check:
+                for name in Check:  # type: ignore[attr-defined]
                     with m.Case(name):
                         if name in follows:
                             m.d.sync += check.eq(follows[name])

@@ -15,7 +15,6 @@ class DispatchError(data.Struct):
     """What the GPU did wrong; valid stays until reset."""
 
     valid: 1
-    code: 8
     detail: 32
 
 

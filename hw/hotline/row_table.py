@@ -1,6 +1,6 @@
 """Which cold rows lie in the embedding buffer, in which slot, and how many mini-batches in flight hold them."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
@@ -57,6 +57,90 @@ def query_layout(config: HotlineConfig) -> data.StructLayout:
 def queried_layout(config: HotlineConfig) -> data.StructLayout:
     """Its slot, and the address of its first beat in the rows' buffer, in beats."""
     return data.StructLayout({"slot": config.slot_bits, "address": 32})
+
+
+class _Array(NamedTuple):
+    """What `RowTable._array` hands on."""
+
+    write: Any
+    address: Any
+    word: Signal
+    registers: Any
+
+
+class _Arrays(NamedTuple):
+    """See `RowTable._arrays`."""
+
+    names: _Array
+    nexts: _Array
+    befores: _Array
+    holds: _Array
+    heads: _Array
+    free: _Array
+    addresses: _Array
+    lists: _Array
+
+
+class _Slots(NamedTuple):
+    """What `RowTable.elaborate` hands to other methods."""
+
+    fresh: Signal
+    lonely: Signal
+    stacked: Signal
+
+
+class _Ahead(NamedTuple):
+    """What `RowTable._look_ahead` hands on."""
+
+    held: Signal
+    bucket: Signal
+    tag: Signal
+    address: Signal
+    mark: Signal
+    known: Signal
+    start: Signal
+
+
+class _Operation(NamedTuple):
+    """What `RowTable._begin` hands on."""
+
+    releases: Signal
+    bucket: Signal
+    tag: Signal
+    address: Signal
+    mark: Signal
+    slot: Signal
+    reading: Signal
+    compare: Signal
+    act: Signal
+    idle: Signal
+    first: Signal
+    was_given: Signal
+
+
+class _Seen(NamedTuple):
+    """What `RowTable._compare` hands on."""
+
+    found: Any
+    here: Any
+    passes: Any
+    last_holder: Any
+    link_next: Signal
+    link_before: Signal
+    was: Signal
+    first_slot: Signal
+    headed: Signal
+
+
+class _Outcome(NamedTuple):
+    """What `RowTable._act` hands on."""
+
+    answers: Signal
+    shares: Signal
+    comes: Signal
+    goes: Signal
+    new_slot: Signal
+    target: Signal
 
 
 class RowTable(Part):
@@ -125,7 +209,7 @@ class RowTable(Part):
             register = Signal(shape, name=f"{name}_{k}", reset_less=True)
             m.d.sync += register.eq(word)
             word = register
-        return SimpleNamespace(write=write, address=read.addr, word=word, registers=registers)
+        return _Array(write=write, address=read.addr, word=word, registers=registers)
 
     def elaborate(self, platform):
         m = Module()
@@ -134,7 +218,7 @@ class RowTable(Part):
         fresh_slots = Signal(range(self.config.row_slots + 1))
         lonely = Signal()
         stacked = Signal()
-        slots = SimpleNamespace(fresh=fresh_slots, lonely=lonely, stacked=stacked)
+        slots = _Slots(fresh=fresh_slots, lonely=lonely, stacked=stacked)
         ahead = self._look_ahead(m, arrays)
         op = self._begin(m, arrays, ahead, slots)
         seen = self._compare(m, arrays, op)
@@ -145,7 +229,7 @@ class RowTable(Part):
         self._queries(m, arrays)
         return m
 
-    def _arrays(self, m: Module) -> SimpleNamespace:
+    def _arrays(self, m: Module) -> _Arrays:
         """What is known of each slot, of each bucket, and the rows of each mini-batch."""
         config = self.config
         s, slots = config.slot_bits, config.row_slots
@@ -162,10 +246,9 @@ class RowTable(Part):
             "addresses": (32, slots),
             "lists": (s, config.batches * slots),
         }
-        return SimpleNamespace(**{name: self._array(m, name, shape, depth)
-                                  for name, (shape, depth) in shapes.items()})
+        return _Arrays(**{name: self._array(m, name, shape, depth) for name, (shape, depth) in shapes.items()})
 
-    def _look_ahead(self, m: Module, arrays) -> SimpleNamespace:
+    def _look_ahead(self, m: Module, arrays: _Arrays) -> _Ahead:
         """The next lookup, whose bucket's head is looked up ahead. start: it begins."""
         i = self.i.payload
         next_held = Signal()
@@ -188,10 +271,10 @@ class RowTable(Part):
                 next_mark.eq(i.tag),
                 known.eq(0),
             ]
-        return SimpleNamespace(held=next_held, bucket=next_bucket, tag=next_tag, address=next_address,
-                               mark=next_mark, known=known, start=start_lookup)
+        return _Ahead(held=next_held, bucket=next_bucket, tag=next_tag, address=next_address,
+                      mark=next_mark, known=known, start=start_lookup)
 
-    def _begin(self, m: Module, arrays, ahead, slots) -> SimpleNamespace:
+    def _begin(self, m: Module, arrays: _Arrays, ahead: _Ahead, slots: _Slots) -> _Operation:
         """One lookup or release after the other: array, its registers, compare, act. What is under way."""
         releases = Signal()
         op_bucket = Signal(len(ahead.bucket), reset_less=True)
@@ -230,10 +313,10 @@ class RowTable(Part):
                 address.eq(ahead.address),
                 mark.eq(ahead.mark),
             ]
-        return SimpleNamespace(releases=releases, bucket=op_bucket, tag=op_tag, address=address, mark=mark, slot=slot,
-                               reading=reading, compare=compare, act=act, idle=idle, first=first, was_given=was_given)
+        return _Operation(releases=releases, bucket=op_bucket, tag=op_tag, address=address, mark=mark, slot=slot,
+                          reading=reading, compare=compare, act=act, idle=idle, first=first, was_given=was_given)
 
-    def _compare(self, m: Module, arrays, op) -> SimpleNamespace:
+    def _compare(self, m: Module, arrays: _Arrays, op: _Operation) -> _Seen:
         """What the arrays say of the slot; a copy of the links for the act."""
         name, hold, following = arrays.names.word, arrays.holds.word, arrays.nexts.word
         lives = Signal()
@@ -265,10 +348,10 @@ class RowTable(Part):
                 m.d.sync += headed.eq(matches)
             with m.If(op.releases):
                 m.d.sync += op.bucket.eq(name.bucket)
-        return SimpleNamespace(found=found, here=here, passes=passes, last_holder=last_holder, link_next=link_next,
-                               link_before=link_before, was=was, first_slot=first_slot, headed=headed)
+        return _Seen(found=found, here=here, passes=passes, last_holder=last_holder, link_next=link_next,
+                     link_before=link_before, was=was, first_slot=first_slot, headed=headed)
 
-    def _act(self, m: Module, arrays, op, seen, slots) -> SimpleNamespace:
+    def _act(self, m: Module, arrays: _Arrays, op: _Operation, seen: _Seen, slots: _Slots) -> _Outcome:
         """What becomes of the row: the list goes on, or it is shared, comes or goes."""
         s = self.config.slot_bits
         # What the memory of free slots says has been there for cycles when a row comes.
@@ -294,9 +377,9 @@ class RowTable(Part):
             m.d.sync += op.slot.eq(seen.link_next.slot)
             m.d.sync += op.reading[0].eq(1)
             m.d.sync += op.first.eq(0)
-        return SimpleNamespace(answers=answers, shares=shares, comes=comes, goes=goes, new_slot=new_slot, target=target)
+        return _Outcome(answers=answers, shares=shares, comes=comes, goes=goes, new_slot=new_slot, target=target)
 
-    def _write(self, m: Module, arrays, ahead, op, seen, act) -> None:
+    def _write(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, seen: _Seen, act: _Outcome) -> None:
         """The arrays, as the act leaves them: the row's name, who holds it, and the links of its list."""
         s = self.config.slot_bits
         number = self.rows[:s]
@@ -345,7 +428,7 @@ class RowTable(Part):
         with m.If(head_moves & (op.bucket == ahead.bucket)):
             m.d.sync += ahead.known.eq(0)
 
-    def _answer(self, m: Module, op, seen, act) -> None:
+    def _answer(self, m: Module, op: _Operation, seen: _Seen, act: _Outcome) -> None:
         """Ordinals are counted, and what was found goes out."""
         with m.If(act.comes | act.shares):
             m.d.sync += self.rows.eq(self.rows + 1)
@@ -361,7 +444,8 @@ class RowTable(Part):
             self.o.tag.eq(op.mark),
         ]
 
-    def _free_slots(self, m: Module, arrays, ahead, op, act, slots) -> None:
+    def _free_slots(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, act: _Outcome,
+                    slots: _Slots) -> None:
         """Free slots: those that came back, in a stack, then those never given out."""
         s, count, free = self.config.slot_bits, range(self.config.row_slots + 1), arrays.free
         # slots; of them in the stack
@@ -390,7 +474,7 @@ class RowTable(Part):
                 m.d.sync += depth.eq(0)
                 m.d.sync += slots.fresh.eq(0)
 
-    def _queries(self, m: Module, arrays) -> None:
+    def _queries(self, m: Module, arrays: _Arrays) -> None:
         """Queries in turns through both memories; who asks has room for the answer."""
         config = self.config
         slot, list_wait, address_wait = arrays.lists.word, arrays.lists.registers, arrays.addresses.registers

@@ -1,6 +1,6 @@
 """Applies the GPU's gradients to the rows of a mini-batch, in the embedding buffer and then in memory."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream
@@ -26,6 +26,32 @@ def refused_layout(config: HotlineConfig) -> data.StructLayout:
     """Rows whose write was answered with an error; valid stays until reset. twice: some of them were refused again,
     and the mini-batch is not whole in memory; ordinal: of the first of those, else 0."""
     return data.StructLayout({"valid": 1, "twice": 1, "ordinal": config.slot_bits})
+
+
+class _Phase(NamedTuple):
+    """What `Updater.elaborate` hands to other methods."""
+
+    updating: Signal
+    writing: Signal
+    releasing: Signal
+
+
+class _Begins(NamedTuple):
+    """What `Updater.elaborate` hands to other methods."""
+
+    load: Signal
+    begin: Signal
+    again: Signal
+
+
+class _Rows(NamedTuple):
+    """What `Updater._count` hands on."""
+
+    left: Signal
+    final: Signal
+    second: Signal
+    bad: Signal
+    first_bad: Signal
 
 
 class Updater(Part):
@@ -146,11 +172,11 @@ class Updater(Part):
 
         ended = Mux(updating, ends, Mux(writing, self.written, released))
         rows = self._count(m, batch, begin | again, ended, again)
-        phase = SimpleNamespace(updating=updating, writing=writing, releasing=releasing)
-        self._steps(m, batch, SimpleNamespace(load=load, begin=begin, again=again), phase, rows, ends)
+        phase = _Phase(updating=updating, writing=writing, releasing=releasing)
+        self._steps(m, batch, _Begins(load=load, begin=begin, again=again), phase, rows, ends)
         return m
 
-    def _count(self, m: Module, batch: data.View, begins, ended, again: Signal) -> SimpleNamespace:
+    def _count(self, m: Module, batch: data.View, begins, ended, again: Signal) -> _Rows:
         """Rows that this time through the list still has to bring to an end, and writes that failed."""
         left = Signal.like(batch.rows, reset_less=True)
         final = Signal()
@@ -173,9 +199,9 @@ class Updater(Part):
             with m.If(self.not_written & ~bad):
                 m.d.sync += bad.eq(1)
                 m.d.sync += first_bad.eq(ordinal)
-        return SimpleNamespace(left=left, final=final, second=second, bad=bad, first_bad=first_bad)
+        return _Rows(left=left, final=final, second=second, bad=bad, first_bad=first_bad)
 
-    def _steps(self, m: Module, batch: data.View, pulse, phase, rows, ends: Signal) -> None:
+    def _steps(self, m: Module, batch: data.View, pulse: _Begins, phase: _Phase, rows: _Rows, ends: Signal) -> None:
         """The mini-batch: all rows are updated, then all written, at last all released."""
         refused = self.refused
         with m.If(pulse.load):

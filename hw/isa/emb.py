@@ -16,6 +16,7 @@ from hw.isa.kernel import (
     Value,
     counters,
     outcome,
+    stalled,
 )
 
 __all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE", "ROW_FORMAT"]
@@ -73,7 +74,8 @@ EMB = Kernel(
         Argument("ring", "pointer", "m01", "where rows from the SSD land"),
         Argument("ring_beats", "scalar", "", "beats of the ring: a power of two, or 0 for none"),
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
-        Argument("timeout", "scalar", "", "cycles that an SSD row may be waited for"),
+        Argument("timeout", "scalar", "", "cycles without progress, also while an SSD row is waited for, that end the "
+                                          "run; 0: none do"),
     ),
     registers=REGISTERS,
     words=16,
@@ -150,13 +152,16 @@ EMB = Kernel(
                               "3 doorbell", _PLACE),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: the port's client",
              ("instruction",)),
-        Code(9, "TIMEOUT", "a row from the SSD has not landed in time; detail: its ring position", ("instruction",)),
+        Code(9, "TIMEOUT", "nothing but a row from the SSD was waited for, and it has not landed in `timeout` cycles; "
+                           "detail: its ring position", ("instruction",)),
         Code(10, "RING_OVERFLOW", "the host filled more than ring_beats behind what was released last, or behind the "
                                   "run's first position; detail: the filled position",
              ("instruction",)),
         Code(11, "TT_TABLE", "an index goes to a tensor-train table that was never loaded; detail: the table", _PLACE),
         Code(12, "TT_MEMORY", "a vector was made from a memory line with an uncorrectable error", _PLACE),
+        stalled(13),
     ),
+    channels=("m00 read", "m00 write", "m01 read"),
     result_words=256,
     final_words=192,
     result=(

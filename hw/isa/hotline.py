@@ -17,6 +17,7 @@ from hw.isa.kernel import (
     Value,
     counters,
     outcome,
+    stalled,
 )
 
 __all__ = ["HOTLINE", "JOIN", "KIND"]
@@ -57,7 +58,8 @@ HOTLINE = Kernel(
         Argument("hot", "pointer", "m00", "the GPU's hot rows in the order of their numbers; for pooled samples"),
         Argument("hot_beats", "scalar", "", "beats of it"),
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
-        Argument("timeout", "scalar", "", "cycles that the GPU may take from one mini-batch to the next"),
+        Argument("timeout", "scalar", "", "cycles without progress, also while the GPU is waited for, that end the "
+                                          "run; 0: none do"),
     ),
     registers=REGISTERS,
     words=16,
@@ -112,8 +114,8 @@ HOTLINE = Kernel(
              ("instruction",)),
         Code(4, "INDEX", "an index is not below its table's rows; detail: the index",
              ("instruction", "sample", "position")),
-        Code(5, "TIMEOUT", "the GPU did not finish a mini-batch in time; detail: how many it had finished",
-             ("instruction",)),
+        Code(5, "TIMEOUT", "nothing but the GPU was waited for, and it has not finished a mini-batch in `timeout` "
+                           "cycles; detail: how many it had finished", ("instruction",)),
         Code(6, "OVERRUN", "the GPU claims more mini-batches than were dealt; detail: how many", ("instruction",)),
         Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
@@ -122,7 +124,9 @@ HOTLINE = Kernel(
                                "row that time, the first of them the one with the ordinal in bits 31..8",
              ("instruction",)),
         Code(9, "MEMORY", "an entry of the logger has wrong parity; detail: the bank", ("instruction",)),
+        stalled(10),
     ),
+    channels=("m00 read", "m00 write", "m01 read", "m01 write"),
     result_words=256,
     final_words=192,
     result=(

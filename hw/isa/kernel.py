@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
 
-__all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument", "Code",
-           "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome"]
+__all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "IDENTITY", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument",
+           "Code", "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome", "stalled"]
 
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
 WORD_BITS = 32
 STRICT = (0, 9)             # words of an instruction whose bits that are no field's must be 0
+CHANNELS_BIT = 16           # detail of STALLED: from here on a bit for each of the core's channels
 # A pointer takes two words and a gap, a scalar one word and a gap: where the Vitis tools put them.
 _PITCH = {"pointer": 12, "scalar": 8}
 
@@ -128,7 +129,8 @@ class Kernel:
     """All that a core shows to software. Offsets of arguments and registers are computed here.
 
     words: of one instruction. result_words: of the result block; the core writes those of `status` and
-    `counter` in one piece, word 0 to `final_words` - 1, at the end of a run.
+    `counter` in one piece, word 0 to `final_words` - 1, at the end of a run. channels: the AXI masters' directions, as
+    "m00 read", in the order of their bits in the detail of STALLED.
     Raises      ValueError: names that occur twice, fields or values that overlap or pass the end
     """
 
@@ -146,6 +148,7 @@ class Kernel:
     result_words: int
     final_words: int
     result: tuple[Value, ...]
+    channels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         at, arguments = FIRST_ARGUMENT, []
@@ -209,6 +212,20 @@ class Kernel:
         return tuple(value for value in self.result if value.kind == "counter")
 
     @property
+    def stalls(self) -> tuple[str, ...]:
+        """The counters of cycles in which something waited, in the order of their bits in the detail of STALLED."""
+        return tuple(value.name for value in self.counters if value.name.startswith("stall_"))
+
+    def waited(self, detail: int) -> tuple[str, ...]:
+        """What the detail of STALLED names: counters of stalls, and channels that owe an answer."""
+        return tuple(name for bit, name in self.waits.items() if detail >> bit & 1)
+
+    @property
+    def waits(self) -> dict[int, str]:
+        """The bits of the detail of STALLED and what they stand for."""
+        return {**dict(enumerate(self.stalls)), **dict(enumerate(self.channels, CHANNELS_BIT))}
+
+    @property
     def abort(self) -> int | None:
         """Offset of the register that ends a run, None where there is none."""
         return next((register.offset for register in self.registers if register.name == "abort"), None)
@@ -217,6 +234,11 @@ class Kernel:
     def status(self) -> int | None:
         """Offset of the register that says what the core does, None where there is none."""
         return next((register.offset for register in self.registers if register.name == "status"), None)
+
+    @property
+    def number(self) -> int:
+        """What the register `core` holds."""
+        return int.from_bytes(self.name[:WORD_BITS // 8].encode("ascii"), "little")
 
     @property
     def control_bytes(self) -> int:
@@ -279,7 +301,13 @@ def _disjoint(kernel: str, where: str, words: int, spans: list[tuple[str, int, i
 REGISTERS = (
     Register("abort", "write", "1 ends the run with ABORTED as soon as no transfer is under way"),
     Register("status", "read", "what the core does: the number of one of its states"),
+    Register("code", "read", "how the last run ended, also where no result block could be written"),
+    Register("core", "read", "which core this is: its name in ASCII, the first letter lowest"),
+    Register("version", "read", "hotrail's version: {0, major[23:16], minor[15:8], patch[7:0]}"),
+    Register("configuration_low", "read", "digest of the core's configuration, low word"),
+    Register("configuration_high", "read", "digest of the core's configuration, high word"),
 )
+IDENTITY = ("core", "version", "configuration_low", "configuration_high")   # registers that never change
 STATES = ("idle", "running", "draining", "reporting")
 ENDED = Code(OK, "OK", "all instructions were carried out")
 ABORTED = Code(1, "ABORTED", "the host asked the core to stop", ("instruction",))
@@ -293,6 +321,13 @@ def outcome(*place: tuple[str, str], instruction: str = "number of the instructi
     items = (("code", "how the run ended"), ("instruction", instruction), *place,
              ("detail", "what the code says more"), ("state", "what the core was doing when the code arose"))
     return tuple(Value(name, at, WORD_BITS, "status", about) for at, (name, about) in enumerate(items))
+
+
+def stalled(number: int) -> Code:
+    """The code of a run that the watchdog ended."""
+    return Code(number, "STALLED", "no transfer and no work for `timeout` cycles; detail: what waited, bit n for the "
+                f"n-th of the counters stall_*, and from bit {CHANNELS_BIT} on for the channels that owed an answer",
+                ("instruction",))
 
 
 def counters(first: int, *items: tuple[str, str]) -> tuple[Value, ...]:

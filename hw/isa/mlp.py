@@ -17,6 +17,7 @@ from hw.isa.kernel import (
     Value,
     counters,
     outcome,
+    stalled,
 )
 
 __all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
@@ -62,6 +63,7 @@ MLP = Kernel(
         Argument("weights", "pointer", "m01", "images of weights and addends"),
         Argument("weights_beats", "scalar", "", "beats of the weights' buffer"),
         Argument("result", "pointer", "m00", "the result block, 1024 bytes"),
+        Argument("timeout", "scalar", "", "cycles without progress that end the run; 0: none do"),
     ),
     registers=REGISTERS,
     words=16,
@@ -139,7 +141,9 @@ MLP = Kernel(
              ("instruction",)),
         Code(7, "MEMORY", "an operand had a memory error that could not be corrected, as what was never loaded has; "
                           "detail: 0 rows, 1 weights, 2 addends", ("instruction",)),
+        stalled(8),
     ),
+    channels=("m00 read", "m00 write", "m01 read"),
     result_words=256,
     final_words=192,
     result=(

@@ -9,7 +9,7 @@ from hw.axi.bus import attach
 from hw.axi.port import ReadPort
 from hw.axi.writer import WritePort, connect_client
 from hw.isa import MLP
-from hw.kernel.shell import KernelShell, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
 from hw.mlp.addends import AddendMemory
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
@@ -76,7 +76,7 @@ class MlpCore(Part):
     def _parts(self, m: Module, platform) -> SimpleNamespace:
         parts = SimpleNamespace()
         config, beat_bytes = self.config, self.config.beat_bytes
-        parts.frame = KernelShell(kernel=MLP, words=config.words, increments={
+        parts.frame = KernelShell(kernel=MLP, config=config, words=config.words, increments={
             "instructions": 2, "corrected": 8, "uncorrectable": 2})
         parts.reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
                                clients=(config.program_beats, config.load_beats))
@@ -93,7 +93,7 @@ class MlpCore(Part):
         for name, part, reset in (
             ("frame", parts.frame, None),
             ("reads", parts.reads, ports), ("weight_reads", parts.weight_reads, ports),
-            ("writes", parts.writes, ports),
+            ("writes", parts.writes, parts.frame.clean_report),
             # Not "program", which is a word of SystemVerilog.
             ("front", parts.program, flush), ("row_loader", parts.row_loader, flush),
             ("parameter_loader", parts.parameter_loader, flush), ("sequencer", parts.sequencer, flush),
@@ -101,7 +101,7 @@ class MlpCore(Part):
             ("weights", parts.weights, flush), ("addends", parts.addends, flush), ("outlet", parts.outlet, flush),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        m.d.comb += [port.stop.eq(parts.frame.stop) for port in (parts.reads, parts.weight_reads, parts.writes)]
+        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.weight_reads), parts.writes)
         return parts
 
     def _loads(self, m: Module, parts) -> None:
@@ -234,7 +234,6 @@ class MlpCore(Part):
             m.d.sync += calm.eq(Cat(1, calm))
         with m.Else():
             m.d.sync += calm.eq(0)
-        ports = (parts.reads, parts.weight_reads, parts.writes)
         m.d.comb += frame.over.eq(calm.all())
         m.d.comb += frame.at.eq(finished)
-        m.d.comb += frame.quiet.eq(Cat(port.idle for port in ports).all())
+        m.d.comb += frame.work.eq(Cat(o.valid & o.ready for o in parts.reads.o).any())

@@ -6,14 +6,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import APART
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import store_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Destinations", "KEEP", "STORED", "choose", "delayed", "destination_layout"]
+__all__ = ["Destinations", "STORED", "choose", "delayed", "destination_layout"]
 
-KEEP = {"keep": 1}  # equal registers near what they select
 STORED = ("out", "stride", "half", "fills", "sigmoid", "latency", "unit", "outs", "lanes", "columns", "idle_units",
           "number")
 
@@ -202,7 +202,7 @@ class Destinations(Part):
             m.d.comb += after.eq(a.latency & a.idle_units.matches(*range(units - u, units)))
             m.d.sync += o.zero[u].eq(Cat(after | (~before & a.columns.matches(*range(c + 1)))
                                          for c in range(config.columns)))
-            load, relu = (Signal(name=f"{name}_{u}", attrs=KEEP) for name in ("load", "relu"))
+            load, relu = (Signal(name=f"{name}_{u}", attrs=APART) for name in ("load", "relu"))
             m.d.sync += load.eq(valid)
             m.d.sync += relu.eq(a.relu)
             m.d.comb += self.load[u].eq(load)
@@ -231,8 +231,8 @@ class Destinations(Part):
         beat = Signal(_bits(config.units // config.groups_per_beat), reset_less=True)
         end = Signal.like(beat, reset_less=True)
         ends, last, wraps = (Signal(name=name, reset_less=True) for name in ("ends", "last", "wraps"))
-        shared = [Signal(name=f"shared_{u}", reset_less=True, attrs=KEEP) for u in range(config.units)]
-        turns = [Signal(_bits(pieces), name=f"turn_{u}", reset_less=True, attrs=KEEP) for u in range(config.units + 1)]
+        shared = [Signal(name=f"shared_{u}", reset_less=True, attrs=APART) for u in range(config.units)]
+        turns = [Signal(_bits(pieces), name=f"turn_{u}", reset_less=True, attrs=APART) for u in range(config.units + 1)]
         turn = turns[-1]
         line, after, line_stride = (Signal(len(b.line), name=name, reset_less=True) for name in ("line", "after",
                                                                                                  "line_stride"))

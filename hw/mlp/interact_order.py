@@ -1,6 +1,6 @@
 """The tiles of an INTERACT one after the other."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -11,6 +11,15 @@ from hw.mlp.layer_order import below, order_layout
 from hw.mlp.plan import group_bits, plan_layout
 
 __all__ = ["InteractOrder"]
+
+
+class _Lines(NamedTuple):
+    """What `InteractOrder._lines` hands on."""
+
+    x: Any
+    y: Any
+    y_next: Any
+    to: Signal
 
 
 class InteractOrder(wiring.Component):
@@ -142,7 +151,7 @@ class InteractOrder(wiring.Component):
         ]
         return m
 
-    def _lines(self, m: Module, next_a, next_row, next_group) -> SimpleNamespace:
+    def _lines(self, m: Module, next_a, next_row, next_group) -> _Lines:
         """The lines: of group a, of the block's two groups, before them of the sample's first feature; of results."""
         plan, following = self.plan, self.next
         sample, x_line, y_line, y_next = (Signal(len(plan.line), name=name, reset_less=True)
@@ -167,7 +176,7 @@ class InteractOrder(wiring.Component):
             m.d.sync += y_line.eq(sample)
         with m.Elif(self.step):
             m.d.sync += y_line.eq(y_line + (plan.row_beats << 1))
-        return SimpleNamespace(x=x_line, y=y_line, y_next=y_next, to=to)
+        return _Lines(x=x_line, y=y_line, y_next=y_next, to=to)
 
     def _live(self, m: Module, row, last_group, last_a) -> tuple[Signal, Signal]:
         """What of the tile exists: of the samples its lanes, of group a its rows. Registers."""

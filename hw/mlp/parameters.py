@@ -1,6 +1,6 @@
 """Brings weights and addends into their memories."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -34,6 +34,23 @@ class ParametersJob(data.Struct):
 
 PLACE = data.StructLayout({  # what is kept of a job until its data is there
     name: field.shape for name, field in ParametersJob.as_shape() if name not in ("source", "end")})
+
+
+class _Now(NamedTuple):
+    """What `ParameterLoader.elaborate` hands to other methods."""
+
+    begin: Signal
+    new: Signal
+    one_line: Signal
+    one_group: Signal
+    now: Signal
+    unit: Signal
+    line: Signal
+    line_ends: Signal
+    lines_end: Signal
+    groups_end: Signal
+    next_group: Signal
+    steps_on: Signal
 
 
 class ParameterLoader(Part):
@@ -158,7 +175,7 @@ class ParameterLoader(Part):
             m.d.sync += active.eq(1)
         with m.Elif(ends):
             m.d.sync += active.eq(0)
-        self._count(m, SimpleNamespace(
+        self._count(m, _Now(
             begin=begin, new=new, one_line=one_line, one_group=one_group, now=now, unit=unit, line=line,
             line_ends=line_ends, lines_end=lines_end, groups_end=groups_end, next_group=next_group, steps_on=steps_on))
         return m
@@ -213,7 +230,7 @@ class ParameterLoader(Part):
             m.d.sync += held_beat.eq(beat)
         return give, fetch
 
-    def _count(self, m: Module, at) -> None:
+    def _count(self, m: Module, at: _Now) -> None:
         """Where the next line goes, and which lines are the last ones."""
         base = Signal(16, reset_less=True)
         lines_left = Signal(12, reset_less=True)

@@ -75,7 +75,7 @@ class Planner(wiring.Component):
     Timing      3 cycles from i to `valid`; i.ready the cycle after `taken`
     Handshake   i.ready comes from a register
     Reset       drops what it holds
-    Golden      golden.mlp.order, golden.mlp.sequencer          Tests  verif/mlp/test_sequencer.py
+    Golden      golden.mlp.order, verif.mlp.cycles          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):

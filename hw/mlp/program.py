@@ -1,8 +1,8 @@
 """Fetches and checks instructions, and deals them to the engines that carry them out."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -38,6 +38,40 @@ class Check(enum.Enum, shape=3):
     WEIGHTS = 3
     ADDENDS = 4
     OUTPUTS = 5
+
+
+class _State(NamedTuple):
+    """What `Program.elaborate` hands to other methods."""
+
+    instructions: Instructions
+    item: Any
+
+
+class _Allowed(NamedTuple):
+    """What `Program._allowed` hands on."""
+
+    kind: Any
+    refused: Any
+    before: list[Any]
+    early: Signal
+
+
+class _Sums(NamedTuple):
+    """What `Program._sums` hands on."""
+
+    check: Signal
+    group: Value
+    sum: BoundedSum
+    less_one: Signal
+    stored_beats: Signal
+
+
+class _Queues(NamedTuple):
+    """What `Program._queues` hands on."""
+
+    line: Signal
+    rows_less_one: Signal
+    queues: list[Any]
 
 
 class Program(Part):
@@ -83,14 +117,14 @@ class Program(Part):
         m = Module()
         instructions = Instructions(m, self, MLP, failed="DRAIN")
         item = instructions.item
-        state = SimpleNamespace(instructions=instructions, item=item)
+        state = _State(instructions=instructions, item=item)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state)
         queues = self._queues(m, state, allowed, bounds)
         self._sequence(m, state, allowed, bounds, queues)
         return m
 
-    def _allowed(self, m: Module, state) -> SimpleNamespace:
+    def _allowed(self, m: Module, state: _State) -> _Allowed:
         """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
         instruction is there, `kind` and `early` one."""
         item, config = state.item, self.config
@@ -107,9 +141,9 @@ class Program(Part):
         before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
         early = Signal(len(AFTER), reset_less=True)
         m.d.sync += early.eq(Cat(item[name] > count for name, count in zip(AFTER, before, strict=True)))
-        return SimpleNamespace(kind=kind, refused=refused, before=before, early=early)
+        return _Allowed(kind=kind, refused=refused, before=before, early=early)
 
-    def _sums(self, m: Module, state) -> SimpleNamespace:
+    def _sums(self, m: Module, state: _State) -> _Sums:
         item, arguments, config = state.item, self.arguments, self.config
         check = Signal(Check)
         less_one = Signal(32, reset_less=True)      # rows less one
@@ -142,9 +176,9 @@ class Program(Part):
             m, check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
             buffers={Check.INPUTS: INPUTS, Check.OUTPUTS: OUTPUTS, Check.WEIGHTS: WEIGHTS, Check.ADDENDS: WEIGHTS})
         m.d.sync += less_one.eq(bounded.total - 1)
-        return SimpleNamespace(check=check, group=group, sum=bounded, less_one=less_one, stored_beats=stored_beats)
+        return _Sums(check=check, group=group, sum=bounded, less_one=less_one, stored_beats=stored_beats)
 
-    def _queues(self, m: Module, state, allowed, bounds) -> SimpleNamespace:
+    def _queues(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums) -> _Queues:
         """An engine's instructions each."""
         item, kind = state.item, allowed.kind
         rows_less_one = Signal(28, reset_less=True)
@@ -167,9 +201,9 @@ class Program(Part):
                          for field in data.Layout.cast(port.payload.shape()).members]
             wiring.connect(m, queue.o, wiring.flipped(port))
             queues.append(queue)
-        return SimpleNamespace(line=line, rows_less_one=rows_less_one, queues=queues)
+        return _Queues(line=line, rows_less_one=rows_less_one, queues=queues)
 
-    def _sequence(self, m: Module, state, allowed, bounds, queues) -> None:
+    def _sequence(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, queues: _Queues) -> None:
         item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
         instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)

@@ -1,8 +1,8 @@
 """Stages results on their way to memory and writes them as whole beats."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
@@ -32,6 +32,39 @@ def staged_tile_layout(config: MlpConfig) -> data.StructLayout:
         "columns": range(config.columns),       # less one
         "count": range(config.samples + 1),     # of samples
     })
+
+
+class _Rows(NamedTuple):
+    """What `ResultWriter._rows` hands on."""
+
+    tiles: Fifo
+    incoming: Signal
+    opened: Signal
+    shares: Signal
+    closing: Signal
+
+
+class _Following(NamedTuple):
+    """What `ResultWriter._following` hands on."""
+
+    tile: Signal
+    run: Signal
+    total: Signal
+    waiting: Signal
+    ready: Signal
+    load: Signal
+
+
+class _Beats(NamedTuple):
+    """What `ResultWriter._beats` hands on."""
+
+    beat: Signal
+    there: Signal
+    move: Signal
+    held: Signal
+    requests: Fifo
+    fetch: Signal
+    address: Value
 
 
 class ResultWriter(Part):
@@ -110,7 +143,7 @@ class ResultWriter(Part):
         ]
         return m
 
-    def _rows(self, m: Module) -> SimpleNamespace:
+    def _rows(self, m: Module) -> _Rows:
         """Rows come in; a tile that makes its beats whole is told of."""
         groups, samples = groups_of(self.config), self.config.samples
         i = self.i
@@ -147,9 +180,9 @@ class ResultWriter(Part):
             m.d.sync += incoming.eq(incoming + 1)
         with m.If(self.i_valid):
             m.d.sync += opened.eq(~closes)
-        return SimpleNamespace(tiles=tiles, incoming=incoming, opened=opened, shares=shares, closing=closing)
+        return _Rows(tiles=tiles, incoming=incoming, opened=opened, shares=shares, closing=closing)
 
-    def _following(self, m: Module, tiles, alone: Signal) -> SimpleNamespace:
+    def _following(self, m: Module, tiles, alone: Signal) -> _Following:
         """The next tile: where it begins, and whether it is one run of beats. alone: it waits for no other."""
         config, samples = self.config, self.config.samples
         following = Signal(staged_tile_layout(config), reset_less=True)
@@ -178,9 +211,9 @@ class ResultWriter(Part):
             m.d.sync += following.unit.eq(following.unit - 1)
             m.d.sync += following.address.eq(
                 following.address + Cat(Const(0, config.rows.bit_length() - 1), following.stride))
-        return SimpleNamespace(tile=following, run=run, total=total, waiting=waiting, ready=ready, load=load)
+        return _Following(tile=following, run=run, total=total, waiting=waiting, ready=ready, load=load)
 
-    def _beats(self, m: Module, following) -> SimpleNamespace:
+    def _beats(self, m: Module, following: _Following) -> _Beats:
         """The tile under way, beat by beat: all of a sample's, sample by sample."""
         config, samples, bits = self.config, self.config.samples, (groups_of(self.config) - 1).bit_length()
         tile = Signal(staged_tile_layout(config), reset_less=True)
@@ -257,7 +290,7 @@ class ResultWriter(Part):
                 *(beat.units[half].eq(Mux(tile.latency, part * config.groups_per_beat + half, unit))
                   for half in range(config.groups_per_beat)),
             ]
-        return SimpleNamespace(
+        return _Beats(
             beat=beat, there=there, move=move, held=held, requests=requests, fetch=go, address=Cat(row, outgoing))
 
     def _stores(self, m: Module, incoming: Signal, address, fetch: Signal, beat) -> list:

@@ -1,6 +1,6 @@
 """Turns layers and interactions into slots for the arrays and tiles for what comes behind them."""
 
-from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -17,6 +17,54 @@ from hw.place import Part
 __all__ = ["STALLS", "Sequencer"]
 
 STALLS = ("rows", "weights", "in_flight", "write", "program")
+
+
+class _State(NamedTuple):
+    """What `Sequencer.elaborate` hands to other methods."""
+
+    begin: Signal
+    end: Signal
+    under_way: Signal
+    empty: Signal
+    change: Signal
+    current: Signal
+    shared: Signal
+
+
+class _Orders(NamedTuple):
+    """What `Sequencer._orders` hands on."""
+
+    plan: Signal
+    cutting: Signal
+    unbegun: Signal
+    loaded: Signal
+    emit: Signal
+    new: Signal
+    order: Signal
+    first_free: Signal
+
+
+class _Coming(NamedTuple):
+    """What `Sequencer._queue` hands to other methods."""
+
+    order: Any
+    shared: Signal
+
+
+class _Queue(NamedTuple):
+    """What `Sequencer._queue` hands on."""
+
+    valid_now: Signal
+    take: Signal
+    coming: _Coming
+    padded: Signal
+
+
+class _Verdict(NamedTuple):
+    """What `Sequencer._may` hands on."""
+
+    inside: Signal
+    go: Signal
 
 
 class Sequencer(Part):
@@ -45,7 +93,7 @@ class Sequencer(Part):
     Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
                 after it
     Reset       drops everything
-    Golden      golden.mlp.order, golden.mlp.sequencer          Tests  verif/mlp/test_sequencer.py
+    Golden      golden.mlp.order, verif.mlp.cycles          Tests  verif/mlp/test_sequencer.py
     """
 
     def __init__(self, config: MlpConfig):
@@ -72,7 +120,7 @@ class Sequencer(Part):
 
         current = Signal(data.StructLayout({"order": order_layout(config), "new": 1}), reset_less=True)
         shared = Signal(shared_layout(config), reset_less=True)
-        state = SimpleNamespace(
+        state = _State(
             begin=begin, end=end, under_way=under_way, empty=empty, change=change, current=current,
             shared=shared)
         orders = self._orders(m, state)
@@ -81,7 +129,7 @@ class Sequencer(Part):
         self._slots(m, state, queue, issue)
         return m
 
-    def _orders(self, m: Module, state) -> SimpleNamespace:
+    def _orders(self, m: Module, state: _State) -> _Orders:
         """Cuts instructions into tiles, one every other cycle at most."""
         config = self.config
         m.submodules.planner = planner = Planner(config)
@@ -124,11 +172,11 @@ class Sequencer(Part):
         ]
         with m.If(load):
             m.d.sync += plan.eq(planner.plan)
-        return SimpleNamespace(
+        return _Orders(
             plan=plan, cutting=cutting, unbegun=unbegun, loaded=loaded, emit=emit, new=new, order=order,
             first_free=first_free)
 
-    def _queue(self, m: Module, state, orders) -> SimpleNamespace:
+    def _queue(self, m: Module, state: _State, orders: _Orders) -> _Queue:
         """Two tiles behind the one that is issued. Each place fills when it is empty: no path through all of them."""
         first, second = (Signal(state.current.shape(), name=name, reset_less=True) for name in ("first", "second"))
         first_valid = Signal()
@@ -152,7 +200,7 @@ class Sequencer(Part):
             with m.If(second.new):
                 m.d.sync += state.shared.eq(orders.plan.shared)
         # The tile that is taken, and what its instruction's have in common.
-        coming = SimpleNamespace(order=second.order, shared=Signal(state.shared.shape(), name="coming_shared"))
+        coming = _Coming(order=second.order, shared=Signal(state.shared.shape(), name="coming_shared"))
         m.d.comb += coming.shared.eq(Mux(second.new, orders.plan.shared, state.shared))
 
         # Cycles from the last slot before to the last one of the tile, a step in each place; those that are then
@@ -178,10 +226,10 @@ class Sequencer(Part):
         with m.Elif(~padded):
             m.d.sync += pads.eq(pads - 1)
             m.d.sync += padded.eq(pads == 1)
-        return SimpleNamespace(
+        return _Queue(
             valid_now=valid_now, take=take, coming=coming, padded=padded)
 
-    def _may(self, m: Module, state, orders, queue) -> SimpleNamespace:
+    def _may(self, m: Module, state: _State, orders: _Orders, queue: _Queue) -> _Verdict:
         """Whether the tile that is next may begin, from registers and `room`."""
         plan, current, shared = orders.plan, state.current, state.shared
         rows_there = Signal(reset_less=True)
@@ -223,9 +271,9 @@ class Sequencer(Part):
               for at, (name, wait) in enumerate(zip(STALLS, waits, strict=False))),
             self.reserve.eq(state.begin & memory),
         ]
-        return SimpleNamespace(inside=inside, go=go)
+        return _Verdict(inside=inside, go=go)
 
-    def _slots(self, m: Module, state, queue, issue) -> None:
+    def _slots(self, m: Module, state: _State, queue: _Queue, issue: _Verdict) -> None:
         """The slots of a tile, and its record."""
         config, order, shared = self.config, state.current.order, state.shared
         coming, coming_shared = queue.coming.order, queue.coming.shared

@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import APART
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
 from hw.place import Part, place
@@ -12,8 +13,6 @@ from hw.systolic import SystolicArray
 __all__ = ["REACH", "ComputeUnits", "stages"]
 
 REACH = 2   # columns of an array that operands enter at a time
-
-KEEP = {"keep": 1}  # equal registers near what they select
 
 
 def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = True) -> Value:
@@ -129,13 +128,13 @@ class ComputeUnits(Part):
         unit, own, features, shared, fresh, blank = asked[:bits], *(asked[bits + k] for k in range(5))
 
         # -- First registers: the rows that a unit takes, kept when the slot says so; weights of one unit for all.
-        chosen = Signal(bits, reset_less=True, attrs=KEEP)
+        chosen = Signal(bits, reset_less=True, attrs=APART)
         m.d.sync += chosen.eq(unit)
         common = Signal(self.w[0].shape())
         m.d.comb += [word.eq(Array(line[i] for line in self.w)[chosen]) for i, word in enumerate(common)]
         for u, array in enumerate(self._arrays):
-            rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=KEEP)
-            take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=KEEP)
+            rows_of = Signal(bits, name=f"rows_of_{u}", reset_less=True, attrs=APART)
+            take_rows = Signal(name=f"take_rows_{u}", reset_less=True, attrs=APART)
             m.d.sync += rows_of.eq(Mux(own, unit, u))
             m.d.sync += take_rows.eq(fresh)
             rows = [Signal(32, name=f"rows_{u}_{i}", reset_less=True) for i in range(config.rows * config.width)]
@@ -154,7 +153,7 @@ class ComputeUnits(Part):
 
             # -- Second registers. A reset keeps marks of every unit from becoming shift registers, initial values from
             # being merged.
-            nothing = [Signal(name=f"nothing_{u}_{k}", init=u % 2, attrs=KEEP) for k in range(1 + stages(config))]
+            nothing = [Signal(name=f"nothing_{u}_{k}", init=u % 2, attrs=APART) for k in range(1 + stages(config))]
             m.d.sync += [register.eq(before) for register, before in zip(nothing, (blank, *nothing))]
             x = [Signal(32, name=f"x_{u}_{i}", reset_less=True) for i in range(len(rows))]
             domain = m.d.comb if config.grouped else m.d.sync

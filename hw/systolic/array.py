@@ -1,5 +1,7 @@
 """The systolic array: rows x columns of dot-product cells, tile after tile without a gap."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
@@ -39,7 +41,7 @@ class _Row(Part):
     def __init__(self, *, columns: int, reach: int, width: int, terms_log2: int, grouped: bool, lut_products: int,
                  family: str):
         self.columns, self.reach = columns, reach
-        self._cell = {"width": width, "terms_log2": terms_log2, "grouped": grouped, "family": family}
+        self._cell: dict[str, Any] = {"width": width, "terms_log2": terms_log2, "grouped": grouped, "family": family}
         self._corner = ProcessingElement(**self._cell, lut_products=lut_products)
         self._bits = Shape.cast(operands(width, 1, grouped)).width
         row = operands(width, columns, grouped)

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import PartMemory, descriptor_parts, part_layout
 from hw.tt.index import slices_layout
@@ -106,7 +107,7 @@ class Admission(wiring.Component):
         # A chunk's rows keep what they found until the chunk's end: enough lines have to be left for all.
         m.d.comb += crowded.eq(reuse.crowded)
         present = asking_plan.first.present
-        may_serve = Signal(attrs={"keep": 1})
+        may_serve = Signal(attrs=KEEP)
         m.d.comb += [
             reuse.next_key.eq(_key(fetched)),
             reuse.next_need.eq(fetched_plan.first.tiles),

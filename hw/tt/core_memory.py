@@ -8,6 +8,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import APART, KEEP
 from hw.fp.operand import delay
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, encode
@@ -96,7 +97,7 @@ class CoreMemory(Part):
         writing = Signal()
         # no part of a shift register
         written = Signal(load_layout(config), reset_less=True)
-        words = Signal(len(self.words), reset_less=True, attrs={"keep": 1})
+        words = Signal(len(self.words), reset_less=True, attrs=KEEP)
         m.d.sync += writing.eq(self.write & (self.load.target != Target.TABLE))
         m.d.sync += written.eq(self.load)
         m.d.sync += words.eq(self.words)
@@ -110,7 +111,7 @@ class CoreMemory(Part):
         m.d.sync += write_even.eq(Mux(is_x | written.address[0], 0, here))
         m.d.sync += write_odd.eq(Mux(is_x | ~written.address[0], 0, here))
         pairs, flipped = [], Signal(data.ArrayLayout(2, halves), name="flips", reset_less=True,
-                                     attrs={"keep": 1})     # nor of one for Vivado; Yosys may make one
+                                     attrs=KEEP)     # nor of one for Vivado; Yosys may make one
         m.d.sync += flipped.eq(Cat(written.flip, Mux(block_of(config, written), written.flip, 0)))
         flips = _behind(m, flipped)
         for at in range(n * n // 2):
@@ -164,10 +165,10 @@ class CoreMemory(Part):
         for at in range(config.side * count):
             quarter, pair = divmod(at, count)
             half = at % (1 << config.blocks_log2)
-            # Each bank has a register of its own, which `keep` holds apart: they lie all over the column.
+            # Each bank has a register of its own, which APART keeps: they lie all over the column.
             kind = kinds[at % 2]
             pieces = selected(kind.early[0], kind.depth)
-            mine = Signal(len(pieces), name=f"{name}_write_{at}", attrs={"keep": 1})
+            mine = Signal(len(pieces), name=f"{name}_write_{at}", attrs=APART)
             m.d.sync += mine.eq(Mux(write[(quarter << config.blocks_log2) + half], pieces, 0))
             ports = kind.bank(f"{name}_bank_{at}", pair, mine)
             for lane, (to, *found) in enumerate(ports):

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, enum
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.fp.dot import FusedDot
 from hw.fp.group import BLOCK_BITS, GROUP, MANT_BITS, Narrow, operands, skewed
 from hw.fp.group_dot import GroupDot, total_layout
@@ -270,7 +271,7 @@ class Grid(Part):
     def _entering(self, m: Module, name: str, taken: data.View) -> Value:
         """Operands as the cells take them, behind a register."""
         # `keep`: no part of a shift register, whose place would be the cells'.
-        entered = Signal(taken.shape(), name=f"{name}_entered", reset_less=True, attrs={"keep": 1})
+        entered = Signal(taken.shape(), name=f"{name}_entered", reset_less=True, attrs=KEEP)
         m.d.sync += entered.eq(taken)
         if not self.config.grouped:
             return entered.as_value()

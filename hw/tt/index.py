@@ -1,23 +1,25 @@
 """Row number to the addresses of its core slices, one a cycle, for mode sizes of any value."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.place import Part, place
-from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 
 __all__ = ["Divider", "IndexSplitter", "lookup_layout", "slices_layout"]
 
 
-def lookup_layout(config: TTConfig) -> data.StructLayout:
+def lookup_layout(config: Any) -> data.StructLayout:
     """What the unit is asked: a row of a table, and whether a chunk begins, ends with it."""
     chunk = {"begin": 1, "end": 1} if config.chunk_log2 else {}
     return data.StructLayout({"table": (config.tables - 1).bit_length(), "index": config.index_bits, **chunk})
 
 
-def slices_layout(config: TTConfig) -> data.StructLayout:
+def slices_layout(config: Any) -> data.StructLayout:
     """A lookup as the lanes take it: where its slices begin, and what identifies its first product."""
     return data.StructLayout({
         "table": (config.tables - 1).bit_length(),
@@ -103,7 +105,7 @@ class IndexSplitter(wiring.Component):
 
     i = ((i_1 I_2 + i_2) I_3 + i_3) ..; address_k = base_k + i_k stride_k.      Source: SCRec §III.E, eq. 38
 
-    Parameters  config: TTConfig
+    Parameters  config: TTConfig, or the Splitting of hw.tt.serial_config
     Members     i_valid, i  In  a lookup
                 o_valid, o  Out  its slices
                 write, part, table, words  In  loads part 0 (sizes) or 1 (bases, strides) of a table's descriptor
@@ -114,7 +116,7 @@ class IndexSplitter(wiring.Component):
     Golden      golden.tt.rows.split          Tests  verif/tt/test_index.py
     """
 
-    def __init__(self, config: TTConfig):
+    def __init__(self, config: Any):
         self.config = config
         split, where, *_ = descriptor_parts(config)
         super().__init__({
@@ -185,7 +187,7 @@ class IndexSplitter(wiring.Component):
         # Bases and strides, behind two registers, which a block memory has; products, sums.
         fetched, bases = (Signal(where, name=name, reset_less=True) for name in ("fetched", "bases"))
         # `keep`: no part of a shift register, whose output comes late for a product.
-        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True, attrs={"keep": 1}) for k in range(4)]
+        held = [Signal(mode_bits, name=f"held_{k}", reset_less=True, attrs=KEEP) for k in range(4)]
         m.d.comb += ports[1].addr.eq(early[1:])
         m.d.sync += fetched.eq(ports[1].data)
         m.d.sync += bases.eq(fetched)

@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import KEEP
 from hw.tt.marks import Marks, shown
 
 __all__ = ["ReuseTable"]
@@ -152,7 +153,7 @@ class ReuseTable(wiring.Component):
         found = Signal()
         room = Signal()
         make = Signal()
-        some = Signal(-(-self.findable // 24), attrs={"keep": 1})
+        some = Signal(-(-self.findable // 24), attrs=KEEP)
         m.d.sync += room.eq(~held[entry_bits] & (
             free_lines > Mux(self.advance, self.next_need, need)))
         m.d.comb += [
@@ -264,7 +265,7 @@ class ReuseTable(wiring.Component):
         for i, key in enumerate(keys):
             # Three bits a LUT, nets of their own, or the mapper makes two of each; and that they are all the same is
             # what a carry chain through them lets pass.
-            same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs={"keep": 1})
+            same = Signal(-(-len(key) // 3), name=f"same_{i}", attrs=KEEP)
             m.d.comb += same.eq(Cat(key[at:at + 3] == self.next_key[at:at + 3] for at in range(0, len(key), 3)))
             m.d.comb += equal[i].eq((same + 1)[-1] & valid[i])
         with m.If(self.advance):

@@ -254,7 +254,7 @@ class TTUnit(Part):
         # In the grid.
         valid, slot = slots[FETCH_CYCLES - 1]
         _, ahead = slots[FETCH_CYCLES - 1 - grid.early]
-        shares = Array(SHARES[product] for product in Product)
+        shares = Array(SHARES[product] for product in Product)  # type: ignore[attr-defined]
         m.d.comb += [
             grid.rows.eq(ahead.rows),
             grid.place.eq(self._quarter(ahead)),

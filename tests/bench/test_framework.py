@@ -46,7 +46,25 @@ def test_runs_and_keeps(benches, tmp_path):
     rows = framework.run(["one"], path=path, echo=quiet)
     assert [(row.id, row.value) for row in rows] == [("one.count", 3), ("two.count", 2)]
     assert json.loads(path.read_text("utf-8"))[1] == {
-        "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False, "bench": "two"}
+        "id": "two.count", "what": "count", "value": 2, "unit": "", "target": ">= 5", "met": False, "bench": "two",
+        **dict(zip(("commit", "date", "processor"), framework.provenance(), strict=True))}
+
+
+def test_a_row_says_what_measured_it(benches, monkeypatch, tmp_path):
+    monkeypatch.setattr(framework, "provenance", lambda: ("c0ffee", "2026-01-02", "P"))
+
+    @framework.bench("one")
+    def one():
+        """Counts."""
+        yield figure("one.count", "count", 1, "")
+
+    (row,) = framework.run(path=tmp_path / "bench.json", echo=quiet)
+    assert (row.commit, row.date, row.processor) == ("c0ffee", "2026-01-02", "P")
+
+
+def test_where_git_is_missing_the_commit_is_unknown(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert framework.provenance()[0] == ""
 
 
 def test_a_row_that_a_bench_gives_no_more_goes(benches, tmp_path):

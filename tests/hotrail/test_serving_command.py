@@ -35,6 +35,7 @@ def test_compile_and_run(load_inputs, tmp_path, monkeypatch):
     done = call("compile", load_inputs, "--seed", 4, "--out", tmp_path / "b")
     assert done.exit_code == 0, done.output
     assert "table user/id: decomposed tensor train of 60 rows: relative error 0." in done.output
+    assert "warning" not in done.output     # random rows stand for nothing
     assert "bytes, parameters random, seed 4" in done.output and Bundle(tmp_path / "b").weights == {"seed": 4}
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
     done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 100, "--out",
@@ -44,7 +45,8 @@ def test_compile_and_run(load_inputs, tmp_path, monkeypatch):
     assert "300 pooled vectors and 100 predictions" in done.output
     assert "every bit equal to the oracle's" in done.output
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
-    assert "every bit equal to the oracle" in page and "Batches through the cards" in page and "user/id" in page
+    for said in ("samples per second, measured", "every bit equal to the oracle", "Batches through", "user/id"):
+        assert said in page
     cards = make.Opened(Bundle(tmp_path / "b"), monkeypatch)
     cards.wrong = 1
     done = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 50, "--out",
@@ -65,6 +67,20 @@ def test_parameters_of_a_file(load_inputs, tmp_path, monkeypatch):
     done = call("run", tmp_path / "b", load_inputs / "log.npz", "--weights", tmp_path / "other.npz")
     assert done.exit_code == 1
     assert f"{tmp_path / 'other.npz'} is not the weights.npz that {tmp_path / 'b'} was made of" in done.output
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_trained_rows_that_a_tensor_train_does_not_keep(load_inputs, tmp_path, monkeypatch, keeps):
+    """Rows that are all the same are a tensor train; random ones are none, and every report warns of them."""
+    rows = make.arrays()["table_user/id"]
+    np.savez(tmp_path / "w.npz", **{**make.arrays(), "table_user/id": np.ones_like(rows) if keeps else rows})
+    done = call("compile", load_inputs, "--weights", tmp_path / "w.npz", "--out", tmp_path / "b")
+    assert done.exit_code == 0, done.output
+    make.Opened(Bundle(tmp_path / "b"), monkeypatch)
+    ran = call("run", tmp_path / "b", load_inputs / "log.npz", "--samples", 10, "--out", tmp_path / "report")
+    warning = "table user/id: 60 trained rows are stored as a tensor train whose error by accesses is 0."
+    for text in (done.output, ran.output, (tmp_path / "report" / "index.html").read_text("utf-8")):
+        assert (f"arning: {warning}" in text and "--tt-share 0" in text) != keeps, text
 
 
 def test_mistakes_are_a_sentence(load_inputs, tmp_path):

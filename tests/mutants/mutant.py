@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("hw", "golden", "gen", "verif")
+COPIED = ("hw", "golden", "gen", "verif", "fpga/card/cpp", "tests/support")
 # What a bench that fails says (verif.bench.runner); a mutation that does not elaborate is not found by anybody.
 FOUND = re.compile(r"failed \(seed \d+|did not end within")
 LIMIT_S = 600

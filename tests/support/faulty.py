@@ -12,6 +12,7 @@ from verif.bench.runner import one_of, seeds
 
 FILL = 0xAA             # what lies in the outputs before a run
 UNTOUCHED = FILL * 0x01010101
+OTHERS = 0x5A           # what somebody else has in memory that was given back
 UNSET = 0xDEADBEEF      # what lies in the result block before a run
 CHANNELS = ("aw", "w", "b", "ar", "r")
 PORTS = [("m00_axi", "read"), ("m01_axi", "read"), ("m00_axi", "write")]
@@ -32,6 +33,29 @@ def spread(first, last, count):
     return places[seeds()[0] % step::step]
 
 
+def place(card, buffers, name, data):
+    """A buffer of exactly that size, anew where it has another one."""
+    held = buffers.get(name)
+    if held is None or held.bytes != data.nbytes:
+        if held:
+            card.free(held)
+        buffers[name] = card.allocate(data.nbytes, name)
+    card.write(buffers[name], data)
+    return buffers[name]
+
+
+def named(kernel, block):
+    """A result block by name."""
+    return {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
+            for value in kernel.result}
+
+
+def _channel(item):
+    """In the order of a kernel's channels."""
+    (port, way), _ = item
+    return port, way
+
+
 class FaultyBench:
     """A card and the oracle beside it.
 
@@ -50,14 +74,7 @@ class FaultyBench:
         self.busy = False
 
     def place(self, name, data):
-        """A buffer of exactly that size, anew where it has another one."""
-        held = self.buffers.get(name)
-        if held is None or held.bytes != data.nbytes:
-            if held:
-                self.card.free(held)
-            self.buffers[name] = self.card.allocate(data.nbytes, name)
-        self.card.write(self.buffers[name], data)
-        return self.buffers[name]
+        return place(self.card, self.buffers, name, data)
 
     def block(self, *cleared):
         """The result block before a run; what is counted up during one is cleared by whoever starts it."""
@@ -73,8 +90,7 @@ class FaultyBench:
     def collect(self, run):
         self.busy = False
         block = self.card.read(self.buffers["result"], np.uint32)
-        told = {v.name: int(block[v.word]) | (int(block[v.word + 1]) << 32 if v.bits == 64 else 0)
-                for v in self.kernel.result}
+        told = named(self.kernel, block)
         for name, data in self.kept(run).items():
             if data.size:
                 assert (self.card.read(self.buffers[name], np.uint32) == data.reshape(-1)).all(), name
@@ -205,19 +221,59 @@ class FaultyBench:
             self.mend(run)
             self.tried["resets"] += 1
 
-    def silences(self, run, cycles):
-        """A port that answers no more from a beat on: the run ends by the card's limit, in a sentence, and a reset
-        mends it."""
+    def kills(self, run, cycles, count):
+        """A host that is gone at any moment: its driver resets the core alone. Nothing is written from then on, whoever
+        has the memory, and the next run is right, without a reset of the card."""
+        for at in spread(1, cycles + 60, count):
+            self.start(run)
+            self.serve(run, at)
+            self.card.set_faults(Faults(host_dies_after=0))
+            self.card.software_reset()
+            self.busy = False
+            contents = {name: self.card.read(held) for name, held in self.buffers.items()}
+            for name, data in contents.items():
+                self.card.write(self.buffers[name], np.full_like(data, OTHERS))
+            assert not self.card.step(3000), "an interrupt for a host that is gone"
+            for name, data in contents.items():
+                assert (self.card.read(self.buffers[name]) == OTHERS).all(), (name, at)
+                self.card.write(self.buffers[name], data)
+            assert not self.card.violations(), self.card.violations()
+            self.mend(run)
+            self.tried["hosts killed"] += 1
+
+    def silences(self, run, stalled="STALLED"):
+        """A port that answers no more from a beat on: the watchdog ends the run, and says what owed an answer where
+        there is a way for that. While the port is silent, so ends the next run; when it has answered, runs are right
+        again, without a reset."""
         beats = self.beats(run)
-        for (port, way), total in beats.items():
-            for beat in np.unique(np.linspace(0, total - 1, count_of(2)).astype(int)):
+        for channel, ((port, way), total) in enumerate(sorted(beats.items(), key=_channel)):
+            assert self.kernel.channels[channel] == f"{port[:3]} {way}"
+            for beat in one_of(tuple(np.unique(np.linspace(0, total - 1, 6).astype(int)))):
                 self.card.set_faults(Faults(silences=(Silence(port, way, int(beat)),)))
-                self.start(run)
-                with pytest.raises(CardHang, match="^the core was not done after .*; bursts under way: .*m0"):
-                    self.finish(run, cycles)
-                self.card.reset()
+                for attempt in range(2):
+                    self.start(run)
+                    self.finish_stalled(run)
+                    assert (code := self.card.code()) == self.codes[stalled], (code, port, way, beat, attempt)
+                    assert self.card.status() == self.kernel.states.index("draining")
+                    told, _ = self.collect(run)
+                    if port != "m00_axi":
+                        assert told["code"] == self.codes[stalled] and told["state"] == 1
+                        assert f"{port[:3]} {way}" in self.kernel.waited(told["detail"]), told
+                self.sound()
+                self.rest()
                 self.mend(run)
                 self.tried["silent memories"] += 1
+
+    def finish_stalled(self, run):
+        self.card.wait(self.limit)
+
+    def rest(self):
+        """Until the memory owes the core nothing; what was under way may be written before."""
+        for _ in range(100):
+            if self.card.status() == self.kernel.states.index("idle"):
+                return
+            self.card.step(100)
+        raise AssertionError("the memory still owes the core an answer")
 
     def some_of_each(self, run):
         """A few aborts and error responses, with stalls."""

@@ -87,8 +87,8 @@ class Bench(FaultyBench):
     ports = PORTS
 
     def __init__(self, tried, memory="ideal", process=False, seed=11, core="hotline", config=make.TINY, opened=None,
-                 opt=None, kind="sim"):
-        opened = opened or cards.open(kind, core=core, preset=config, memory=memory, process=process, opt=opt)
+                 opt=None):
+        opened = opened or cards.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
         super().__init__(opened, HOTLINE, config, tried)
         self.draw = np.random.default_rng(seed)
         self.core = make.core(config)
@@ -135,6 +135,10 @@ class Bench(FaultyBench):
         if cycles is None:      # with too few of them the GPU does not come to anything
             self.serve(run)
         return super().finish(run, cycles)
+
+    def finish_stalled(self, run):
+        self.serve(run)
+        super().finish_stalled(run)
 
     def kept(self, run):
         return {"program": run.words, "inputs": run.inputs, "hot": run.hot}

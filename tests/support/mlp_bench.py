@@ -12,6 +12,7 @@ from tests.support.faulty import UNTOUCHED, FaultyBench
 from tests.support.mlp_programs import Run
 from tests.support.mlp_sizes import TINY, batch
 
+TIMEOUT = 6000          # cycles without progress
 COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
 STALLED = ("stall_rows", "stall_weights", "stall_in_flight", "stall_write", "stall_program")
 tried: Counter = Counter()      # faults by kind
@@ -45,7 +46,7 @@ class Bench(FaultyBench):
             "inputs": self.place("inputs", run.inputs if len(run.inputs) else empty), "inputs_beats": len(run.inputs),
             "outputs": self.place("outputs", outputs), "outputs_beats": run.outputs_beats,
             "weights": self.place("weights", run.weights if len(run.weights) else empty),
-            "weights_beats": len(run.weights),
+            "weights_beats": len(run.weights), "timeout": TIMEOUT,
             "result": self.place("result", self.block("instructions_done"))})
 
     def kept(self, run):

@@ -16,7 +16,6 @@ import numpy as np
 
 from golden.mlp import results
 from golden.mlp.core import INTERACT, LATENCY, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
-from golden.mlp.cycles import Results
 from golden.mlp.order import Shape, tiles
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
@@ -42,7 +41,7 @@ class Replay:
         self.shape = Shape(core.units, core.rows, core.width, core.words, core.row_memory.shape[2],
                            *(memory.shape[1] for memory in (core.weight_memory, core.addend_memory)))
         self.sizes = results.Sizes(core.units, core.rows, core.columns, core.words, core.piece)
-        self.latency = Results(self.shape, grouped=core.grouped).latency
+        self.latency = results.latency(core.width, core.columns, grouped=core.grouped)
         self.rows = Memory((core.units, core.rows, core.row_memory.shape[2], core.pieces))
         self.weights = Memory(core.weight_memory.shape[:2])
         self.addends = Memory(core.addend_memory.shape[:2])

@@ -4,12 +4,12 @@ from bisect import bisect_right
 
 from gen.compiler.mlp import Compiler
 from gen.compiler.mlp_schedule import FREELY
+from golden.mlp import results
 from golden.mlp.core import INTERACT, LAYER, Mlp
-from golden.mlp.cycles import Results
-from golden.mlp.sequencer import Sequencer
 from hw.isa import MLP
 from tests.support.mlp_replay import Replay
 from tests.support.mlp_sizes import SHAPES, plain
+from verif.mlp.cycles import Sequencer
 
 LAG = MLP.field("max_in_flight").word
 NEVER_DONE, DONE = 0, 1 << 31   # loads
@@ -60,20 +60,24 @@ class Timed(Replay):
         items = [{**vars(MLP.decode(line)), "number": number} for number, line in enumerate(words)]
         items = [item | {"interact": item["opcode"] == INTERACT} for item in items
                  if item["opcode"] in (LAYER, INTERACT)]
-        sequencer, results = Sequencer(self.shape), Results(self.shape, grouped=self.core.grouped)
+        sequencer = Sequencer(self.shape)
         self.begins, self.ends_at, self.written_at = [], [], []
-        cycle = quiet = 0
+        cycle = quiet = turned = passed = 0
         while quiet < SETTLES:
             if sequencer.slot is not None and sequencer.slot[1] == 0:
                 self.begins.append(cycle)
             if sequencer.tile is not None:
                 self.ends_at.append(cycle)
-            if results.written:
-                self.written_at.append(cycle + 1)
-            tile, written = sequencer.tile, results.written
+                # As each row comes, or once those before have had a cycle for each of their writes.
+                tile = sequencer.tile
+                for row in range(tile.live):
+                    turned = max(cycle + self.latency + tile.live + row, turned)
+                    turned += results.beats(tile.fields, self.sizes)
+                self.written_at.append(turned + results.WRITTEN)
+            written = self.written_at[passed:passed + 1] == [cycle + 1]
+            passed += written
             offered = items[0] if items and not self._stalls(0.9) else None
             taken = offered is not None and sequencer.ready
-            results.step(tile)
             sequencer.step(item=offered, rows_done=NEVER_DONE if self._stalls(0.5) else DONE,
                            weights_done=NEVER_DONE if self._stalls(0.5) else DONE, written=written,
                            room=not self._stalls(0.8))

@@ -41,6 +41,7 @@ proc unknown {command args} {
         set found {}
         foreach file $::recorder(files) { lappend found "file/src/[real_file tail $file]" }
         if {$fault eq "dropped"} { set found [lrange $found 1 end] }
+        if {$fault eq "loose"} { set found [lsearch -all -inline -not $found *.xdc] }
         if {$fault eq "added"} { lappend found file/src/stranger.v }
         return $found
     }

@@ -33,6 +33,8 @@ def calls(text, files, fault=""):
         for name in sorted(files)[fault == "absent":]:
             (here / "src" / name).touch()
         (here / "kernel.xml").touch()
+        if (name := re.search(r"(?m)^set name (.+)$", text)) and fault != "unconstrained":
+            (here / "src" / f"{name[1]}.xdc").touch()
         (here / "package.tcl").write_text(text, "utf-8")
         run = subprocess.run(["tclsh", RECORDER, here / "package.tcl", work / "calls", fault, *_INFERRED], cwd=work,
                              text=True, capture_output=True, timeout=30)
@@ -82,5 +84,5 @@ def broken(kernel, made):
     if sorted(ports) != sorted(pin.name for pin in kernel.pins):
         yield f"interfaces hold {len(ports)} ports; the kernel has {len(kernel.pins)}"
     files = [Path(call[-1]).name for call in made if call[0] == "add_files"]
-    if sorted(files) != sorted(kernel.files):
+    if sorted(files) != sorted([*kernel.files, f"{kernel.name}.xdc"]):
         yield f"{len(files)} files are given; the kernel has {len(kernel.files)}"

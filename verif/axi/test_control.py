@@ -14,6 +14,7 @@ from hw.axi.control import (
     ISR,
     READY,
     START,
+    SW_RESET,
     ControlSlave,
 )
 from hw.isa import EMB, Argument, Kernel, Register
@@ -23,7 +24,9 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
 LAST = max(a.offset + a.bits // 8 for a in EMB.arguments)
-ABORT, STATUS = EMB.register("abort").offset, EMB.register("status").offset
+ABORT, STATUS, CODE = (EMB.register(name).offset for name in ("abort", "status", "code"))
+IDENTITY = {"core": 0x626D65, "version": 0x10203, "configuration_low": 0x89ABCDEF, "configuration_high": 0x01234567}
+CONSTANTS = {EMB.register(name).offset: value for name, value in IDENTITY.items()}
 
 
 def kernel(arguments=EMB.arguments, registers=EMB.registers):
@@ -36,7 +39,8 @@ class Bench:
     def __init__(self, dut, rng=None):
         self.dut = dut
         self.control = LiteMaster(dut, "bus", rng=rng)
-        self.starts = self.aborts = 0
+        self.starts = self.aborts = self.drops = 0
+        dut.code.value = dut.owing.value = 0
         dut.done.value = 0
         dut.status.value = 0
         self._task = cocotb.start_soon(self._count())
@@ -47,6 +51,7 @@ class Bench:
             await edge
             self.starts += self.dut.start.value == 1
             self.aborts += self.dut.abort.value == 1
+            self.drops += self.dut.drop.value == 1
 
     def arguments(self):
         return layout_of("arguments").unpack(int(self.dut.arguments.value))
@@ -65,7 +70,7 @@ async def _begin(dut, rng=None):
     start(dut)
     bench = Bench(dut, rng)
     await reset(dut)
-    bench.starts = bench.aborts = 0
+    bench.starts = bench.aborts = bench.drops = 0
     return bench
 
 
@@ -107,7 +112,7 @@ async def random_match_golden(dut):
     known = {a.offset + 4 * part for a in EMB.arguments for part in range(a.bits // 32)}
     for _ in range(1200):
         offset = draw.choice((draw.randrange(0x10, LAST, 4), draw.randrange(0x10, 0x1000, 4)))
-        if offset in (ABORT, STATUS):
+        if offset in (ABORT, STATUS, CODE, *CONSTANTS):
             continue
         if draw.random() < 0.5:
             value, strobe = draw.getrandbits(32), draw.choice((0xF, 0xF, draw.getrandbits(4)))
@@ -280,8 +285,14 @@ async def abort_and_status(dut):
     for value in (0, 3, 0xFFFFFFFF):
         dut.status.value = value
         assert await control.read(STATUS) == value
-    await control.write(STATUS, 0x55)
+        dut.code.value = value & 0xFF
+        assert await control.read(CODE) == value & 0xFF
+    for offset in (STATUS, CODE, *CONSTANTS):
+        await control.write(offset, 0x55)
     assert await control.read(STATUS) == 0xFFFFFFFF, "status cannot be written"
+    assert await control.read(CODE) == 0xFF
+    for offset, value in CONSTANTS.items():
+        assert await control.read(offset) == value, "the identity cannot be written"
     assert bench.aborts == 0
     await control.write(ABORT, 1)
     await ClockCycles(dut.clk, 3)
@@ -295,6 +306,67 @@ async def abort_and_status(dut):
     assert min(ABORT, STATUS) >= LAST
     await control.load([0xFFFFFFFF] * ((LAST - 0x10) // 4))
     assert bench.aborts == 1 and bench.starts == 0
+
+
+@cocotb.test()
+@pytest.mark.testpoint("software_reset")
+async def software_reset(dut):
+    """sw_reset drops a run at any moment: it reads 1 until the run's end, which leaves no done and no interrupt behind;
+    the next run is as any. Of an idle core it clears what the run before has left."""
+    bench = await _begin(dut)
+    control = bench.control
+    await control.write(GIE, 1)
+    await control.write(IER, 3)
+    reset = 1 << SW_RESET
+    for drops, cycles in enumerate((0, 1, 2, 3, 7), 1):
+        await control.write(CTRL, 1 << START | 1 << AUTO_RESTART)
+        await ClockCycles(dut.clk, cycles) if cycles else None
+        await control.write(CTRL, reset)
+        await ClockCycles(dut.clk, 3)
+        assert bench.drops == drops and bench.starts == 2 * drops - 1
+        await control.write(CTRL, 1 << START)
+        assert await control.read(CTRL) == reset, "not idle, no start is taken"
+        await bench.finish()
+        await ClockCycles(dut.clk, 2)
+        assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0 and dut.interrupt.value == 0
+        await control.write(CTRL, 1 << START)
+        await bench.finish()
+        await ClockCycles(dut.clk, 2)
+        assert bench.starts == 2 * drops and dut.interrupt.value == 1
+        await control.write(CTRL, 0)
+        if cycles % 2:
+            assert await control.read(CTRL) == 1 << DONE | 1 << IDLE | 1 << READY
+            await control.write(ISR, 3)
+        else:
+            await control.write(CTRL, reset, 0b1101)    # a strobe that leaves it out
+            assert await control.read(ISR) == 3 and bench.drops == drops
+            await control.write(CTRL, reset)
+            bench.drops -= 1
+            assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0
+    # While the bus owes an answer, with a run and without.
+    for runs in (True, False):
+        if runs:
+            await control.write(CTRL, 1 << START)
+        dut.owing.value = 1
+        await control.write(CTRL, reset)
+        if runs:
+            await bench.finish()
+        for _ in range(3):
+            assert await control.read(CTRL) == reset | 1 << IDLE
+        dut.owing.value = 0
+        await ClockCycles(dut.clk, 2)
+        assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0
+    # In the cycle in which the run ends, and in those beside it.
+    for delay in range(8):
+        await control.write(CTRL, 1 << START)
+        write = cocotb.start_soon(control.write(CTRL, reset))
+        await ClockCycles(dut.clk, delay) if delay else None
+        await bench.finish()
+        await write
+        await ClockCycles(dut.clk, 3)
+        if await control.read(CTRL) >> SW_RESET & 1:    # it came after the end of the write, which was the next run's
+            raise AssertionError(f"the end {delay} cycles into the write is not seen")
+        assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0 and dut.interrupt.value == 0
 
 
 @cocotb.test()
@@ -325,19 +397,21 @@ async def corner_values(dut):
     """The whole 4 KB can be read and written; only what is described answers with anything but 0."""
     bench = await _begin(dut)
     known = {a.offset + 4 * part for a in EMB.arguments for part in range(a.bits // 32)}
-    dut.status.value = 1
+    dut.status.value, dut.code.value = 1, 7
+    others = {STATUS: 1, CODE: 7, **CONSTANTS}
     for offset in range(0x10, 0x1000, 4):
         if offset != ABORT:
             assert await bench.control.write(offset, 0xFFFFFFFF) == 0
     for offset in range(0x10, 0x1000, 4):
-        want = 0xFFFFFFFF if offset in known else int(offset == STATUS)
+        want = 0xFFFFFFFF if offset in known else others.get(offset, 0)
         assert await bench.control.read(offset) == want, f"{offset:#x}"
     assert bench.starts == 0 and bench.aborts == 0
 
 
 @pytest.mark.parametrize("number", seeds())
 def test_control(number):
-    simulate(ControlSlave(kernel=EMB), "verif.axi.test_control", name="axi_control", tests=10, seed=number)
+    simulate(ControlSlave(kernel=EMB, constants=tuple(IDENTITY.items())), "verif.axi.test_control",
+             name="axi_control", tests=11, seed=number)
 
 
 def test_illegal_config_wrong():
@@ -345,5 +419,5 @@ def test_illegal_config_wrong():
     with pytest.raises(ValueError, match="there is no 'abort'; there are state, status"):
         ControlSlave(kernel=kernel(registers=(Register("state", "read", ""), Register("status", "read", ""))))
     many = tuple(Argument(f"a{k}", "pointer", "m00", "") for k in range(350))
-    with pytest.raises(ValueError, match="k: the control registers take 4232 bytes, a kernel has 4096"):
+    with pytest.raises(ValueError, match="k: the control registers take 4272 bytes, a kernel has 4096"):
         ControlSlave(kernel=kernel(arguments=many))

@@ -9,12 +9,12 @@ from cocotb.triggers import RisingEdge
 
 from golden.emb import row_decoder
 from golden.emb import rows as golden
-from golden.emb.row_requests import Fetched
 from hw.emb.rows import EVENTS
 from hw.isa.emb import ROW_FORMAT
 from verif.bench import reset, start
 from verif.bench.pack import layout_of
 from verif.bench.stream import always
+from verif.emb import cycles
 
 __all__ = ["SHIPPED", "SMALL", "Bench", "addresses", "check", "config", "fresh", "mixture", "modelled", "row",
            "sources"]
@@ -245,30 +245,8 @@ async def fresh(dut, **kwargs):
 
 
 def modelled(rows, offered, latency):
-    """(taken, requested, left) as the bench sees them, by the golden model on an ideal memory."""
-    c = config()
-    fetch = golden.RowFetch(
-        window_beats=c["window_beats"], sets=c["window_sets"], row_beats_max=c["row_beats_max"],
-        delivery_rows=c["delivery_rows"], stripe_beats=c["stripe_beats"], banks=c["banks"], lap_bits=c["lap_bits"])
-    taken, requested, left, answers = [], [], [], deque()
-    wanted, cycle = sum(row["vector"] + 1 for row in rows), 0
-    while len(left) < wanted:
-        if fetch.out is not None:
-            left.append(cycle)
-        beat = bool(answers) and answers[0] <= cycle
-        if beat:
-            answers.popleft()
-        request, now = fetch.request, None
-        if request is not None:
-            offset, beats, ring = request
-            address = (RING_AT if ring else ROWS_AT) + offset * 4 * c["words"] & (1 << 64) - 1
-            requested.append((cycle, address, beats))
-            answers.extend([cycle + latency] * beats)
-        if fetch.ready and len(taken) < len(rows) and offered[len(taken)] <= cycle:
-            row = rows[len(taken)]
-            now = Fetched(row["offset"], row["beats"], row["piece"], row["last"], row["copy"], row["ring"],
-                          row["vector"], row["row_format"])
-            taken.append(cycle)
-        fetch.step(now, beat, request is not None)
-        cycle += 1
-    return taken, requested, left
+    """(taken, requested, left) as the bench sees them, by the cycle model on an ideal memory."""
+    taken, requested, left = cycles.rows(config(), rows, offered, latency)
+    beat_bytes = 4 * config()["words"]
+    return taken, [(cycle, (RING_AT if ring else ROWS_AT) + offset * beat_bytes & (1 << 64) - 1, beats)
+                   for cycle, offset, beats, ring in requested], left

@@ -32,7 +32,6 @@ class Inputs:
     returned: np.ndarray = None
     released: np.ndarray = None
     polled: np.ndarray = None
-    timeout: int = 1 << 31
     ring: int = RING
 
     def __post_init__(self):
@@ -65,7 +64,6 @@ class Seen:
     out: list = field(default_factory=list)  # (cycle of its arrival at the output, row)
     waiting: list = field(default_factory=list)
     position: list = field(default_factory=list)
-    timed_out: list = field(default_factory=list)
     overflow: list = field(default_factory=list)
     full: list = field(default_factory=list)
 
@@ -74,7 +72,7 @@ async def drive(dut, inputs, *, clean=True):
     """Shows the inputs cycle by cycle; cycle 0 is the first after a reset."""
     edge = RisingEdge(dut.clk)
     pack, unpack, full = layout_of("o__payload").pack, layout_of("o__payload").unpack, layout_of("full").unpack
-    dut.ring_beats.value, dut.timeout.value = inputs.ring, inputs.timeout
+    dut.ring_beats.value = inputs.ring
     lanes = [(dut.i_dram__valid, dut.i_dram__ready, dut.i_dram__payload, inputs.dram, inputs.dram_offered),
              (dut.i_ssd__valid, dut.i_ssd__ready, dut.i_ssd__payload, inputs.ssd, inputs.ssd_offered)]
     for lane in lanes:
@@ -107,7 +105,6 @@ async def drive(dut, inputs, *, clean=True):
             assert held is None, f"the row at the output was taken back in cycle {cycle}"
         seen.waiting.append(dut.waiting.value == 1)
         seen.position.append(int(dut.position.value))
-        seen.timed_out.append(dut.timed_out.value == 1)
         seen.overflow.append(dut.overflow.value == 1)
         seen.full.append(full(int(dut.full.value)))
     return seen
@@ -288,19 +285,12 @@ async def corner_values(dut):
 @cocotb.test()
 @pytest.mark.testpoint("host_faults")
 async def host_faults(dut):
-    """A row that never lands ends in timed_out after `timeout` cycles, one in time does not; a ring filled beyond
-    its size is told when it is polled, one that is released further than it is filled is not. Both stay."""
+    """A row that never lands is waited for, and named; a ring filled beyond its size is reported when it is polled, and
+    stays so, one that is released further than it is filled is not."""
     start(dut)
-    for timeout in (0, 1, 17, 40):
-        inputs = Inputs(100, ssd=[row(8, ssd=1)], ssd_offered=[3], filled=8, timeout=timeout)
-        seen = await drive(dut, inputs)
-        assert seen.timed_out.index(True) - seen.waiting.index(True) == timeout + 1
-        assert all(seen.timed_out[seen.timed_out.index(True):]) and seen.position[-1] == 8
-        assert not any(seen.overflow)
-    filled = np.repeat([8, 9], [30, 70])
-    inputs = Inputs(100, ssd=[row(8, ssd=1), row(9, ssd=1)], ssd_offered=[3, 50], filled=filled, timeout=40)
-    seen = await drive(dut, inputs)
-    assert seen.timed_out.index(True) - len(seen.waiting) == -100 + 50 + 2 + 41, "the second row's own time"
+    seen = await drive(dut, Inputs(100, ssd=[row(8, ssd=1)], ssd_offered=[3], filled=8))
+    assert all(seen.waiting[seen.waiting.index(True):]) and seen.position[-1] == 8
+    assert not any(seen.overflow)
     polled = np.zeros(40, np.int64)
     polled[20] = 1
     for filled, released, over in ((RING, 0, False), (RING + 1, 0, True), (3, MODULUS - RING + 3, False),
@@ -315,19 +305,19 @@ async def host_faults(dut):
 
 @cocotb.test()
 async def reset_midstream(dut):
-    """A reset drops the rows inside, frees all room and takes both errors back."""
+    """A reset drops the rows inside, frees all room and takes the error back."""
     start(dut)
     random, failed = np.random.default_rng(seed("reset")), 0
     for cycles in random.integers(5, 120, 6):
         inputs = at_random(random, int(cycles) + 20)
         inputs.returned[:] = 0
-        inputs.timeout, inputs.polled[:], inputs.ring = 3, 1, 1
+        inputs.polled[:], inputs.ring = 1, 1
         broken = await drive(dut, inputs)
-        failed += broken.timed_out[-1] or broken.overflow[-1]
+        failed += broken.overflow[-1]
         fresh = at_random(random, 300)
         seen = await drive(dut, fresh)
         check(fresh, seen)
-        assert not seen.timed_out[-1] and not seen.overflow[-1]
+        assert not seen.overflow[-1]
     assert failed > 2
 
 

@@ -20,7 +20,6 @@ from verif.hotline.shapes import CONFIGS
 __all__ = ["BETWEEN", "STREAMS_IN", "STREAMS_OUT", "TO_HEADER", "Bench", "Pace"]
 
 MAILBOX, GRADIENTS = 0x10_0000_1000, 0x7_FFFF_F000
-TIMEOUT = 100_000
 STREAMS_IN = ("i_popular", "i_gathered", "i_beats", "i_query", "i_rows", "i_vectors")
 STREAMS_OUT = ("o_place", "o_query", "o_rows", "o_bags", "o_requests", "o_data", "o_update")
 TO_HEADER, BETWEEN = 10, 11     # cycles from a mini-batch to its header's beat, from the last beat to the next header
@@ -132,7 +131,6 @@ class Bench:
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
         ports.set("to", MAILBOX)
         ports.set("gradients", GRADIENTS)
-        ports.set("timeout", TIMEOUT)
         ports.set("finished", self.finished)
         ports.set("job", self.job)
         ports.set("start", 1)

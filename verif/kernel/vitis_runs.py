@@ -51,7 +51,7 @@ class _CoreRun(Run):
     def __init__(self, program: np.ndarray):
         self.buffers = {"program": (program.tobytes(), True, False),
                         "result": (bytes(4 * self.kernel.result_words), True, True)}
-        self.scalars = {"program_count": len(program)}
+        self.scalars = {"program_count": len(program), "timeout": 20_000}
 
     def arena(self, name: str, content: np.ndarray | bytes, beat_bytes: int, *, readable: bool = True,
               writable: bool = False) -> None:
@@ -137,7 +137,6 @@ class EmbRun(_CoreRun):
         self.arena("outputs", UNTOUCHED * (program.outputs_beats * beat), beat, readable=False, writable=True)
         self.arena("rows", work.rows.copy(), beat, writable=True)
         self.arena("ring", bytes(self.ring * beat), beat)
-        self.scalars["timeout"] = 20_000
         self.result, self.outputs = work.expected(program)
         self.rows = work.rows.copy()
 

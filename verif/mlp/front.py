@@ -9,7 +9,6 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from golden.axi import ports as emb_ports
 from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
@@ -43,16 +42,11 @@ def encode(item: dict[str, int]) -> list[int]:
 class Feed:
     """Memory behind a port's client: answers requests with the addresses of their beats.
 
-    latency, flow: cycles until a beat is there, how often one then comes; clients: with a ReadPort of that queue
+    latency, flow: cycles until a beat is there, how often one then comes; room: how often a request is taken
     """
 
-    def __init__(self, random_: random.Random, *, latency: int = 1, flow: float = 1.0, room: float = 1.0,
-                 port_beats: int = 0):
+    def __init__(self, random_: random.Random, *, latency: int = 1, flow: float = 1.0, room: float = 1.0):
         self.rng, self.latency, self.flow, self.room = random_, latency, flow, room
-        self.port = None
-        if port_beats:
-            memory = emb_ports.Memory(lambda at: at, latency)
-            self.port = emb_ports.ReadPort(memory, block=64, clients=(port_beats,), outstanding=32)
         self.waiting: deque[tuple[int, int]] = deque()
         self.asked: list[tuple[int, int]] = []
         self.cycle = 0
@@ -60,21 +54,16 @@ class Feed:
         self._draw()
 
     def _draw(self) -> None:
-        self.ready = self.port.accepting == 0 if self.port else self.rng.random() < self.room
-        if self.port:
-            self.stands = self.port.o[0]
-        elif (self.stands is None and self.waiting and self.waiting[0][0] <= self.cycle
-              and self.rng.random() < self.flow):
+        self.ready = self.rng.random() < self.room
+        if (self.stands is None and self.waiting and self.waiting[0][0] <= self.cycle
+                and self.rng.random() < self.flow):
             self.stands = self.waiting.popleft()[1]
 
     def step(self, request: tuple[int, int] | None, taken: bool) -> None:
         """request: (address, beats) that stands there; taken: the beat is."""
         if request is not None and self.ready:
             self.asked.append(request)
-            if not self.port:
-                self.waiting.extend((self.cycle + self.latency, request[0] + at) for at in range(request[1]))
-        if self.port:
-            self.port.step([request], [taken])
+            self.waiting.extend((self.cycle + self.latency, request[0] + at) for at in range(request[1]))
         if taken:
             self.stands = None
         self.cycle += 1

@@ -122,7 +122,7 @@ async def latency_and_rate_as_documented(dut):
         count, jobs_each = 64 // beats, 12 if REGRESS else 6
         jobs = [any_rows(r, unit, at, features_in=0, half=half, features=1, count=count, row_beats=beats,
                          stride=stored_beats(beats, half) + line_stride, source=4096 * at) for at in range(jobs_each)]
-        bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+        bench = Bench(dut, unit, Feed(r, latency=100))
         await bench.carry_out([finish_rows(job) for job in jobs])
         gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
         assert sum(gaps) == 0 and len(bench.at) == jobs_each * count * beats, (half, beats, line_stride, sum(gaps))
@@ -130,7 +130,7 @@ async def latency_and_rate_as_documented(dut):
     # Instructions of three beats do not lose a cycle either, once their data is there.
     jobs = [finish_rows(any_rows(r, unit, at, features_in=0, half=0, features=1, count=3, row_beats=1, stride=1,
                                  wait_layers=1, source=at * 64)) for at in range(20)]
-    bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+    bench = Bench(dut, unit, Feed(r, latency=100))
     for cycle in range(600):
         await bench.step(jobs[0] if jobs else None, counts=(0, cycle > 400)) and jobs.pop(0)
     assert bench.at[0] == 401 + 3 and bench.at == list(range(404, 404 + 60)), bench.at[:5]

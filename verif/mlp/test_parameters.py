@@ -115,20 +115,20 @@ async def latency_and_rate_as_documented(dut):
     r = rng("rate")
     jobs = [any_weights(r, unit, at, steps=r.choice([1, 3, 20]), count=r.choice([10, 24]), source=4096 * at)
             for at in range(16)]
-    bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+    bench = Bench(dut, unit, Feed(r, latency=100))
     await bench.carry_out(jobs)
     assert len(bench.at) == sum(job["count"] * job["steps"] for job in jobs)
     assert bench.at[-1] - bench.at[0] == unit.line_beats * (len(bench.at) - 1)
     await Bench.clean(dut)
     jobs = [any_addends(r, unit, at, count=40, source=4096 * at) for at in range(5)]
-    bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+    bench = Bench(dut, unit, Feed(r, latency=100))
     await bench.carry_out(jobs)
     gaps = [b - a - 1 for a, b in zip(bench.at, bench.at[1:], strict=False)]
     assert len(bench.at) == 200 and sum(gaps) == 4, gaps     # one behind each instruction
     await Bench.clean(dut)
     # Instructions of three beats do not lose a cycle, once their data is there.
     jobs = [any_weights(r, unit, at, count=3, steps=1, wait_layers=1, source=at * 64) for at in range(20)]
-    bench = Bench(dut, unit, Feed(r, latency=100, port_beats=256))
+    bench = Bench(dut, unit, Feed(r, latency=100))
     for cycle in range(700):
         await bench.step(jobs[0] if jobs else None, counts=(0, cycle > 400)) and jobs.pop(0)
     first = 401 + 2 + unit.line_beats

@@ -1,4 +1,4 @@
-"""The MLP core's sequencer against golden.mlp.order and golden.mlp.sequencer: every slot, tile and cycle."""
+"""The MLP core's sequencer against golden.mlp.order and the cycle model: every slot, tile and cycle."""
 
 from itertools import pairwise
 
@@ -7,8 +7,6 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.mlp.order import LATENCY, Shape, slot, tiles
-from golden.mlp.sequencer import STALLS
-from golden.mlp.sequencer import Sequencer as Model
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import slot_layout
@@ -17,6 +15,8 @@ from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of, metadata
 from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import bursty, sometimes
+from verif.mlp.cycles import STALLS
+from verif.mlp.cycles import Sequencer as Model
 
 SIZES = {
     "tiny": {"units": 2, "rows": 2, "width": 2, "words": 8, "row_lines": 256, "weight_lines": 512,
@@ -143,7 +143,7 @@ class Bench:
         if self.cycle:
             self.same("stall", dut.stall, 1 << STALLS.index(model.stall) if model.stall else 0)
             self.stalls[model.stall] += 1
-        if model.number is not None:
+        if model.number >= 0:
             self.same("number", dut.number, model.number)
         if model.slot is not None:
             self.record("slot", dut.slot, slot(self.shape, *model.slot))

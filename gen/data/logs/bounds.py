@@ -128,7 +128,7 @@ def archive(path: Path) -> Iterator[zipfile.ZipFile]:
         if locked := [info.filename for info in infos if info.flag_bits & 1]:
             raise zipfile.BadZipFile(f"the member {locked[0]!r} is encrypted")
         if odd := [info.filename for info in infos if info.compress_type not in PACKED]:
-            raise zipfile.BadZipFile(f"the member {odd[0]!r} is packed in a way that neither numpy nor torch writes")
+            raise zipfile.BadZipFile(f"the member {odd[0]!r} is packed in another way than deflate")
         yield found
 
 

@@ -22,9 +22,9 @@ TRIED = (",", "\t", ";", "|")
 USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 BOM = b"\xef\xbb\xbf"
 #: How files begin that are no text, and what they are.
-OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"BZh": "bzip2",
-          b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz",
-          b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet"}
+OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet",
+          **{sign: stream.COMPRESSED[ending] for sign, ending in stream.SIGNS.items()}}
+ENDINGS = {"a zip archive": ".zip", "Parquet": ".parquet", **{kind: end for end, kind in stream.COMPRESSED.items()}}
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,12 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
         return Dialect(separator or "\t", (line.split(separator or "\t"),), len(BOM) * begin.startswith(BOM), 0, 0)
     for sign, kind in OTHERS.items():
         if begin.startswith(sign):
-            what = {"UTF-16": ": `iconv -f UTF-16 -t UTF-8` converts it", "a zip archive": "; unpack it"}.get(kind)
-            raise ValueError(f"{path} is {kind}, not text in UTF-8{what or '; its name must end as such files do'}")
+            what = (": `iconv -f UTF-16 -t UTF-8` converts it" if kind == "UTF-16" else
+                    f"; its name must end in {ENDINGS[kind]}")
+            raise ValueError(f"{path} is {kind}, not text in UTF-8{what}")
+    if begin[257:262] == b"ustar":
+        raise ValueError(f"{path} is a tar archive; `tar -xOf {path} NAME` writes one of its files, and - reads it "
+                         "from a pipe")
     if b"\0" in begin:
         raise ValueError(f"{path} has a byte of 0; is it text?")
     start = len(BOM) if begin.startswith(BOM) else 0

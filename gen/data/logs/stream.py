@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +17,12 @@ from numpy.typing import NDArray
 from gen.base.extras import extra
 from gen.data.logs import bounds, parse
 
-__all__ = ["COMPRESSED", "OpenQuote", "blocks", "compressed", "cuts", "head", "lines_before", "stem", "unpack"]
+__all__ = ["COMPRESSED", "SIGNS", "OpenQuote", "blocks", "compressed", "cuts", "head", "lines_before", "stem", "unpack"]
 
 #: Endings of compressed files, and what they are called.
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
+#: How they begin; a zip archive may be an npz as well.
+SIGNS = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 BLOCK = 1 << 18     # bytes that are read at once: they stay in the CPU's caches until they are parsed
 LINE = 1 << 24      # bytes of a line that are still waited for
 
@@ -126,13 +129,15 @@ def _check_line(path: Path, held: int) -> None:
 class _Unpacked:
     """The bytes of a compressed file, no more of them than one of its size may become."""
 
-    def __init__(self, path: Path, packed: IO[bytes]):
+    def __init__(self, path: Path, packed: IO[bytes], member: IO[bytes] | None = None):
         self.path, self.kind, self.size, self.given = path, COMPRESSED[path.suffix.lower()], path.stat().st_size, 0
         self.faults: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
         self.file: Any
-        if self.kind == "gzip":
+        if member is not None:
+            self.file, self.faults = member, (*self.faults, zipfile.BadZipFile)
+        elif self.kind == "gzip":
             self.file = gzip.GzipFile(fileobj=packed)
-        elif self.kind == "bz2":
+        elif self.kind == "bzip2":
             self.file = bz2.BZ2File(packed)
         elif self.kind == "xz":
             self.file = lzma.LZMAFile(packed)
@@ -159,11 +164,31 @@ class _Unpacked:
 def _opened(path: Path, start: int = 0) -> Iterator[tuple[Any, Callable[[], int]]]:
     """(the file's bytes from `start` on, unpacked where it is compressed; how many of its own have been read)."""
     with path.open("rb", buffering=0) as file:
-        if compressed(path):
+        if path.suffix.lower() == ".zip":
+            with _member(path) as (member, size):
+                unpacked = _Unpacked(path, file, member)
+                yield unpacked, lambda: unpacked.size * unpacked.given // max(size, 1)
+        elif compressed(path):
             yield _Unpacked(path, file), file.tell
         else:
             file.seek(start)
             yield file, lambda: file.tell() - start
+
+
+@contextmanager
+def _member(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """The one file of a zip archive, and its bytes.
+
+    Raises      ValueError: there are none or several
+    """
+    with bounds.archive(path) as found:
+        files = [info for info in found.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
+        if len(files) != 1:
+            names = bounds.few((info.filename for info in files), 8)
+            raise ValueError(f"{path} holds {len(files)} files{names and ', '}{names}; a log is one of them: "
+                             f"`unzip -p {path} NAME` writes it, and - reads it from a pipe")
+        with found.open(files[0]) as member:
+            yield member, files[0].file_size
 
 
 def unpack(path: Path, plain: IO[bytes]) -> None:

@@ -155,11 +155,11 @@ class Header:
     def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
         """The fields that are tables: those asked for, else `tables`."""
         chosen = self.tables if fields is None else tuple(fields)
-        numbers = all(is_number(name) for name in self.names)
+        numbers = any(is_number(name) for name in self.names)
         hint = "; line 1 holds numbers: --fields names the fields of a log without a header line" if numbers else ""
         if not chosen:
             raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices (--table); "
-                             f"there are {few(self.names)}{hint}")
+                             f"there are {few(self.names)}{hint or '; without a header line --fields names them'}")
         there = set(self.names)
         for name in chosen:
             if name not in there:

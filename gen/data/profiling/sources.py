@@ -1,7 +1,6 @@
 """A profile from what holds counts already: a saved profile, published statistics."""
 
 import os
-import re
 import zipfile
 from pathlib import Path
 
@@ -13,23 +12,24 @@ from gen.data.profiling.mels import mels
 
 __all__ = ["statistics_of"]
 
-MELS = re.compile(r"mels(20\d\d)")
 STATISTICS_BYTES = 1 << 24
-STATISTICS = "mels_stats/locality_stats_{}.txt"     # in the folder of HOTRAIL_DATA
+#: By the names that a user gives, files in the folder of HOTRAIL_DATA.
+STATISTICS = {"criteo_kaggle": "criteo_kaggle_calibration.json",
+              **{f"mels{year}": f"mels_stats/locality_stats_{year}.txt" for year in (2021, 2022)}}
 
 
 def statistics_of(log: str | Path) -> Profile | None:
-    """log: a saved profile (.npz); mels2021 or mels2022, or the file of their statistics (locality_stats_*.txt); a
-    calibration (.json). None: it is none of these.
+    """log: a saved profile (.npz); a name in STATISTICS, or a file of such (locality_stats_*.txt; a calibration,
+    .json). None: it is none of these.
 
     Raises      ValueError: a file of these that is damaged or not there
     """
     path = Path(log)
-    if (set_ := MELS.fullmatch(str(log))) and not path.exists():
-        if (found := data_path(STATISTICS.format(set_[1]))) is None:
+    if (file := STATISTICS.get(str(log))) and not path.exists():
+        if (found := data_path(file)) is None:
             folder = os.environ.get("HOTRAIL_DATA")
-            raise ValueError(f"{log}: its statistics, {STATISTICS.format(set_[1])}, are looked for in the folder that "
-                             f"HOTRAIL_DATA names" + (f", {folder}, and are not there" if folder else ""))
+            raise ValueError(f"{log}: its statistics, {file}, are looked for in the folder that HOTRAIL_DATA names" + (
+                f", {folder}, and are not there" if folder else ""))
         path = found
     with readable(path):
         if path.name.startswith("locality_stats") and path.suffix == ".txt":

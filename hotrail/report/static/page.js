@@ -4,7 +4,20 @@ const $ = (query, within = document) => [...within.querySelectorAll(query)];
 const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
 const shortest = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const exact = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const shown = value => Math.abs(value) < 1e-3 && value ? value.toExponential(2) : exact.format(value);
+
+// A number as the tiles have it, with its unit: 1.45 M samples/s, 899 us, 419,943 rows.
+function read(value, { unit } = {}) {
+  if (typeof value !== "number") return value;
+  const [scale, letter] = Math.abs(value) >= 9.995e8 ? [1e9, " G"] : Math.abs(value) >= 9.995e5 ? [1e6, " M"] : [1, ""];
+  const text = Math.abs(value) < 1e-3 && value ? value.toExponential(2)
+    : letter || !Number.isInteger(value) || unit?.endsWith("/s") ? three.format(value / scale) : whole.format(value);
+  return text + letter + (unit ? ` ${unit}` : "");
+}
+const readAll = (values, axis) => [values].flat().map((each, at, all) =>
+  read(each, at + 1 < all.length ? {} : axis)).join(" to ");
 
 // A colour of the style sheet as the browser has it now; a chart's canvas knows no light-dark().
 const probe = document.body.appendChild(document.createElement("span"));
@@ -24,7 +37,7 @@ function save(name, rows) {
 }
 
 // Tables: what a cell is worth is read off it, with its unit.
-const UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, "%": 1, x: 1 };
+const UNITS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, M: 1e6, G: 1e9 };
 function worth(text) {
   const match = /^(-?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([a-zA-Z%]*)/.exec(text);
   return match ? Number(match[1].replaceAll(",", "")) * (UNITS[match[2]] ?? 1) : NaN;
@@ -100,11 +113,15 @@ const folded = (text, most) => text.split(" ").reduce((lines, word) => {
   return fits ? [...lines.slice(0, -1), `${lines.at(-1)} ${word}`] : [...lines, word];
 }, []);
 
-const isPower = value => Number.isInteger(Math.round(1e6 * Math.log10(value)) / 1e6);
+// Of a logarithmic scale: powers of ten where there are several; twos and fives, too, where there are few; else all.
+function isLabelled(value, { min, max }) {
+  const decades = Math.log10(max / min), first = Number(value.toExponential().split("e")[0]);
+  return decades < 1 || first === 1 || decades < 3 && (first === 2 || first === 5);
+}
 function axis(of, numbers, flat, more) {
   const soft = colour("soft"), line = colour("line");
   const ticks = { color: soft, autoSkip: !flat, maxRotation: numbers ? 0 : 50 };
-  if (numbers) ticks.callback = value => of.log && !isPower(value) ? "" : shortest.format(value);
+  if (numbers) ticks.callback = value => shortest.format(value);
   else if (flat) ticks.callback = function (value) {
     return folded(this.getLabelForValue(value), this.chart.width / 17);
   };
@@ -112,6 +129,8 @@ function axis(of, numbers, flat, more) {
     type: numbers ? of.log ? "logarithmic" : "linear" : "category", ticks, grid: { color: line },
     border: { color: line }, title: { display: !!of.title, text: of.title, color: soft },
     min: of.least ?? undefined, max: of.most ?? undefined, ...more,
+    afterBuildTicks: numbers && of.log
+      ? scale => { scale.ticks = scale.ticks.filter(({ value }) => isLabelled(value, scale)); } : undefined,
   };
 }
 
@@ -119,8 +138,8 @@ function config(spec) {
   const bars = spec.kind !== "lines", flat = across(spec), alone = spec.series.some(each => each.alone);
   const categories = { stacked: spec.stacked, labels: spec.labels, offset: true }, values = { stacked: spec.stacked };
   const label = ({ raw: { x, y }, dataset }) => {
-    const value = bars && flat ? x : y;
-    return `${dataset.label}: ${bars ? "" : `${shown(x)}, `}${[value].flat().map(shown).join(" to ")}`;
+    const value = bars && flat ? x : y, axis = bars && flat ? spec.x : spec.y;
+    return `${dataset.label}: ${bars ? "" : `${read(x, spec.x)}, `}${readAll(value, axis)}`;
   };
   return {
     type: bars ? "bar" : "scatter", data: { datasets: spec.series.map(each => dataset(spec, each)) },
@@ -178,10 +197,11 @@ function walk(entry, event) {
   const { series } = entry.spec, next = entry.series + (turn ?? 0);
   entry.series = (next + series.length) % series.length;
   const { name, points } = series[entry.series];
+  const [names, values] = across(entry.spec) ? [entry.spec.y, entry.spec.x] : [entry.spec.x, entry.spec.y];
   entry.index = Math.min(Math.max(entry.index + (step ?? 0), 0), points.length - 1);
   point(entry, [{ datasetIndex: entry.series, index: entry.index }]);
   const [x, y] = points[entry.index];
-  entry.told.value = `${name}: ${typeof x === "number" ? shown(x) : x}, ${[y].flat().map(shown).join(" to ")}`;
+  entry.told.value = `${name}: ${read(x, names)}, ${readAll(y, values)}`;
 }
 
 // A chart's numbers, a point a row.

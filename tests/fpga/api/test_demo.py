@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from fpga.api import demo as flow
+from fpga.api.verifying import Verified, rates
+from gen.planner.plan import rate
 from hotrail.report import demo as report
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +50,16 @@ def test_three_memories_beside_two_and_one(small, place):
     assert found.held == 300 == one.whole.samples and one.slice.samples == 256
 
 
+def test_the_rate_is_the_measured_one_beside_the_planned(small):
+    found, _ = small
+    whole = found.placements[-1].whole
+    assert whole.rate == 300 * whole.clock_mhz * 1e6 / max(whole.busy.values())
+    assert whole.planned_rate == 300 * whole.clock_mhz * 1e6 / max(whole.steady.values()) != whole.rate
+    assert rates(whole) == (f"{rate(whole.rate)} samples/s measured, batches back to back; {rate(whole.planned_rate)} "
+                            f"planned, {whole.planned_rate / whole.rate:.2f} times as many")
+    assert rates(Verified(found.device)) == ""
+
+
 def test_the_cards_vectors_give_the_hosts_accuracy(small):
     found, _ = small
     for each in found.placements:
@@ -73,8 +85,9 @@ def test_report_says_all_of_it(small, tmp_path, capsys):
     report.show(found)
     shown = capsys.readouterr().out
     for each in found.placements:
-        assert each.name in text and f"{each.auc:.4f}" in text and f"{each.rate:,.0f}" in text
-        assert f"{each.rate:,.0f}" in shown
+        assert each.name in text and f"{each.auc:.4f}" in text and rate(each.rate) in text
+        assert rate(each.rate) in shown
+    assert "MovieLens" not in text and f"Another split of {found.source} moves the differences" in text
     assert f"{found.placements[-1].errors['user_id']:.2f}" in text and "every bit and every cycle" in text
 
 
@@ -96,6 +109,18 @@ def test_a_difference_is_told(place, monkeypatch):
     assert [each.equal for each in done.placements] == [False, False, True, True] and not done.passed
     assert ["DIFFERENT from the twin" in line for line in said[-4:]] == [True, True, False, False]
     assert "DIFFERENT" in report.page(done).html()
+
+
+def test_without_the_rtl(place, monkeypatch, tmp_path):
+    """No simulator is built; a difference from the oracle is still one."""
+    monkeypatch.setattr(flow, "_Simulator", None)
+    said = []
+    done = flow.run(options(place), place, rtl=None, say=said.append)
+    assert done.passed and not done.in_rtl and not any("RTL" in line or "simulator" in line for line in said)
+    assert "The RTL did not run." in report.page(done).html()
+    first = replace(done.placements[0], whole=replace(done.placements[0].whole, different="a bit"))
+    wrong = replace(done, placements=[first, *done.placements[1:]])
+    assert not wrong.passed and "DIFFERENT from the oracle" in report.page(wrong).html()
 
 
 @pytest.mark.parametrize(("changes", "message"), [
@@ -124,7 +149,7 @@ def test_training_that_diverges(place, tmp_path):
 @pytest.mark.parametrize(("preset", "pages"), [
     ("tiny", ("README.md", "docs/demo.md")), ("smartssd", ("docs/demo.md",))])
 def test_pages_show_what_is_measured(preset, pages, tmp_path):
-    """Samples per second to the last digit; AUCs hang on the order in which a machine's library adds."""
+    """Samples per second as they are printed; AUCs hang on the order in which a machine's library adds."""
     try:
         found = flow.run(flow.Options(preset=preset), tmp_path, rtl="twin", say=print)
     except ValueError as error:
@@ -132,5 +157,5 @@ def test_pages_show_what_is_measured(preset, pages, tmp_path):
     for page in pages:
         text = (ROOT / page).read_text("utf-8")
         for each in found.placements:
-            shown = re.search(rf"{re.escape(each.name)} .* {each.rate:,.0f} [ |]*(0\.\d+) ", text)
+            shown = re.search(rf"{re.escape(each.name)} .* {re.escape(rate(each.rate))} [ |]*(0\.\d+) ", text)
             assert shown and float(shown[1]) == pytest.approx(each.auc, abs=5e-3), (page, each.name)

@@ -336,6 +336,12 @@ def test_abort_at_any_cycle(bench, standing):
     bench.aborts(*standing, 40)
 
 
+@pytest.mark.testpoint("killed_hosts")
+def test_a_host_killed_at_any_cycle(bench, standing):
+    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
+    bench.kills(*standing, 20)
+
+
 def test_abort_while_waiting_for_the_drive(bench, standing):
     run, _ = standing
     bench.card.set_faults(Faults(host_dies_after=0))
@@ -381,8 +387,10 @@ def test_a_hang_is_told(bench, standing):
     bench.hang(standing[0])
 
 
+@pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(bench, standing):
-    bench.silences(standing[0], 30_000)
+    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
+    bench.silences(standing[0])
 
 
 @pytest.mark.parametrize("policy", ["fr_fcfs", "group_machines"])

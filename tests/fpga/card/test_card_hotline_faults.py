@@ -279,6 +279,31 @@ def test_abort_at_any_cycle(bench, standing):
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.testpoint("killed_hosts")
+def test_a_host_killed_at_any_cycle(bench, standing):
+    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
+    bench.kills(*standing, 20)
+
+
+@pytest.mark.testpoint("watchdog")
+def test_a_memory_that_never_answers(bench, standing):
+    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
+    bench.silences(standing[0].copy(timeout=6000))
+
+
+@pytest.mark.testpoint("watchdog")
+def test_a_limit_that_the_memory_does_not_keep(bench, standing):
+    """Fewer cycles than a read takes, and the report: the run ends with STALLED in the register alone. With 0 there is
+    no limit."""
+    run, _ = standing
+    bench.start(run.copy(timeout=8))
+    bench.finish_stalled(run)
+    bench.collect(run)
+    assert bench.card.code() == bench.codes["STALLED"]
+    bench.rest()
+    bench.mend(run.copy(timeout=0))
+
+
 @pytest.mark.turns(1)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(bench, standing):
@@ -318,6 +343,7 @@ def worn():
     bench.card.close()
 
 
+@pytest.mark.regress
 @pytest.mark.testpoint("errors")
 def test_wrong_parity_in_the_logger(worn):
     """The run ends with the bank, in either phase; a log that does not come there is none the worse."""

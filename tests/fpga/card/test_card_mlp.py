@@ -18,7 +18,7 @@ from gen.rtl.config import load
 from hw.isa import MLP
 from hw.isa.mlp import TARGET
 from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, benches_of, count_of, side_by_side
-from tests.support.mlp_bench import Bench, tried
+from tests.support.mlp_bench import TIMEOUT, Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import Mix, Run, any_program
 from tests.support.mlp_sizes import TINY, batch, joined, plain
@@ -322,7 +322,7 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
             "program": bench.buffers["program"], "program_count": len(mixed.words),
             "inputs": bench.buffers["inputs"], "inputs_beats": len(mixed.inputs),
             "outputs": bench.place("outputs", outputs), "outputs_beats": mixed.outputs_beats,
-            "weights": bench.buffers["weights"], "weights_beats": len(mixed.weights),
+            "weights": bench.buffers["weights"], "weights_beats": len(mixed.weights), "timeout": TIMEOUT,
             "result": bench.place("result", bench.block("instructions_done"))})
         assert bench.never_written()[1] == detail
         bench.card.free(bench.buffers.pop(arena))
@@ -336,6 +336,18 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
 def test_abort_at_any_cycle(bench, standing):
     """An abort at any cycle ends the run with that cause."""
     bench.aborts(*standing, 30)
+
+
+@pytest.mark.testpoint("killed_hosts")
+def test_a_host_killed_at_any_cycle(bench, standing):
+    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
+    bench.kills(*standing, 20)
+
+
+@pytest.mark.testpoint("watchdog")
+def test_a_memory_that_never_answers(bench, standing):
+    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
+    bench.silences(standing[0])
 
 
 @pytest.mark.turns(1)

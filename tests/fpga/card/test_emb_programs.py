@@ -19,7 +19,7 @@ from golden.emb.core import Emb, Memory
 from hw.isa import EMB
 from tests.support.emb_bench import QUICK, TIMEOUT
 from tests.support.emb_programs import PAGE, Drawn, Programs, images
-from tests.support.faulty import FILL, UNTOUCHED
+from tests.support.faulty import FILL, UNTOUCHED, named, place
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 ROWS_BEATS, RING_PAGES, PAGES = 512, 8, 11
@@ -40,13 +40,7 @@ class OneCard:
         self.card.write(self.buffers["rows"], rows)
 
     def place(self, name, data):
-        held = self.buffers.get(name)
-        if held is None or held.bytes != data.nbytes:
-            if held:
-                self.card.free(held)
-            self.buffers[name] = self.card.allocate(data.nbytes, name)
-        self.card.write(self.buffers[name], data)
-        return self.buffers[name]
+        return place(self.card, self.buffers, name, data)
 
     def run(self, drawn, pages):
         """The result block, and what lies in the outputs and among the rows."""
@@ -68,8 +62,7 @@ class OneCard:
             "ring": self.buffers["ring"], "ring_beats": self.ring_beats, "result": result, "timeout": TIMEOUT})
         self.card.wait(200_000)
         block = self.card.read(result, np.uint32)
-        told = {value.name: int(block[value.word]) | (int(block[value.word + 1]) << 32 if value.bits == 64 else 0)
-                for value in EMB.result}
+        told = named(EMB, block)
         outputs = self.card.read(self.buffers["outputs"], np.uint32)[:drawn.outputs_beats * CONFIG.words]
         return told, outputs, self.card.read(self.buffers["rows"], np.uint32)
 

@@ -4,9 +4,11 @@ too much."""
 import pytest
 
 from fpga.card import CardHang, Faults, Silence
-from fpga.card.runs import OnCard
+from fpga.card.runs import OnCard, RunError
 from tests.support.soak import Bench, Soak
 
+STALLED = {"read": "STALLED: no transfer and no work for 3000 cycles; waited for: .*m01 read$",
+           "write": "^the core ended with STALLED, as its register says, and could not write its result block$"}
 LEAST_BAGS, MOST_GROWN = 100_000, 64 << 20
 
 
@@ -26,15 +28,21 @@ def test_short():
 @pytest.mark.turns(1)
 @pytest.mark.parametrize("process", [False, True], ids=["here", "process"])
 def test_a_silent_memory_ends_by_the_clock(process):
-    """Where the limit of cycles is far away."""
+    """Where the limit of cycles is far away and the watchdog is off; with it the core says what it waited for."""
     bench = Bench(process, 1)
     try:
         bench.bags._runs.limit_cycles, bench.bags._runs.limit_s = 10**15, 0.3
         requests = bench.requests(40)
         for port, way in (("m01_axi", "read"), ("m00_axi", "write")):
+            bench.bags._runs.timeout_cycles = 0
             with pytest.raises(CardHang, match="^the core was not done after .* cycles, its status register is 0x1"):
                 bench.attempt(requests, "silence", Faults(silences=(Silence(port, way),)))
             assert not bench.judge(requests, bench.bags.batch(requests))
+            bench.bags._runs.timeout_cycles, bench.bags._runs.limit_s = 3000, 60.0
+            with pytest.raises(RunError, match=STALLED[way]):
+                bench.attempt(requests, "silence", Faults(silences=(Silence(port, way),)))
+            assert not bench.judge(requests, bench.bags.batch(requests))
+            bench.bags._runs.limit_s = 0.3
     finally:
         bench.close()
 

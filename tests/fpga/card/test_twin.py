@@ -64,6 +64,7 @@ def beside(kind, tables, memory="ddr4", preset=CONFIG, **options):
     return EmbeddingBags(tables, card=kind, preset=preset, memory=memory, **options)
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="emb/core")
 @pytest.mark.turns(3)
 @pytest.mark.parametrize(("made", "memory", "preset"), [
     (rows_of_dram, "ideal", CONFIG), (rows_of_dram, "ddr4", CONFIG), (every_format, "ddr4", CONFIG),
@@ -192,7 +193,7 @@ def test_goes_on_after_a_reset():
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
-    (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb, mlp, hotline"),
+    (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb, mlp"),
     (partial(open_card, "twin", preset="tiny", seed=3), "seed=3 means nothing to a card of kind 'twin'"),
     (partial(open_card, "twins"), "there is no kind of card 'twins'; there are \"sim\", \"twin\" and \"xrt\""),
 ])

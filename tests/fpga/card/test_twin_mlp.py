@@ -45,9 +45,11 @@ def test_is_its_card(name, memory):
             assert told(twin) == told(card) and twin.last["cycles"] > count
 
 
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit="mlp/core")
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_random_programs_with_stalls(memory):
-    """Every field of every instruction, and every other run with stalls on all channels."""
+    """Cycles, counters and values are equal: every field of every instruction, and every other run with stalls on all
+    channels."""
     card, twin = (Bench(memory, kind=kind) for kind in ("sim", "twin"))
     with card.card, twin.card:
         for number in range(count_of(12)):

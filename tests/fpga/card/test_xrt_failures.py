@@ -355,7 +355,9 @@ def test_a_core_that_does_not_obey(machine, monkeypatch):
 
 
 def test_a_status_that_cannot_be_read(machine):
-    with machine().open(Xrt(fails={"xrtKernelReadRegister": -1})) as opened:
+    it = machine()
+    with it.open() as opened:
+        it.xrt.fails["xrtKernelReadRegister"] = -1
         opened.run(arguments(opened))
         with pytest.raises(CardHang, match="and its status register cannot be read"):
             opened.wait(30_000)
@@ -404,11 +406,31 @@ def test_a_run_that_xrt_gives_up(machine, state, name, is_old):
     assert not it.xrt.buffers
 
 
+def test_a_memory_that_owes_an_answer(machine, monkeypatch):
+    """The core has ended the run, and stands until its bus has answered: nothing may be given back before."""
+    monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
+    it = machine()
+    with it.open(Xrt(ends=4)) as opened:
+        opened.run(arguments(opened))
+        opened.wait(10**12)
+        it.xrt.status = 2
+        with pytest.raises(CardError, match="^the memory of card 0000:12:00.1 owes the core an answer to its last run"):
+            opened.reset()
+        it.xrt.status = 0
+        opened.reset()
+
+
+def test_an_identity_that_cannot_be_read(machine):
+    with pytest.raises(CardError, match="^the registers of the core on card 0000:12:00.1 cannot be read$"):
+        machine().open(Xrt(fails={"xrtKernelReadRegister": -1}))
+
+
 @pytest.mark.parametrize("options", [{"obeys": False}, {"fails": {"xrtKernelReadRegister": -1}}])
 def test_a_run_that_xrt_gives_up_and_the_core_does_not(machine, monkeypatch, options):
     monkeypatch.setattr("fpga.card.xrt.PATIENCE_S", 0.01)
     it = machine()
-    opened = it.open(Xrt(ends=5, **options))
+    opened = it.open(Xrt(ends=5, obeys=options.get("obeys", True)))
+    it.xrt.fails.update(options.get("fails", {}))
     given = arguments(opened)
     opened.run(given)
     for _ in range(2):

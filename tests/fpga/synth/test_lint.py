@@ -103,3 +103,30 @@ def test_presets_are_checked_side_by_side(tmp_path, monkeypatch):
 def test_shipped_waivers_suffice_for_a_unit(tmp_path):
     built = emit(SkidBuffer(8), "skid", tmp_path)
     assert lint.check(built.files, "skid") == []
+
+
+def test_more_of_what_is_waived_is_a_finding():
+    """By part; fewer are none."""
+    allowed = {"verilator/WIDTHEXPAND": {"Fifo": 3, "Splitter": 1}}
+    assert lint.excess({"verilator/WIDTHEXPAND": {"Fifo": 3}}, allowed) == []
+    found = lint.excess({"verilator/WIDTHEXPAND": {"Fifo": 4, "Reader": 2}, "yosys/warning": {"Fifo": 1}}, allowed)
+    assert [(finding.tool, finding.name, finding.text.split(";")[0]) for finding in found] == [
+        ("verilator", "WIDTHEXPAND", "Fifo: 4 are waived, and 3 were looked at"),
+        ("verilator", "WIDTHEXPAND", "Reader: 2 are waived, and 0 were looked at"),
+        ("yosys", "warning", "Fifo: 1 are waived, and 0 were looked at")]
+
+
+def test_waivers_are_counted_by_module(tmp_path):
+    text = CLEAN.replace("o <= a;", "o <= a[2:0];")
+    waiver = lint.Waiver("verilator", "WIDTHEXPAND", "expects 4 bits", "for this test")
+    findings(tmp_path, text, [waiver])
+    assert waiver.modules == {"unit": 1}
+
+
+def test_what_is_waived_is_written_down():
+    """Of all cores of the preset that is counted, by waivers that there are."""
+    kinds = {f"{waiver.tool}/{waiver.name}" for waiver in lint.waivers()}
+    found = lint.waived()
+    assert set(found) == set(load(lint.COUNTED).cores)
+    for counts in found.values():
+        assert set(counts) <= kinds and all(count > 0 for parts in counts.values() for count in parts.values())

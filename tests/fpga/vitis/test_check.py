@@ -58,7 +58,8 @@ def listed(change):
 
 @pytest.mark.parametrize("change, sentence", [
     (lambda folder: (folder / SCRIPT).unlink(), "package.tcl is missing"),
-    (lambda folder: (folder / "src" / "Decoder.v").unlink(), "src/Decoder.v is missing"),
+    (lambda folder: (folder / "src" / "hotrail_emb_Decoder.v").unlink(),
+     "src/hotrail_emb_Decoder.v is missing"),
     (lambda folder: (folder / SCRIPT).write_bytes((folder / SCRIPT).read_bytes()[:-1]), "package.tcl: its SHA-256 is "),
     (lambda folder: (folder / "hotrail_emb.xo").write_bytes(b""), "hotrail_emb.xo: its SHA-256 is e3b0c44298fc1c14..."),
     (lambda folder: (folder / "src" / "Old.v").touch(), "src/Old.v does not belong to the package"),

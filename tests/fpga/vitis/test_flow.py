@@ -27,11 +27,12 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 def test_package_is_complete(tmp_path):
     made = make(tmp_path)
-    kernel, texts = prepared(CORE)
+    kernel, texts = flow.named(*prepared(CORE))
     assert made.folder == tmp_path / "tiny" / "vitis" / CORE
     found = files(made.folder)
     assert set(found) == {*(f"src/{name}" for name in texts), "kernel.xml", "component.xml", "package.tcl", "link.cfg",
-                          xgui_path(kernel), "hotrail_mlp.h", "hotrail_mlp.py", "mlp.md", "package.json"}
+                          xgui_path(kernel), "src/hotrail_mlp.xdc", "hotrail_mlp.rdl", "hotrail_mlp.h",
+                          "hotrail_mlp.py", "mlp.md", "package.json"}
     assert all(found[f"src/{name}"].decode() == text for name, text in texts.items())
     told = json.loads(found.pop("package.json"))
     assert told["files"] == {name: sha256(data).hexdigest() for name, data in found.items()}

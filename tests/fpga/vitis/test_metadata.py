@@ -226,7 +226,8 @@ def test_files_stand_in_both_sets_once(core):
     root, (kernel, files) = component(core), prepared(core)
     sets = {name(node): texts(node, "spirit:file/spirit:name")
             for node in root.iterfind("spirit:fileSets/spirit:fileSet", NAMESPACES)}
-    verilog = sets["xilinx_anylanguagesynthesis_view_fileset"]
+    *verilog, constraints = sets["xilinx_anylanguagesynthesis_view_fileset"]
+    assert constraints == f"src/hotrail_{core}.xdc"
     assert sorted(verilog) == sorted(f"src/{file}" for file in files) and verilog[-1] == f"src/hotrail_{core}.v"
     assert sets["xilinx_anylanguagebehavioralsimulation_view_fileset"] == verilog
     assert sets["xilinx_xpgui_view_fileset"] == [xgui_path(kernel)]

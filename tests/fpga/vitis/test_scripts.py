@@ -43,6 +43,8 @@ FAULTS = {
     "unsound": "ERROR: ipx::check_integrity finds faults in the kernel: see the messages above",
     "unpacked": "ERROR: package_xo made no hotrail_mlp.xo",
     "absent": "ERROR: src/Add_registersNone",
+    "unconstrained": "ERROR: src/hotrail_mlp.xdc is missing beside the script",
+    "loose": "ERROR: Vivado dropped hotrail_mlp.xdc",
     "broken": "integrity check failed",
 }
 

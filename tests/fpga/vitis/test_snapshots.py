@@ -1,4 +1,5 @@
-"""The metadata of the tiny EMB core's package, byte for byte as it was last looked at.
+"""The metadata of the tiny EMB core's package, byte for byte as it was last looked at; of component.xml, which has a
+schema (test_metadata.py), the digest.
 
     HOTRAIL_SNAPSHOTS=write .venv/bin/pytest tests/fpga/vitis/test_snapshots.py
 
@@ -7,6 +8,7 @@ names of the Verilog's parts and hotrail's version are left out, so that only a 
 core's interface shows.
 """
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +38,8 @@ def plain(kernel):
 
 def made():
     kernel = plain(prepared("emb")[0])
-    return {"kernel.xml": kernel_xml(kernel), "component.xml": component_xml(kernel, dict.fromkeys(FILES, "")),
+    digest = f"{hashlib.sha256(component_xml(kernel, dict.fromkeys(FILES, ))).hexdigest()}\n".encode()
+    return {"kernel.xml": kernel_xml(kernel), "component.xml.sha256": digest,
             "package.tcl": package_tcl(kernel).encode(), "link.cfg": link_cfg(kernel, 2).encode(),
             "xgui.tcl": xgui(kernel).encode(), "xo.xml": xo_xml(kernel, dict.fromkeys(FILES, b""))}
 

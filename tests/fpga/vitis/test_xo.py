@@ -11,6 +11,7 @@ import pytest
 from lxml import etree
 
 from fpga.vitis.component_xml import component_xml
+from fpga.vitis.constraints import xdc
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import NOTE, entries, ip_folder, xo, xo_xml
@@ -29,7 +30,7 @@ def test_parts_come_back(core, tmp_path):
     assert (entry.get("Name"), entry.get("Dir"), entry.get("IP")) == (kernel.name, kernel.name, ip)
     assert found == {
         f"{kernel.name}/kernel.xml": kernel_xml(kernel), f"{ip}/component.xml": component_xml(kernel, files),
-        f"{ip}/{xgui_path(kernel)}": xgui(kernel).encode(),
+        f"{ip}/{xgui_path(kernel)}": xgui(kernel).encode(), f"{ip}/src/hotrail_{core}.xdc": xdc(kernel).encode(),
         **{f"{ip}/src/{name}": text.encode() for name, text in files.items()}}
     with zipfile.ZipFile(tmp_path / "k.xo") as archive:
         assert archive.testzip() is None and archive.comment == NOTE and b"Experimental" in NOTE

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import isotonic_regression
 
-from gen.data.expected import PARTS, expected, expected_counts
+from gen.data.expected import PARTS, _pooled, expected, expected_counts
 from gen.data.profile import Heat, TableProfile
 from gen.data.remap import by_heat, row_counts
 from gen.model.recommender import TableSpec
@@ -93,3 +94,13 @@ def test_statistics_without_ids(ids, touched):
     assert expected(TableSpec("t", 3, 4, ids), table).unseen == 0
     with pytest.raises(ValueError, match="^table t: the log accesses 3 rows, the model has 2$"):
         expected(TableSpec("t", 2, 4, ids), table)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0, -1.0])
+def test_values_are_pooled_as_scipy_pools_them(slope):
+    random = np.random.default_rng(4)
+    for count in (1, 2, 7, 300):
+        wanted = random.standard_normal(count).round(1) + slope * np.arange(count)
+        weights = random.integers(1, 1000, count).astype(np.float64)
+        by_scipy = isotonic_regression(wanted, weights=weights, increasing=False).x
+        np.testing.assert_allclose(_pooled(wanted, weights), by_scipy, rtol=1e-12, atol=1e-12)

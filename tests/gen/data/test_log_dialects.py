@@ -168,13 +168,13 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     (b"user_id,item_id\n" + b"1,2\n" * 70000 + "1,caf\u00e9\n".encode("cp1252"), ":70002: the byte 0xe9 is no UTF-8"),
     ("user_id,item_id\n1,2\n".encode("utf-16"), "is UTF-16, not text in UTF-8: `iconv -f UTF-16 -t UTF-8` converts it"),
     (gzip.compress(b"user_id,item_id\n1,2\n", mtime=0),
-     "is gzip, not text in UTF-8; its name must end as such files do"),
+     "is gzip, not text in UTF-8; its name must end in .gz"),
     (b"user_id,item_id\n1,\0\n", "has a byte of 0; is it text?"),
     (b"user_id item_id\n1 2\n", "nothing separates fields in line 1, 'user_id item_id'; comma, tab, semicolon and pipe "
                                 "were looked for, --separator names another"),
     (b"1,2,0.5\n3,4,1\n", "; there are 1, 2, 0.5; line 1 holds numbers: --fields names the fields of a log without a"),
     (b'{"user_id": 1, "item_id": 2}\n', "begins as JSON does, which is not read; write it as Parquet or"),
-    (b"PK\x03\x04", "is a zip archive, not text in UTF-8; unpack it"),
+    (b"PK\x03\x04", "is a zip archive, not text in UTF-8; its name must end in .zip"),
     (b'user_id,"item_id\n1,2\n', ":1: a quoted field is not closed in the first"),
     (b'user_id,item_id\n1,2\n3,"4\n5,6\n', ":3: a quoted field that begins here or further on is not closed"),
 ])

@@ -285,7 +285,7 @@ def test_texts_among_values_are_counted(tmp_path):
 @pytest.mark.parametrize(("content", "tables", "message"), [
     (b"", None, "{} is empty; its first line must name the fields"),
     (b"a\tb\n1\t2\n", None, "{}: no field ends in _id, so name the fields that are indices (--table); "
-     "there are a, b"),
+     "there are a, b; without a header line --fields names them"),
     (b"a\tb\n1\t2\n", ["c"], "{} has no field 'c'; it has a, b"),
     (b"a\ta\n1\t2\n", ["a"], "{}: line 1 names the field 'a' twice"),
     (b"a\xff\ta\n1\t2\n", ["a"], "{}:1: the byte 0xff is no UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` "

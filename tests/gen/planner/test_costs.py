@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from fpga.api.network import MlpNetwork
 from gen.compiler.emb import Bags, Compiler
-from gen.compiler.mlp import Compiler as Networks
 from gen.compiler.tables import SSD, CardImages, Table
 from gen.compress import search
 from gen.data.profile import Heat
@@ -14,9 +14,8 @@ from gen.model.network import Model
 from gen.planner.costs import CORE_SHARE, Costs, drive_reads, network_seconds, tt_seconds
 from gen.rtl import config
 from golden import tt
-from golden.mlp.cycles import Sizes, cycles
 from golden.tt.layout import plan
-from hw.isa import MLP
+from tests.support import mlp_sizes as make
 
 PAGE = 4096
 
@@ -102,21 +101,17 @@ def test_the_measured_cycles_are_the_golden_models(dim, rank):
 
 
 def test_network_seconds_are_the_cores():
-    """The compiler's prediction, against the cycle model that equals the hardware's counter."""
+    """The compiler's prediction, against the core's twin on an ideal memory."""
     found, model, batch = costs("tiny"), Model("m", "", (13, 24, 8), "concat", 3, 8, (16, 1), "relu", "sigmoid"), 48
-    core = config.load("tiny").cores["mlp"]
-    program = Networks(model.network(), core, batch=batch).compile(batch, mode="throughput")
-    beats = dict(enumerate(map(tuple, program.words.reshape(-1, core.words).tolist())))
-    sizes = Sizes(**{name: getattr(core, name) for name in Sizes._fields if hasattr(core, name)},
-                  counters=1 << (len(MLP.counters) - 1).bit_length())
-    run = cycles(sizes, program=0, program_count=len(program.words),
-                 words=lambda at: beats.get(at, (0,) * core.words), inputs=1 << 20, weights=2 << 20, outputs=3 << 20,
-                 result=(4 << 20) - 16)
+    core, network = config.load("tiny").cores["mlp"], model.network()
+    with MlpNetwork(network, card="twin", preset="tiny", batch=batch, memory="ideal") as on_card:
+        on_card(*make.batch(network, batch))
+        cycles = on_card.last["cycles"]
     bottom, top = network_seconds(found, model, batch)
-    assert (bottom + top) * 300e6 == pytest.approx(run.counters["cycles"], rel=0.15)
+    assert (bottom + top) * 300e6 == pytest.approx(cycles, rel=0.15)
     assert 0 < bottom < bottom + top
     # Sum of both takes at least the multiplications that there are.
-    assert (bottom + top) * 300e6 * core.macs >= model.network().macs * batch
+    assert (bottom + top) * 300e6 * core.macs >= network.macs * batch
 
 
 def test_rows_take_whole_beats_and_their_time():

@@ -8,7 +8,7 @@ import pytest
 from gen.base.sealed import seal, unseal
 from gen.model.network import Model
 from gen.model.recommender import Recommender, TableSpec
-from gen.planner.plan import Held, Plan, PlanCard, PlanTable, Tier
+from gen.planner.plan import Held, Plan, PlanCard, PlanTable, Tier, rate
 
 
 def a_plan(network=True):
@@ -132,6 +132,13 @@ def test_rows_and_shares_of_a_plan():
     assert replace(plan.tables["a/b"], cards=(2, 3, 4)).place == "2 - 4, by samples"
     assert plan.tables["a/b"].on_card("dram") == Tier(7, 224, 32.0, 5e-7)
     assert plan.tables["C1"].on_card("ssd") == plan.tables["C1"].ssd
+
+
+@pytest.mark.parametrize(("per_second", "said"), [
+    (0, "0"), (0.5, "0.500"), (12.345, "12.3"), (99.96, "100"), (1012, "1,010"), (117_336, "117,000"),
+    (999_499, "999,000"), (999_500, "1.00 M"), (1_446_654, "1.45 M"), (78_079_525, "78.1 M"), (2.5e12, "2,500 G")])
+def test_a_rate_has_three_digits(per_second, said):
+    assert rate(per_second) == said
 
 
 def test_an_emb_card_takes_as_long_as_its_slowest_memory():

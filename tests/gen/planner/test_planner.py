@@ -5,12 +5,12 @@ from time import process_time
 import numpy as np
 import pytest
 
+from bench.plan_as_written import as_written
 from gen.planner.bound import Master
 from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import Choices, cuts, loads, with_levels
 from gen.planner.exact import frontier
 from gen.planner.problem import Item, Problem, TableChoice
-from gen.planner.program import as_written
 from gen.planner.solve import Infeasible, solve
 from gen.planner.work import Deadline
 from tests.support.planner_problems import brute, check_optimum, drawn, seconds, split

@@ -153,6 +153,14 @@ def test_what_rows_that_the_log_lacks_cost(known, model):
     assert bound <= price < tight.drive_s < plan.seconds
 
 
+def test_the_share_of_rows_that_the_log_lacks_is_the_same_on_all_numbers_of_cards(known):
+    few = profile(of_arrays({"t": np.random.default_rng(3).zipf(1.3, 4000) % 50_000}))
+    of = Recommender("m", "", {"t": TableSpec("t", 50_000, 64)}, None, BATCH)
+    one, *others = (make(of, few, COSTS, cards=cards, levels=2, explain=False) for cards in (1, 2, 4))
+    assert one.unseen > 0.01 and "samples" in {plan.tables["t"].by for plan in others}
+    assert all(plan.unseen == pytest.approx(one.unseen, rel=1e-9) for plan in others)
+
+
 def test_who_decides_the_hot_share(known, model):
     tight = replace(COSTS, dram_bytes=300_000)
     assert {item.hot_share for item in build(model, known, tight, cards=1).problem.items} == {1.0}
@@ -251,7 +259,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     plan = make(model, known, COSTS, cards=1, say=said.append)
     assert set(plan.ablation) == {3} and "one card more" not in plan.what_if
     assert "one card more: tables: none was found" in said
-    assert "1 cards, DRAM and SSD: tables: none was found" in said
+    assert "1 card, DRAM and SSD: tables: none was found" in said
 
 
 @pytest.mark.turns(3)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from gen.data.profile import Heat
-from gen.planner.window import fetches, joint, kept_rows
+from gen.planner.window import _reached, fetches, joint, kept_rows
 from gen.rtl import config
 from golden.emb.rows import window
 
@@ -66,3 +67,20 @@ def test_products_of_independent_tables():
     share, rows = joint([Heat.of(np.arange(1, 3000)), Heat.of(np.ones(50))])
     assert len(share) <= 64 and rows.sum() == 2999 * 50 and share @ rows == pytest.approx(1)
     assert [len(each) for each in joint([Heat.of([]), Heat.of([1])])] == [0, 0]
+
+
+@pytest.mark.parametrize("target", [1e-3, 0.5, 0.999999])
+def test_a_concave_curve_reaches_its_target_where_brents_method_finds_it(target):
+    random = np.random.default_rng(2)
+    for share in random.exponential(10.0 ** random.uniform(-6, 0, (20, 1)), (20, 50)):
+        def curve(number, share=share):
+            again = 1 + number * share
+            return float(np.mean(number * share / again)), float(np.mean(share / again**2))
+
+        wanted = brentq(lambda number: curve(number)[0] - target, 0.0, 1e15, xtol=1e-12)
+        assert _reached(curve, target, 1e-9) == pytest.approx(wanted, rel=1e-7)
+        assert _reached(curve, target, 2 * wanted) == 2 * wanted, "from the right nothing is looked for"
+
+
+def test_a_table_of_one_row_that_has_all_accesses():
+    assert fetches(CORE, 1, np.ones(1), np.ones(1, np.int64), 100.0) == pytest.approx([1.0])

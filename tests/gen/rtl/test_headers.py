@@ -122,7 +122,7 @@ int main(void) {{
 
 def test_offsets_are_those_of_the_vitis_tools():
     assert [a.offset for a in EMB.arguments] == [0x10, 0x1C, 0x24, 0x30, 0x38, 0x44, 0x4C, 0x58, 0x60, 0x6C, 0x74, 0x80]
-    assert (EMB.abort, EMB.status, EMB.control_bytes) == (0x88, 0x90, 0x98)
+    assert (EMB.abort, EMB.status, EMB.control_bytes) == (0x88, 0x90, 0xC0)
 
 
 def test_encode_sets_each_bit_of_each_field():

@@ -1,4 +1,4 @@
-"""The cycle model's two ways of running, and that Numba's cache notices every file of it."""
+"""What the cycle model takes and refuses, and that Numba's cache notices every file of it."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import golden.tt.registers
-from golden.tt.cycles import Steps, cycles
+from golden.tt.cycles import cycles
 from golden.tt.layout import plan
 from golden.tt.registers import HORIZON
 from golden.tt.sequencer import WHOLE_CYCLES
@@ -17,32 +17,6 @@ SIZES = dict(lanes=2, index_bits=12, t_lines=128, t_middle_lines=64, reuse_entri
              in_flight=8, vectors=8)
 LAYOUTS = [plan((4, 5, 6), (2, 2, 4), (1, 2, 3, 1), grid_log2=1),
            plan((3, 3, 3, 3), (2, 2, 2, 2), (1, 2, 2, 2, 1), grid_log2=1)]
-
-
-@pytest.mark.turns(2)
-@pytest.mark.parametrize("seed", range(4))
-def test_steps_are_what_runs_through(seed):
-    """A source that pauses and a consumer that stalls, cycle by cycle and known beforehand."""
-    random = np.random.default_rng(seed)
-    sizes = random.integers(1, 9, 40)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    tables = np.repeat(random.integers(2, size=40), sizes)
-    indices = random.integers(0, 100, len(tables))
-    gaps, ready = random.integers(0, 3, len(tables)), random.random(4000) < 0.5
-    timing = cycles(LAYOUTS, tables, indices, offsets=offsets, gaps=gaps, ready=ready, **SIZES)
-
-    steps = Steps(LAYOUTS, tables, indices, offsets, **SIZES)
-    taken, last, pause = [], [], 0
-    for cycle in range(int(timing.last_at.max()) + 1):
-        lookup = pause == 0 and len(taken) < len(tables)
-        pause -= pause > 0
-        if lookup and steps.room:
-            taken.append(cycle)
-            pause = gaps[len(taken)] if len(taken) < len(tables) else 0
-        if steps.offered == 2 and ready[cycle]:
-            last.append(cycle)
-        steps.step(lookup, bool(ready[cycle]))
-    assert taken == timing.taken_at.tolist() and last == timing.last_at.tolist()
 
 
 def test_a_row_is_a_chunk_by_itself():

@@ -8,7 +8,7 @@ import pytest
 
 from hotrail.report import plan as plan_report
 from hotrail.report import profile as profile_report
-from hotrail.report.page import Axis, Bars, Heat, Lines, Page, Series, Spans, Table, Text
+from hotrail.report.page import COLOURS, Axis, Bars, Heat, Lines, Page, Series, Spans, Table, Text
 from tests.support import reports
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -49,11 +49,12 @@ def small(tmp_path_factory):
     """One of each component."""
     page = Page("hotrail test", "A <title> & more", lead="What it is.", facts=[("rows", "10")])
     page.add("Times", Text("Every bit equal.", True), Spans(
-        "Timeline", "When.", Axis("ms"), Axis("card"), [Series("DRAM", [("t1", (0, 2.5)), ("t2", (1, 2))], "dram")],
+        "Timeline", "When.", Axis("ms", "ms"), Axis("card"), [
+            Series("DRAM", [("t1", (0, 2.5)), ("t2", (1, 2))], "dram")],
         key="table", labels=["t1", "t2"]), Bars(
         "Loads", "How many.", Axis("table"), Axis("rows"), [Series("rows", [("t1", 3), ("t2", 1 / 3)])], key="table",
         labels=["t1", "t2"]), Lines(
-        "Curve", "How fast.", Axis("rows", log=True), Axis("%"), [Series("a", [(1, 2), (10, 5)]),
+        "Curve", "How fast.", Axis("rows", "rows", log=True), Axis("%", "%"), [Series("a", [(1, 2), (10, 5)]),
                                                                  Series("b", [(1, 1)], form="dots")]))
     page.add("All", Heat("Matrix", "Signs.", ["r"], ["c", "d"], [[1.0, -0.5]]),
              Table("Rows </script>", ("table", "time", "note"), ROWS, note="A note.", left=1, key="table"))
@@ -98,6 +99,18 @@ def test_a_report_of_856_tables_is_small(large):
         text = path.read_text("utf-8")
         assert path.stat().st_size <= MOST_BYTES and text.count('<th scope="row">t') >= reports.TABLES
         Tree(text)
+
+
+def test_every_axis_of_numbers_has_a_unit_and_a_part_of_a_card_its_own_colour(large):
+    for path in large:
+        specs = [json.loads(each["text"]) for each in Tree(path.read_text("utf-8")).of("script")
+                 if each.get("type") == "application/json"]
+        assert specs
+        for spec in specs:
+            axes = {"lines": "xy", "bars": "y", "across": "x", "spans": "x"}[spec["kind"]]
+            assert all(spec[axis]["unit"] for axis in axes), spec["x"]
+            parts = {each["name"] for each in spec["series"] if each["colour"] in ("dram", "ssd", "in", "out", "top")}
+            assert all(any(name in each for name in ("DRAM", "SSD", "link", "network")) for each in parts), parts
 
 
 def test_an_assumption_has_its_price(large):
@@ -165,9 +178,14 @@ def test_charts_are_read_by_mouse_and_keyboard_and_downloaded(opened, small):
         timeline.locator(".csv").click()
     assert got.value.path().read_text("utf-8") == 'series,card,"ms, from","ms, to"\nDRAM,t1,0,2.5\nDRAM,t2,1,2\n'
     curve.locator("canvas").focus()
-    for key, told in (("ArrowRight", "a: 1, 2"), ("ArrowRight", "a: 10, 5"), ("ArrowDown", "b: 1, 1")):
+    for key, told in (("ArrowRight", "a: 1 rows, 2 %"), ("ArrowRight", "a: 10 rows, 5 %"),
+                      ("ArrowDown", "b: 1 rows, 1 %")):
         page.keyboard.press(key)
         assert curve.locator("output").inner_text() == told
+    assert page.evaluate("charts[2].chart.scales.x.ticks.map(each => each.label)") == ["1", "2", "5", "10"]
+    told = page.evaluate("""[[1446654, "samples/s"], [907710, "samples/s"], [419943, "rows"], [0.0779, "ms"]]
+                            .map(([value, unit]) => read(value, {unit}))""")
+    assert told == ["1.45 M samples/s", "908,000 samples/s", "419,943 rows", "0.0779 ms"]
     loads.get_by_role("button", name="Data").click()
     assert loads.locator("td").all_inner_texts() == ["rows", "t1", "3", "rows", "t2", "0.33333"]
     loads.get_by_role("button", name="Data").click()
@@ -196,7 +214,7 @@ def test_themes_have_contrast(opened, small):
         for theme in ("auto", "light", "dark"):
             assert switch.inner_text() == f"Theme: {theme}"
             names = ("ground", "panel", "lit", "ink", "soft", "accent", "good", "bad", "dram", "tt", "ssd", "in", "out",
-                     "bottom", "top")
+                     "bottom", "top", *COLOURS)
             found = dict(zip(names, map(luminance, page.evaluate("names => names.map(colour)", names))))
             grounds.append(found["ground"] < 0.1)
             for name, value in found.items():

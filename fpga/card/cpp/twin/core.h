@@ -18,9 +18,8 @@ struct Frame {
 template <int WRITERS, int COUNTS>
 class Core : public Model {
   public:
-    // cut: reports pass a buffer on their way to the write port.
-    Core(const Frame& frame, Binding& pins, bool cut = false)
-        : bytes(uint32_t(4 * frame.words)), block(std::min(4096 / bytes, 256u)), m00(bytes), m01(bytes, false), frame(frame), cut(cut),
+    Core(const Frame& frame, Binding& pins)
+        : bytes(uint32_t(4 * frame.words)), block(std::min(4096 / bytes, 256u)), m00(bytes), m01(bytes, false), frame(frame),
           control(bus, uint32_t(frame.status)), run(uint32_t(frame.period)),
           reporter(uint32_t(frame.words), uint32_t(frame.period)) {
         pins.masters = {m00.bound(), m01.bound()};
@@ -76,16 +75,10 @@ class Core : public Model {
     // Adds what the reporter asks for and offers to that of the other clients.
     Status status(const Request** asked, bool* offered) {
         constexpr int last = WRITERS - 1;
-        told = cut ? told_cut.o : reporter.request;
-        asked[last] = (cut ? told_cut.has : reporter.wants) ? &told : nullptr;
+        told = reporter.request;
+        asked[last] = reporter.wants ? &told : nullptr;
         offered[last] = reporter.push && writes->room(last);
-        bool taken = asked[last] && writes->ready(last);
-        if (cut) {
-            const bool leaves = taken;
-            taken = reporter.wants && !told_cut.held;
-            told_cut.step(reporter.wants, reporter.request, leaves);
-        }
-        return {taken, offered[last], writes->done[last], reporter.beat};
+        return {asked[last] && writes->ready(last), offered[last], writes->done[last], reporter.beat};
     }
     // The reporter's edge. tell: there is progress to tell in the next cycle.
     void report(const Status& now, const uint32_t* progress, bool tell) {
@@ -97,9 +90,7 @@ class Core : public Model {
 
   private:
     const Frame frame;
-    const bool cut;
     Request told{};                     // of the reporter, at the write port
-    SkidBuffer<Request> told_cut;
     ControlBus bus;
     ControlSlave control;
     RunControl run;
@@ -115,7 +106,6 @@ class Core : public Model {
         read_ports();
         writes = std::make_unique<WritePort<WRITERS>>(m00, *store, bytes, block, uint32_t(frame.writes_in_flight),
                                                       depths(1u << (32 - __builtin_clz(beats - 1))));
-        told_cut = SkidBuffer<Request>();
         for (PortPins* p : {&m00, &m01}) p->arvalid = p->awvalid = p->wvalid = 0;
     }
     void reset() {

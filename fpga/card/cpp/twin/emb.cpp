@@ -36,14 +36,10 @@ enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_
 constexpr int64_t ROOM = 1, OFFERED = 2, FLAGS = 2;     // see golden.tt.clock
 // All that a flush resets.
 struct Parts {
-    Program program;
-    Requester region[3];
-    Feeder feeder;
-    Tiers tiers;
-    Loader loader;
+    Front front;
     Copies copies;
     Arbiter arbiter;
-    RowFetch fetch;
+    RowFetch<> fetch;
     PostPool post;
     Fifo<uint8_t> partials[2];
     SkidBuffer<Request> requests, copy_requests;
@@ -55,9 +51,8 @@ struct Parts {
     bool quiet = false, calm = false;   // nothing moved in the front; nor will anything before something comes to it
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
-        : program(jobs, uint32_t(s.frame.words)), feeder(uint32_t(s.frame.words)),
-          tiers(uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue), uint32_t(s.bag_queue)),
-          loader(uint32_t(s.load_wait)),
+        : front(jobs, uint32_t(s.frame.words), uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue),
+                uint32_t(s.bag_queue), uint32_t(s.load_wait)),
           arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
           fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
                 uint32_t(s.stripe_beats), uint32_t(s.banks)),
@@ -96,7 +91,7 @@ class EmbCore : public Core<3, COUNTS> {
         unit_at = 0;
         begin_unit();
     }
-    bool over() const override { return parts->program.done; }
+    bool over() const override { return parts->front.program.done; }
     void end() override { end_unit(); }
 
   private:
@@ -125,7 +120,7 @@ class EmbCore : public Core<3, COUNTS> {
 
     void work(bool starts) override {
         Parts& p = *parts;
-        RowFetch& fetch = p.fetch;
+        RowFetch<>& fetch = p.fetch;
         PostPool& post = p.post;
         // What stands at the write port's clients, and what is taken of it.
         writes->decide();
@@ -147,19 +142,19 @@ class EmbCore : public Core<3, COUNTS> {
         Request request = fetch.requests.o;
         request.at += beat(fetch.requests.ring ? at.ring : at.rows);
         const bool arrived = rows->o;
-        p.arbiter.decide(p.tiers.dram, ready);
+        p.arbiter.decide(p.front.tiers.dram, ready);
         const uint32_t pooled = p.pool & 3;
         const bool leaves = fetch.out && !copies && fetch.row.last, plain = fetch.row.form == FLOAT32;
         const uint64_t tag = leaves ? 1 + fetch.row.ring : 0, decoded = p.decoder & 3;
-        p.decoder = p.decoder >> 2 | (plain ? 0 : tag) << 2 * (RowFetch::DECODER - 1);
+        p.decoder = p.decoder >> 2 | (plain ? 0 : tag) << 2 * (RowFetch<>::DECODER - 1);
         p.pool = p.pool >> 2 | (plain && tag ? tag : decoded) << 2 * (s.pool_latency - 1);
 
         // The edge.
-        const Fifo<uint8_t>& lookups = p.tiers.lookups;
+        const Fifo<uint8_t>& lookups = p.front.tiers.lookups;
         const bool lookup = lookups.has, lookup_taken = lookup && p.tt_says & ROOM, vector = p.tt_says & OFFERED;
         const bool asks = post.requests.has;
         const Request joined = post.requests.o;
-        const PostPool::Taken used = post.step(p.tiers.steps, p.vectors.has, p.partials[0].has, p.partials[1].has,
+        const PostPool::Taken used = post.step(p.front.tiers.steps, p.vectors.has, p.partials[0].has, p.partials[1].has,
                                                asks && !p.requests.held, written);
         p.requests.step(asks, joined, output_taken);
         const bool vector_room = !p.vectors.held;
@@ -170,7 +165,7 @@ class EmbCore : public Core<3, COUNTS> {
             p.tt_wake = p.tt_cycle + (p.tt_says >> FLAGS);
         }
         p.tt_cycle++;
-        if (p.program.flush_tt) {
+        if (p.front.program.flush_tt) {
             end_unit();
             unit_at++;
             begin_unit();
@@ -179,14 +174,14 @@ class EmbCore : public Core<3, COUNTS> {
         p.partials[1].step(pooled == 2, true, used.ssd);
         const bool dram_taken = p.arbiter.dram_taken, ssd_taken = p.arbiter.ssd_taken;
         const bool waiting = p.arbiter.waiting;
-        p.arbiter.step(p.tiers.dram, p.tiers.ssd, p.doorbell.value % POSITIONS, used.dram, used.ssd, row_done);
-        fetch.step(row_taken, row, arrived, requested, p.program.flush_window);
+        p.arbiter.step(p.front.tiers.dram, p.front.tiers.ssd, p.doorbell.value % POSITIONS, used.dram, used.ssd, row_done);
+        fetch.step(row_taken, row, arrived, requested, p.front.program.flush_window);
         rows->step(requested, request);
         count[FETCHED] += arrived;
         count[COALESCED] = fetch.found_rows;
 
         // Where rows are copied to.
-        const Fifo<Row>& fills = p.tiers.fills;
+        const Fifo<Row>& fills = p.front.tiers.fills;
         const bool copy_free = !p.copy_requests.held, copy_asks = p.copies.has;
         const Request copy_request = p.copies.o;
         const bool fill_taken = p.copies.takes(fills.has, fills.o, copy_free);
@@ -195,77 +190,51 @@ class EmbCore : public Core<3, COUNTS> {
 
         front(p, starts, bags_done, row_done, waiting,
               {dram_taken, ssd_taken, lookup_taken, used.steps, fill_taken});
-        const uint32_t progress[2] = {uint32_t(p.program.released), p.program.finished};
-        report(told, progress, p.program.finish);
+        const uint32_t progress[2] = {uint32_t(p.front.program.released), p.front.program.finished};
+        report(told, progress, p.front.program.finish);
         writes->step(asked, offered, told.word);
     }
-    struct Dealt {
-        bool dram, ssd, tt, steps, fill;
-        bool any() const { return dram || ssd || tt || steps || fill; }
-    };
     // The edge of the read port and of the front.
-    void front(Parts& p, bool starts, bool bags_done, bool row_done, bool waiting, const Dealt& dealt) {
+    void front(Parts& p, bool starts, bool bags_done, bool row_done, bool waiting, const Front::Dealt& dealt) {
         const bool comes = starts || bags_done || row_done || m00.rvalid || p.doorbell.asks || dealt.any();
         stalls(p);
         if (p.calm && !comes) {
             p.doorbell.step(at.ring_beats != 0, waiting, false, false, 0);
             return;
         }
+        Request asked[4];
         const Request bell{beat(at.result + uint64_t(4 * s.doorbell)), 1, 0};
-        const Request asked[4] = {p.program.requests.o, p.region[0].o, p.region[1].o, p.region[2].o};
-        const Request* requests[5] = {p.program.requests.has ? asked : nullptr, nullptr, nullptr, nullptr,
-                                      p.doorbell.asks ? &bell : nullptr};
-        for (int k = 1; k < 4; k++)
-            if (p.region[k - 1].has) requests[k] = asked + k;
+        const Request* requests[5] = {};
+        for (int k = 0; k < 4; k++)
+            if (p.front.requests(k).has) requests[k] = &(asked[k] = p.front.requests(k).o);
+        requests[BELL] = p.doorbell.asks ? &bell : nullptr;
         const int accepted = reads->accepting();
         const uint32_t* data[4];
         for (int k = 0; k < 4; k++) data[k] = reads->queue[size_t(k)].has ? reads->queue[size_t(k)].o : nullptr;
         const bool answered = reads->bell;
         const uint32_t value = reads->bell_value;
 
-        Program& program = p.program;
-        const bool entered = program.has_region && !p.region[program.region.client - 1].asking;
-        const Program::Region region = program.region;
-        const bool program_taken = program.takes(data[PROGRAM] != nullptr);
-        const bool offers = program.jobs.has, job_taken = offers && p.feeder.job_ready();
-        const Job* job = offers ? program.jobs.o : nullptr;
-        bool taken[5] = {program_taken, false, false, false, answered};
-        const bool load_busy = p.loader.busy(), load = program.load, open = p.tiers.open;
-        p.tiers.step(p.feeder.tokens(), dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
-        p.feeder.step(job, open, data, taken);
-        if (load_busy || load)
-            taken[INDICES] |=
-                p.loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, uint32_t(s.frame.words));
-        if (starts)
-            program.start(beat(at.program));
-        else if (program_taken || accepted == PROGRAM || entered || job_taken || bags_done || row_done || load_busy ||
-                 !program.still())
-            program.step(program_taken, accepted == PROGRAM, entered, job_taken, bags_done, row_done, load_busy);
-        for (int k = 0; k < 3; k++) {
-            const bool mine = entered && region.client == k + 1;
-            p.region[k].step(accepted == k + 1, mine);
-            if (mine) p.region[k].begin(beat(at.inputs) + region.begin, region.end - region.begin);
-        }
+        bool taken[5] = {false, false, false, false, answered};
+        const uint32_t requested = accepted >= 0 && accepted < BELL ? 1u << accepted : 0;
+        const bool moved = p.front.step(starts, beat(at.program), beat(at.inputs), requested, data, taken, bags_done,
+                                        row_done, dealt);
         reads->step(requests, taken);
         p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
         if (p.doorbell.polled && !p.begun) {
             p.begun = true;
-            program.released = value % POSITIONS;
+            p.front.program.released = value % POSITIONS;
         }
         // What a part shows at the end of a cycle moves others in the next one.
-        const bool quiet = !(comes || entered || job_taken || load_busy || load || program_taken || taken[LENGTHS] ||
-                             taken[INDICES] || taken[WEIGHTS]) &&
-                           p.feeder.still() && p.tiers.still() && program.still() && p.region[0].still() &&
-                           p.region[1].still() && p.region[2].still() && reads->still();
+        const bool quiet = !comes && !moved && p.front.still() && reads->still();
         p.calm = quiet && p.quiet;
         p.quiet = quiet;
     }
     void stalls(const Parts& p) {
-        count[STALL_DRAM] += !p.tiers.dram.room;
-        count[STALL_TT] += !p.tiers.lookups.room;
-        count[STALL_SSD] += !p.tiers.ssd.room || !p.tiers.fills.room;
-        count[STALL_WRITE] += !p.tiers.steps.room;
-        count[STALL_FEEDER] += p.feeder.stalls;
+        count[STALL_DRAM] += !p.front.tiers.dram.room;
+        count[STALL_TT] += !p.front.tiers.lookups.room;
+        count[STALL_SSD] += !p.front.tiers.ssd.room || !p.front.tiers.fills.room;
+        count[STALL_WRITE] += !p.front.tiers.steps.room;
+        count[STALL_FEEDER] += p.front.feeder.stalls;
     }
 };
 

@@ -1,4 +1,5 @@
-// The front of the EMB core: program, regions, feeder, tiers. golden.emb.front, with FILL and LOAD; no faults.
+// The front of the EMB core: program, regions, feeder, tiers. hw.emb.front without faults; what is dealt out is said by
+// golden.emb.tokens.
 #pragma once
 
 #include <algorithm>
@@ -424,6 +425,61 @@ class Tiers {
     Token held[NONE]{}, bag{};
     bool has[NONE] = {}, ended = false, first = true;
     int64_t in_chunk = 0;
+};
+
+// The parts together.
+class Front {
+  public:
+    Program program;
+    Requester region[3];
+    Feeder feeder;
+    Tiers tiers;
+    Loader loader;
+
+    // Of the streams that it deals out: what is taken.
+    struct Dealt {
+        bool dram, ssd, tt, steps, fill;
+        bool any() const { return dram || ssd || tt || steps || fill; }
+    };
+
+    Front(const std::vector<Job>& jobs, uint32_t words, uint32_t dram, uint32_t ssd, uint32_t tt, uint32_t steps,
+          uint32_t load_wait)
+        : program(jobs, words), feeder(words), tiers(dram, ssd, tt, steps), loader(load_wait), words(words) {}
+    const Requester& requests(int client) const { return client ? region[client - 1] : program.requests; }
+    bool still() const {
+        return feeder.still() && tiers.still() && program.still() && region[0].still() && region[1].still() &&
+               region[2].still();
+    }
+    // The edge; whether anything moved. starts: a program at `code`, whose inputs are at `inputs`, in beats; requested:
+    // bits of the clients whose requests are taken; data: their beats or null, of which those taken go to `taken`.
+    bool step(bool starts, uint64_t code, uint64_t inputs, uint32_t requested, const uint32_t* const* data, bool* taken,
+              bool bags_done, bool row_done, const Dealt& dealt) {
+        const bool entered = program.has_region && !region[program.region.client - 1].asking;
+        const Program::Region opened = program.region;
+        taken[PROGRAM] = program.takes(data[PROGRAM] != nullptr);
+        const bool offers = program.jobs.has, job_taken = offers && feeder.job_ready();
+        const Job* job = offers ? program.jobs.o : nullptr;
+        const bool load_busy = loader.busy(), load = program.load, open = tiers.open;
+        tiers.step(feeder.tokens(), dealt.dram, dealt.ssd, dealt.tt, dealt.steps, dealt.fill);
+        feeder.step(job, open, data, taken);
+        if (load_busy || load)
+            taken[INDICES] |= loader.step(load, load ? program.loading() : 0, data[INDICES] != nullptr, words);
+        const bool asked = requested & 1;
+        if (starts)
+            program.start(code);
+        else if (taken[PROGRAM] || asked || entered || job_taken || bags_done || row_done || load_busy || !program.still())
+            program.step(taken[PROGRAM], asked, entered, job_taken, bags_done, row_done, load_busy);
+        for (int k = 0; k < 3; k++) {
+            const bool mine = entered && opened.client == k + 1;
+            region[k].step(requested >> (k + 1) & 1, mine);
+            if (mine) region[k].begin(inputs + opened.begin, opened.end - opened.begin);
+        }
+        return entered || job_taken || load_busy || load || taken[PROGRAM] || taken[LENGTHS] || taken[INDICES] ||
+               taken[WEIGHTS];
+    }
+
+  private:
+    uint32_t words;
 };
 
 }  // namespace twin

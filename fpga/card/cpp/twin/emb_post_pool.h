@@ -1,4 +1,4 @@
-// A bag's vectors put together, and joined into writes: PostPool of golden.emb.cycles, golden.emb.write_joiner.
+// A bag's vectors put together, and joined into writes: golden.emb.write_joiner.
 #pragma once
 
 #include "emb_rows.h"

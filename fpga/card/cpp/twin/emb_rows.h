@@ -1,5 +1,5 @@
-// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank, copies. golden.emb.rows,
-// golden.emb.row_requests and the arbiter of golden.emb.cycles.
+// The row path: the arbiter of the tiers, the coalescing window, requests bank by bank, copies. hw.emb.landing,
+// hw.emb.rows, hw.emb.row_requests.
 #pragma once
 
 #include "emb_front.h"
@@ -147,7 +147,9 @@ class RowRequests {
     }
 };
 
-// Rows that are found in the window or requested, and leave in their order, a beat a cycle.
+// Rows that are found in the window or requested, and leave in their order, a beat a cycle. LAP_BITS: of the turns of the
+// ring after which all is forgotten.
+template <uint32_t LAP_BITS = 8>
 class RowFetch {
   public:
     static constexpr int DECODER = 14;
@@ -204,7 +206,7 @@ class RowFetch {
     }
 
   private:
-    static constexpr uint32_t LAP_BITS = 8, TURNS = 4 * ((1u << LAP_BITS) - 1);
+    static constexpr uint32_t TURNS = 4 * ((1u << LAP_BITS) - 1);
     struct Entry {
         uint32_t offset[2], beats[2], piece[2];
         uint64_t began[2], life[2];     // life: of the table in which it was entered

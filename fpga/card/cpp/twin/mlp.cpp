@@ -1,5 +1,4 @@
-// The MLP core's twin: how long everything takes, clock by clock, in the place of a Verilated model: golden.mlp.cycles
-// on the card's memory.
+// The MLP core's twin: how long everything takes, clock by clock, in the place of a Verilated model.
 #include "core.h"
 #include "mlp_writer.h"
 
@@ -16,6 +15,11 @@ struct Sizes {
 // What a run is given besides the arguments of the control slave; addresses in bytes.
 struct Run {
     uint64_t program, inputs, outputs, weights, result, jobs;
+};
+
+// When an instruction's first and last slot came, in cycles from the run's start, and how many it had.
+struct Span {
+    int64_t first, last, slots;
 };
 
 // Counters that are found out here, in the order of gen.compiler.twin_mlp.TIMED; stalls as MlpSequencer::Stall.
@@ -49,7 +53,9 @@ class MlpCore : public Core<2, COUNTS> {
         Core::prepare(next.result, totals, places);
         at = next;
         jobs.assign(list, list + next.jobs);
+        spans.assign(jobs.size(), Span{});
     }
+    const Span* slots() const { return spans.data(); }
 
   protected:
     void read_ports() override {
@@ -96,6 +102,11 @@ class MlpCore : public Core<2, COUNTS> {
         const bool idle = p.idle(), tile_written = p.results.written, room = p.writer.room;
         const uint32_t finished = uint32_t(p.rows.done) + p.parameters.done + p.sequencer.done;
         const Done done = p.done;
+        if (p.sequencer.slot) {
+            Span& span = spans[size_t(p.sequencer.slot_of - jobs.data())];
+            span.last = int64_t(count[CYCLES]) - 1;
+            if (!span.slots++) span.first = span.last;
+        }
         for (int k = STALL_ROWS; k < COUNTS; k++) count[k] += int(p.sequencer.stall) == k;
 
         // The edge.
@@ -128,6 +139,7 @@ class MlpCore : public Core<2, COUNTS> {
     std::unique_ptr<ReadPort<1>> weights;
     std::unique_ptr<Parts> parts;
     std::vector<MlpJob> jobs;
+    std::vector<Span> spans;        // of the jobs
     Run at{};
 };
 
@@ -142,6 +154,7 @@ API void twin_attach(void* h) {
     Card& c = *static_cast<Card*>(h);
     static_cast<MlpCore&>(*c.model).attach(c.store.get());
 }
+API const Span* twin_spans(void* h) { return static_cast<MlpCore&>(*static_cast<Card*>(h)->model).slots(); }
 API void twin_run(void* h, const Run* run, const MlpJob* jobs, const uint64_t* totals, const int64_t* places) {
     static_cast<MlpCore&>(*static_cast<Card*>(h)->model).prepare(*run, jobs, totals, places);
 }

@@ -1,5 +1,5 @@
-// The MLP core's array: tiles and slots in their order, and when results are where they go. golden.mlp.order,
-// golden.mlp.sequencer, Results of golden.mlp.cycles.
+// The MLP core's array: tiles and slots in their order, and when results are where they go. hw.mlp.sequencer,
+// golden.mlp.order, golden.mlp.results.
 #pragma once
 
 #include "mlp_front.h"
@@ -116,6 +116,7 @@ class MlpSequencer {
   public:
     enum Stall { NONE, FOR_ROWS, FOR_WEIGHTS, IN_FLIGHT, FOR_WRITE, FOR_PROGRAM, PADS };
     bool slot = false, ends = false, reserve = false, done = false;     // ends: the tile's last slot goes
+    const MlpJob* slot_of = nullptr;                                    // with `slot`
     MlpTile tile{};                                                     // with its last slot
     Stall stall = NONE;
 
@@ -127,6 +128,7 @@ class MlpSequencer {
         const Stall held = held_by(room);
         const bool go = held == NONE, begins = go && at == 0, end = go && at == now_tile.slots - 1;
         slot = go;
+        slot_of = now_tile.job;
         ends = end;
         if (end) tile = now_tile;
         reserve = begins && now_tile.target() == TO_MEMORY;

@@ -1,4 +1,4 @@
-// The core's engines on the pins of its ports: golden.axi.ports with a bus that may make them wait.
+// The core's engines on the pins of its ports: hw.axi on a bus that may make them wait.
 #pragma once
 
 #include <array>

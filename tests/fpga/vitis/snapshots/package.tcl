@@ -60,6 +60,11 @@ set registers {
     timeout 0x080 32 read-write {} timeout
     abort 0x088 32 write-only {} abort
     status 0x090 32 read-only {} status
+    code 0x098 32 read-only {} code
+    core 0x0A0 32 read-only {} core
+    version 0x0A8 32 read-only {} version
+    configuration_low 0x0B0 32 read-only {} configuration_low
+    configuration_high 0x0B8 32 read-only {} configuration_high
 }
 
 create_project -force $name [file join $out project] -part xcku15p-ffva1156-2LV-e
@@ -68,6 +73,9 @@ foreach source $sources {
     if {![file exists $path]} { hotrail::fail "src/$source is missing beside the script" }
     add_files -norecurse -fileset sources_1 $path
 }
+set path [file join $here src hotrail_emb.xdc]
+if {![file exists $path]} { hotrail::fail "src/hotrail_emb.xdc is missing beside the script" }
+add_files -norecurse -fileset constrs_1 $path
 set_property top $name [get_filesets sources_1]
 set_property top $name [get_filesets sim_1]
 update_compile_order -fileset sources_1
@@ -234,15 +242,17 @@ set sound [ipx::check_integrity -kernel $core]
 if {$sound eq "0"} { hotrail::fail "ipx::check_integrity finds faults in the kernel: see the messages above" }
 ipx::save_core $core
 
-# Vivado leaves out files that it could not read and goes on: what was given must be what was packaged.
+# Vivado leaves out files that it could not read and goes on: what was given must be what was packaged. Constraints
+# belong to the synthesis group, which placement and routing read too.
 # A group's name begins with the languages in it.
+set constrained 0
 foreach groups {*synthesis *simulation} {
     set kept {}
     foreach group [ipx::get_file_groups $groups -of_objects $core -quiet] {
         foreach file [ipx::get_files -of_objects $group] {
             set path [get_property NAME $file]
             if {![file exists [file join $packaged $path]]} { hotrail::fail "$groups names $path, not there" }
-            lappend kept [file tail $path]
+            if {[string match *.xdc $path]} { set constrained 1 } else { lappend kept [file tail $path] }
         }
     }
     foreach source $sources {
@@ -252,9 +262,27 @@ foreach groups {*synthesis *simulation} {
         if {$file ni $sources} { hotrail::fail "$groups has the file $file, which was not given" }
     }
 }
+if {!$constrained} { hotrail::fail "Vivado dropped hotrail_emb.xdc" }
 close_project -delete
 
 package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \
-    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged
+    -kernel_xml [file join $here kernel.xml] -ip_directory $packaged \
+    -kernel_files [list \
+        [file join $here model/config.h] \
+        [file join $here model/descriptor.h] \
+        [file join $here model/dot.h] \
+        [file join $here model/emb.h] \
+        [file join $here model/emb_bags.h] \
+        [file join $here model/emb_checks.h] \
+        [file join $here model/fp32.h] \
+        [file join $here model/hotrail_emb.cpp] \
+        [file join $here model/hotrail_emb.h] \
+        [file join $here model/instruction.h] \
+        [file join $here model/pooling.h] \
+        [file join $here model/rows.h] \
+        [file join $here model/tt.h] \
+        [file join $here model/tt_grid.h] \
+        [file join $here model/tt_memory.h] \
+        [file join $here model/types.h]]
 if {![file exists [file join $out $name.xo]]} { hotrail::fail "package_xo made no $name.xo" }
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"

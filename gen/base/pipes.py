@@ -1,0 +1,33 @@
+"""Copies of what can be read once, pipes and the standard input, and their names in what is said of them."""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["copied", "with_names"]
+
+#: What the files stand for.
+_NAMES: dict[str, str] = {}
+
+
+def copied(source: Path, name: str, ending: Callable[[Path], str] = lambda copy: "") -> Path:
+    """A copy that is there as long as this process. name: of the source, for messages; ending: of the copy's name, by
+    what it holds."""
+    folder = Path(tempfile.mkdtemp(prefix="hotrail-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = folder / Path(name).name
+    with source.open("rb") as given, copy.open("wb") as kept:
+        shutil.copyfileobj(given, kept, 1 << 20)
+    if (end := ending(copy)) and copy.suffix.lower() != end:
+        copy = copy.rename(copy.with_name(copy.name + end))
+    _NAMES[str(copy)] = name
+    return copy
+
+
+def with_names(text: str) -> str:
+    """A message that names sources in the place of their copies."""
+    for copy, name in _NAMES.items():
+        text = text.replace(copy, name)
+    return text

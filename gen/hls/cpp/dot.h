@@ -1,0 +1,225 @@
+// The three kinds of fused dot products: see docs/numerics.md. Each is rounded once.
+//
+//   single    products of 31 bits, shifted to the largest exponent so far          golden.fp.fp32.dot
+//   grouped   exact sums of four products, likewise                                golden.fp.fp32.dot(grouped=True)
+//   exact     exact sums of four, shifted to the largest exponent of the whole sum golden.fp.group_dot
+#ifndef HOTRAIL_DOT_H
+#define HOTRAIL_DOT_H
+
+#include "fp32.h"
+
+namespace hotrail {
+
+// Terms of a sum that are not finite, as bits.
+const int IS_NAN = 1, IS_POSITIVE = 2, IS_NEGATIVE = 4;
+
+inline Word special_word(int special) {
+    if ((special & IS_NAN) || special == (IS_POSITIVE | IS_NEGATIVE)) return NAN_WORD;
+    return special == IS_POSITIVE ? INFINITY_WORD : INFINITY_WORD | SIGN_BIT;
+}
+
+inline int special_product(Number x, Number y) {
+    const bool zero_x = x.mantissa == 0, zero_y = y.mantissa == 0;
+    if (x.nan || y.nan || (x.infinite && zero_y) || (y.infinite && zero_x)) return IS_NAN;
+    if (x.infinite || y.infinite) return x.sign != y.sign ? IS_NEGATIVE : IS_POSITIVE;
+    return 0;
+}
+
+// A sum under way, in units that `peak`, the largest exponent so far, decides. 2^16 terms of 31 bits and the sign.
+struct Sum {
+    Int<48> total;
+    UInt<9> peak;
+    UInt<3> special;
+};
+
+inline Sum empty_sum() {
+    Sum sum;
+    sum.total = 0;
+    sum.peak = 0;
+    sum.special = 0;
+    return sum;
+}
+
+// A term: its value counts 2^(exponent - 254 - 46 + the bits that were dropped).
+struct Term {
+    Int<36> value;
+    UInt<9> exponent;
+    UInt<3> special;
+};
+
+inline int reach(int shift) { return shift < 63 ? shift : 63; }
+
+// -- The single kind.
+
+const int DROPPED_BITS = 17, UNIT_SINGLE = DROPPED_BITS - 46 - 2 * BIAS;
+
+inline Term multiply(Word a, Word b) {
+    const Number x = unpack(a), y = unpack(b);
+    Term term;
+    term.special = special_product(x, y);
+    const bool counts = x.mantissa != 0 && y.mantissa != 0 && int(x.exponent) != 255 && int(y.exponent) != 255;
+    const int64_t product = int64_t((uint64_t(x.mantissa) * uint64_t(y.mantissa)) >> DROPPED_BITS);
+    term.value = !counts ? int64_t(0) : x.sign != y.sign ? -product : product;
+    term.exponent = counts ? int(x.exponent) + int(y.exponent) : 0;
+    return term;
+}
+
+// The accumulator with its new peak.
+inline void raise(Sum &sum, int peak) {
+    sum.total = int64_t(sum.total) >> reach(peak - int(sum.peak));
+    sum.peak = peak;
+}
+
+// Adds a term whose exponent is at most the peak: magnitudes are cut off.
+inline void add_term(Sum &sum, Term term) {
+    const int shift = reach(int(sum.peak) - int(term.exponent));
+    const int64_t value = term.value;
+    sum.total = int64_t(sum.total) + (value < 0 ? -(-value >> shift) : value >> shift);
+    sum.special = int(sum.special) | int(term.special);
+}
+
+// A beat of one term.
+inline void accumulate(Sum &sum, Word x, Word y) {
+    const Term term = multiply(x, y);
+    raise(sum, larger(int(sum.peak), int(term.exponent)));
+    add_term(sum, term);
+}
+
+inline Word round_sum(Sum sum, int unit = UNIT_SINGLE) {
+    if (int(sum.special)) return special_word(int(sum.special));
+    return round_signed(int64_t(sum.total), int(sum.peak) + unit);
+}
+
+// -- Four numbers that share an exponent.
+
+const int GROUP = 4, GUARD_BITS = 2, REACH = 32;
+
+// What an operand is beside an infinity or a NaN: nothing at all, a zero, a sign, or itself one.
+enum Kind { PADDING, ZERO, PLUS, MINUS, PLUS_INFINITY, MINUS_INFINITY, NOT_A_NUMBER };
+
+// Signed mantissas, 2^25 for the hidden bit of a number with the group's exponent.
+struct Group {
+    Int<27> mantissa[GROUP];
+    UInt<8> exponent;
+    UInt<3> kind[GROUP];
+};
+
+inline int kind_of(Word word, bool padded) {
+    const Number x = unpack(word);
+    if (x.nan) return NOT_A_NUMBER;
+    if (x.infinite) return x.sign ? MINUS_INFINITY : PLUS_INFINITY;
+    if (x.mantissa == 0) return padded && x.sign ? PADDING : ZERO;
+    return x.sign ? MINUS : PLUS;
+}
+
+// padded: -0 stands for no operand at all.
+inline Group group_of(const Word word[GROUP], bool padded) {
+    Group group;
+    int peak = 0;
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        const int exponent = word[k] >> 23 & 0xFF;
+        if (exponent != 255) peak = larger(peak, exponent);
+    }
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        const Number x = unpack(word[k]);
+        const int exponent = x.exponent;
+        const bool number = exponent != 0 && exponent != 255;
+        const int64_t mantissa = number ? int64_t(x.mantissa) << GUARD_BITS >> reach(peak - exponent) : 0;
+        group.mantissa[k] = x.sign ? -mantissa : mantissa;
+        group.kind[k] = kind_of(word[k], padded);
+    }
+    group.exponent = peak;
+    return group;
+}
+
+inline int64_t exact_product(const Group &x, const Group &y) {
+    int64_t sum = 0;
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        sum += int64_t(x.mantissa[k]) * int64_t(y.mantissa[k]);
+    }
+    return sum;
+}
+
+inline int group_exponent(const Group &x, const Group &y) {
+    return int(x.exponent) == 0 || int(y.exponent) == 0 ? 0 : int(x.exponent) + int(y.exponent);
+}
+
+inline int group_special(const Group &x, const Group &y) {
+    int special = 0;
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        const int a = x.kind[k], b = y.kind[k];
+        const bool wild = a >= PLUS_INFINITY || b >= PLUS_INFINITY, none = a == PADDING || b == PADDING;
+        const bool nan = a == NOT_A_NUMBER || b == NOT_A_NUMBER || a == ZERO || b == ZERO;
+        const bool minus = (a == MINUS || a == MINUS_INFINITY) != (b == MINUS || b == MINUS_INFINITY);
+        if (wild && !none) special |= nan ? IS_NAN : minus ? IS_NEGATIVE : IS_POSITIVE;
+    }
+    return special;
+}
+
+// -- The grouped kind.
+
+const int GROUP_DROPPED_BITS = 19, UNIT_GROUPED = GROUP_DROPPED_BITS - 2 * GUARD_BITS - 46 - 2 * BIAS;
+
+inline Term multiply_groups(const Group &x, const Group &y) {
+    Term term;
+    term.value = exact_product(x, y) >> GROUP_DROPPED_BITS;
+    term.exponent = group_exponent(x, y);
+    term.special = group_special(x, y);
+    return term;
+}
+
+// As add_term: floor, and nothing where the term lies far below.
+inline void add_group(Sum &sum, Term term) {
+    const int shift = int(sum.peak) - int(term.exponent);
+    if (shift < REACH) sum.total = int64_t(sum.total) + (int64_t(term.value) >> shift);
+    sum.special = int(sum.special) | int(term.special);
+}
+
+// -- The exact kind. A sum's peak is the largest exponent of all its terms before the first is added.
+
+const int CUT_BITS = 21, UNUSED_BITS = 2, UNIT_EXACT = CUT_BITS + 1 - 2 * GUARD_BITS - 46 - 2 * BIAS;
+
+inline void add_exact(Sum &sum, const Group &x, const Group &y) {
+    const int shift = int(sum.peak) - group_exponent(x, y);
+    if (shift < REACH)
+        sum.total = int64_t(sum.total) + (((exact_product(x, y) >> CUT_BITS >> shift) + 1) >> 1);
+    sum.special = int(sum.special) | group_special(x, y);
+}
+
+// Four sums of one peak as a group.
+inline Group regroup(const Sum sum[GROUP]) {
+    const int PLACES = 23 + GUARD_BITS;
+    int64_t bits[GROUP];
+    uint64_t spread = 0;
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        bits[k] = int64_t(sum[k].total) >> UNUSED_BITS;
+        spread |= uint64_t(bits[k] < 0 ? ~bits[k] : bits[k]);
+    }
+    const int width = bit_length(spread);
+    const int exponent = int(sum[0].peak) + UNIT_EXACT + UNUSED_BITS + BIAS + width - 1;
+    const bool under = width == 0 || exponent <= 0, over = !under && exponent >= 255;
+    const int left = PLACES + 1 - width;
+    Group group;
+    for (int k = 0; k < GROUP; k++) {
+#pragma HLS unroll
+        const int64_t moved = left < 0 ? bits[k] >> -left : bits[k] * (int64_t(1) << (left < 0 ? 0 : left));
+        group.mantissa[k] = under || over ? int64_t(0) : moved;
+        int kind = under || bits[k] >= 0 ? PLUS : MINUS;
+        if (over) kind = bits[k] < 0 ? MINUS_INFINITY : PLUS_INFINITY;
+        const int special = sum[k].special;
+        if (special) kind = special == IS_POSITIVE ? PLUS_INFINITY
+                          : special == IS_NEGATIVE ? MINUS_INFINITY : NOT_A_NUMBER;
+        group.kind[k] = kind;
+    }
+    group.exponent = under || over ? 0 : exponent;
+    return group;
+}
+
+}  // namespace hotrail
+
+#endif

@@ -1,0 +1,159 @@
+// The EMB kernel: carries out programs of LOAD, BAGS and FILL, as hw/isa describes them and golden.emb.core does.
+//
+// A program that is not allowed ends the run with the RTL's code; nothing outside of the buffers is read or written.
+// Instructions follow one another without overlap.
+#ifndef HOTRAIL_EMB_KERNEL_H
+#define HOTRAIL_EMB_KERNEL_H
+
+#include "emb_bags.h"
+
+namespace hotrail {
+
+// -- LOAD and FILL.
+
+inline Fault load(const Beat *inputs, const Instruction &item, const Buffers &buffers, TTMemory &memory,
+                  Tables &tables) {
+    const uint32_t HEADERS = 16, BLOCKS = HEADERS / WORDS, GROUP_BEATS = BLOCKS + HEADERS;
+    const uint32_t depth[3] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
+    if (!inside(buffers.inputs_beats, item.indices, item.count + (uint64_t(item.count) + 15) / HEADERS * BLOCKS))
+        return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
+LOAD:
+    for (uint32_t at = 0; at < item.count; at++) {
+#pragma HLS loop_tripcount min=1 max=65536
+        const uint32_t group = item.indices + at / HEADERS * GROUP_BEATS, k = at % HEADERS;
+        const Word header = inputs[group + k / WORDS].word[k % WORDS];
+        const int target = header >> 16 & 3;
+        const bool block = header >> 22 & 1, table = target == 2;
+        if (header >> 23 || target > 2 || (block && (!TT_GROUPED || table)) || (TT_BLOCK16_ONLY && !block && !table)
+            || (header & 0xFFFF) >= depth[table ? 2 : target & 1] << block) {
+            for (int number = 0; number < TT_TABLES; number++) tables.loaded[number] = false;
+            return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, header, 0, at);
+        }
+        tt_load(memory, header, inputs[group + BLOCKS + k]);
+        if (table && (header >> 18 & 3) == 3) tables.loaded[header & (TT_TABLES - 1)] = true;
+    }
+    return no_fault();
+}
+
+inline Fault fill(const Beat *inputs, Beat *rows, const Beat *ring_memory, const volatile Beat *result,
+                  const Instruction &item, const Buffers &buffers, Ring &ring) {
+    Held pairs = none_held();
+    const Stripes stripes = stripes_of(item);
+FILL:
+    for (uint32_t at = 0; at < item.count; at++) {
+#pragma HLS loop_tripcount min=1 max=4096
+        const uint32_t position = word_at(inputs, item.indices, 2 * at, pairs);
+        const uint32_t row = word_at(inputs, item.indices, 2 * at + 1, pairs);
+        if (!in_ring(item, buffers, position, stripes.row_beats))
+            return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, position, at, 2 * at);
+        if (row >= item.dram_rows) return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);
+        const Fault fault = wait_for_row(result, buffers, ring, position, stripes.row_beats);
+        if (fault.code) return fault;
+    COPY:
+        for (int j = 0; j < stripes.row_beats; j++) {
+#pragma HLS pipeline II=1
+#pragma HLS loop_tripcount min=1 max=64
+            rows[item.dram_base + stripes.place(row, j)] = ring_memory[(position & (buffers.ring_beats - 1)) + j];
+        }
+    }
+    return no_fault();
+}
+
+// -- A run.
+
+struct Result {
+    Word word[HOTRAIL_RESULT_WORDS];
+};
+
+inline void put(Result &block, int offset, uint64_t value, bool wide) {
+    block.word[offset / 4] = Word(value);
+    if (wide) block.word[offset / 4 + 1] = Word(value >> 32);
+}
+
+inline void count(Result &block, int offset, uint64_t more) {
+    const int at = offset / 4;
+    put(block, offset, (block.word[at] | uint64_t(block.word[at + 1]) << 32) + more, true);
+}
+
+inline void count_bags(Result &block, const Instruction &item, const Counts &counts) {
+    const uint64_t stored = uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4;
+    count(block, HOTRAIL_EMB_RESULT_BAGS, item.count);
+    count(block, HOTRAIL_EMB_RESULT_INDICES, item.indices_count);
+    count(block, HOTRAIL_EMB_RESULT_DRAM_ROWS, counts.dram);
+    count(block, HOTRAIL_EMB_RESULT_DRAM_BYTES, counts.dram * stored);
+    count(block, HOTRAIL_EMB_RESULT_TT_ROWS, counts.tt);
+    count(block, HOTRAIL_EMB_RESULT_TT_BYTES, counts.tt * uint64_t(item.row_beats) * WORDS * 4);
+    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, counts.ssd);
+    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES, counts.ssd * stored);
+}
+
+inline void count_fill(Result &block, const Instruction &item) {
+    count(block, HOTRAIL_EMB_RESULT_CACHE_FILLS, item.count);
+    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, item.count);
+    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES,
+          item.count * uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4);
+}
+
+// Writes words of the block from a beat on.
+inline void write_result(Beat *result, const Result &block, int first, int words) {
+WRITE_RESULT:
+    for (int beat = first / WORDS; beat < ceil_div(first + words, WORDS); beat++) {
+#pragma HLS pipeline II=1
+#pragma HLS loop_tripcount min=1 max=48
+        Beat out;
+        for (int w = 0; w < WORDS; w++) out.word[w] = block.word[beat * WORDS + w];
+        result[beat] = out;
+    }
+}
+
+// All that a run does. memory, tables: what stays in the kernel from run to run.
+inline void emb_run(const Beat *program, uint32_t program_count, const Beat *inputs, Beat *outputs, Beat *rows,
+                    const Beat *ring_memory, Beat *result, const Buffers &buffers, TTMemory &memory, Tables &tables) {
+    Result block;
+    for (int w = 0; w < HOTRAIL_RESULT_WORDS; w++) block.word[w] = 0;
+    Ring ring = {result_word(result, HOTRAIL_EMB_RESULT_RELEASED) & POSITION_MASK,
+                 result_word(result, HOTRAIL_EMB_RESULT_FILLED) & POSITION_MASK};
+    put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
+PROGRAM:
+    for (uint32_t number = 0; number < program_count; number++) {
+#pragma HLS loop_tripcount min=1 max=1024
+        Word word[HOTRAIL_EMB_INSTRUCTION_WORDS];
+        for (int w = 0; w < HOTRAIL_EMB_INSTRUCTION_WORDS; w++) {
+            const uint64_t at = uint64_t(number) * HOTRAIL_EMB_INSTRUCTION_WORDS + w;
+            word[w] = program[at / WORDS].word[at % WORDS];
+        }
+        const Instruction item = decode_instruction(word);
+        Fault fault = no_fault();
+        Counts counts = {0, 0, 0};
+        if (!allowed(item, buffers, memory, tables)) fault = fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, word[0]);
+        else if (item.opcode == HOTRAIL_EMB_LOAD) fault = load(inputs, item, buffers, memory, tables);
+        else fault = check_bounds(item, buffers);
+        if (!fault.code && item.opcode == HOTRAIL_EMB_BAGS) {
+            fault = bags(inputs, outputs, rows, ring_memory, result, item, buffers, memory, tables, ring, counts);
+            if (!fault.code) count_bags(block, item, counts);
+        } else if (!fault.code && item.opcode == HOTRAIL_EMB_FILL) {
+            fault = fill(inputs, rows, ring_memory, result, item, buffers, ring);
+            if (!fault.code) count_fill(block, item);
+        }
+        if (fault.code) {
+            put(block, HOTRAIL_EMB_RESULT_CODE, fault.code, false);
+            put(block, HOTRAIL_EMB_RESULT_INSTRUCTION, number, false);
+            put(block, HOTRAIL_EMB_RESULT_BAG, fault.bag, false);
+            put(block, HOTRAIL_EMB_RESULT_INDEX, fault.index, false);
+            put(block, HOTRAIL_EMB_RESULT_DETAIL, fault.detail, false);
+            put(block, HOTRAIL_EMB_RESULT_STATE, HOTRAIL_EMB_STATE_RUNNING, false);
+            break;
+        }
+        count(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS, 1);
+        // A position before what was released releases nothing.
+        if (((item.release - ring.released) & POSITION_MASK) <= POSITION_MASK / 2) ring.released = item.release;
+        put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
+        put(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE, number + 1, false);
+        write_result(result, block, HOTRAIL_EMB_RESULT_RELEASED / 4, WORDS);
+    }
+    write_result(result, block, 0, HOTRAIL_FINAL_WORDS);
+}
+
+}  // namespace hotrail
+
+#endif

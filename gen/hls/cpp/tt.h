@@ -1,0 +1,230 @@
+// The TT computation unit: row numbers in, sums of rows of tensor-train tables out.
+//
+//   E(i, :) = G_1[i_1] G_2[i_2] .. G_d[i_d], d = 2, 3 or 4         (SCRec II.B eq. 2, III.E Alg. 1)
+//
+// Alg. 1 here:  index split   i = ((i_1 I_2 + i_2) I_3 + i_3) ..                          split_index
+//               slices        line of G_k[i_k] = base_k + i_k stride_k                    split_index
+//               product       T_k = T_{k-1} G_k[i_k], a slot a cycle                      run_product
+//               reshape       results go where the next product reads them                line_of, write_tile
+//
+// Timing  a slot a cycle (initiation interval 1) in each pass. Where sums share an exponent a tile's slots are passed
+//         twice, for the largest exponent first, and the loop of the sum is one adder; else once, and its loop is a
+//         shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
+//         golden.tt.layout.plan(..).slots slots; a tile of the last product takes n^3 cycles more to leave.
+//         The RTL overlaps lookups, runs two lanes and reuses first products; this unit does not.
+// Golden  golden.tt.rows, golden.tt.image, golden.tt.load
+#ifndef HOTRAIL_TT_H
+#define HOTRAIL_TT_H
+
+#include "tt_grid.h"
+
+namespace hotrail {
+
+const int CHUNK_ROWS = TT_CHUNK_ROWS;
+
+// -- One product.
+
+struct Slices {             // where the slices of a row begin, in operands
+    int first, middle, last, second;
+};
+
+inline Slices split_index(const Descriptor &d, uint32_t index) {
+    const uint32_t inside = index < d.split_rows ? index : 0;
+    const uint32_t last = d.split_last + 1, middle = d.split_middle + 1, second = d.split_second + 1;
+    const uint32_t i_last = inside % last, rest = inside / last;
+    const uint32_t i_middle = rest % middle, rest_2 = rest / middle;
+    const uint32_t i_second = rest_2 % second, i_first = rest_2 / second;
+    Slices at;
+    at.first = (d.where_first + i_first * d.where_first_stride) & ((1u << TT_X_BITS) - 1);
+    at.middle = (d.where_middle + i_middle * d.where_middle_stride) & ((1u << TT_X_BITS) - 1);
+    at.last = (d.where_last + i_last * d.where_last_stride) & ((1u << TT_X_BITS) - 1);
+    at.second = (d.where_second + i_second * d.where_second_stride) & ((1u << TT_Y_BITS) - 1);
+    return at;
+}
+
+// Where a product's operands begin: of each row of the chunk, in X and in Y, T or the middle products.
+struct Source {
+    int rows, x[CHUNK_ROWS], y[CHUNK_ROWS];
+};
+
+inline Slot fetch(const TTMemory &memory, const Descriptor &d, int product, const Roles &roles, int x, int y,
+                  int turn) {
+#pragma HLS inline
+    Slot slot;
+    const bool block = product == LAST ? d.last_block : d.products_first_block;
+    slot.rows = roles.rows;
+    slot.columns = roles.columns;
+    slot.combined = roles.combined;
+    slot.turn = turn & roles.columns;
+    slot.place = spread(x, roles.rows);
+    slot.x = read_line<TT_X_LINES>(memory.x, x >> bits_of(roles.rows), block);
+    if (product == LAST && d.products_middle_present) {
+        slot.low = slot.high = memory.t_middle[y & (T_MIDDLE_LINES - 1)];
+    } else if (product != FIRST && d.products_first_present) {
+        slot.low = slot.high = memory.t[y & (T_LINES - 1)];
+    } else if (product == FIRST && d.products_first_paired) {
+        slot.low = read_line<TT_Y_LINES>(memory.y, 2 * y, block);
+        slot.high = read_line<TT_Y_LINES>(memory.y, 2 * y + 1, block);
+    } else {
+        slot.low = slot.high = read_line<TT_Y_LINES>(memory.y, y, block);
+    }
+    return slot;
+}
+
+inline int vector_words(const Descriptor &d) {
+    return smaller(int(d.last_beats) * N * N + int(d.last_tail) + 1, TT_DIM_MAX);
+}
+
+// A tile of the last product: its words in the vector's order, in `vector`.
+inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block,
+                       Word vector[]) {
+    const int columns = N << d.last_columns_log2, blocks = d.last_blocks + 1;
+    const int rows = N << bits_of(roles.rows);
+    const int dim = vector_words(d);
+    for (int r = 0; r < N; r++) {
+        for (int c = 0; c < N; c++) {
+            for (int s = 0; s < N; s++) {
+#pragma HLS pipeline II=1
+                if (s & roles.combined) continue;
+                // Of two bits that mean rows the low one counts more.
+                const int high = roles.rows == 3 ? (s & 1) << 1 | s >> 1 : gather(s, roles.rows);
+                const int row = number * rows + high * N + c;
+                const int column = (block << d.last_columns_log2 | gather(s, roles.columns)) * N + r;
+                const int at = row * blocks * columns + column;
+                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT
+                                                                                                    : UNIT_SINGLE);
+            }
+        }
+    }
+}
+
+// Runs a product tile after tile; source: of one row, or, of the last product, of all rows of the chunk.
+// to: the first line of T or of the middle products that it writes.
+inline void run_product(TTMemory &memory, const Descriptor &d, int product, const Stage &stage, const Source &source,
+                        int to, Word vector[]) {
+    const Roles roles = roles_of(stage);
+    const int row_turns = turns_of(roles.columns & ~roles.ranks & (N - 1));
+    const int rank_turns = turns_of(roles.columns & roles.ranks);
+    const int lines = stage.lines + 1, beats = lines * (rank_turns + 1);
+    int block = 0, group = 0, row_turn = 0, row_start = 0;
+TILES:
+    for (int number = 0; number <= stage.tiles; number++) {
+#pragma HLS loop_tripcount min=1 max=4096
+        Tile tile;
+#pragma HLS array_partition variable=tile.z complete dim=0
+        clear_tile(tile);
+    PASSES:
+        for (int pass = TT_GROUPED ? 0 : 1; pass < 2; pass++) {
+        SLOTS:
+            for (int line = 0; line < lines; line++) {
+#pragma HLS loop_tripcount min=1 max=128
+                for (int rank_turn = 0; rank_turn <= rank_turns; rank_turn++) {
+#pragma HLS loop_tripcount min=1 max=4
+                    for (int k = 0; k < source.rows; k++) {
+#pragma HLS loop_tripcount min=1 max=8
+#pragma HLS pipeline II=1
+                        // The held pointer walks a group's lines once a block, the running one all operands of it.
+                        const int held = row_start + group * lines + line;
+                        const int running = block * beats + line * (rank_turns + 1) + rank_turn;
+                        const int x = source.x[k] + (product == FIRST ? held : running);
+                        const int y = source.y[k] + (product == FIRST ? running : held);
+                        const Slot slot = fetch(memory, d, product, roles, x & ((1 << TT_X_BITS) - 1), y,
+                                                turned_bits(roles, row_turn, rank_turn));
+                        if (pass) grid_step<false>(tile, slot);
+                        else grid_step<true>(tile, slot);
+                    }
+                }
+            }
+            if (!pass && product != LAST) share_peaks(tile, product);
+        }
+        const int line_to = to + number;
+        if (product == FIRST) memory.t[line_to & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
+        else if (product == MIDDLE) memory.t_middle[line_to & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
+        else write_tile(tile, d, roles, number / (stage.blocks + 1), block, vector);
+        if (block < stage.blocks) {
+            block++;
+        } else {
+            block = 0;
+            if (group < stage.groups) {
+                group++;
+            } else {
+                group = 0;
+                if (row_turn < row_turns) row_turn++;
+                else {
+                    row_turn = 0;
+                    row_start += (stage.groups + 1) * lines;
+                }
+            }
+        }
+    }
+}
+
+// The sum of a chunk's rows, in `vector`.
+inline void tt_chunk(TTMemory &memory, const Descriptor &d, const uint32_t index[CHUNK_ROWS], int rows, Word vector[]) {
+    const Stage first = first_stage(d), middle = middle_stage(d);
+    Source last;
+    last.rows = rows;
+ROWS:
+    for (int k = 0; k < rows; k++) {
+#pragma HLS loop_tripcount min=1 max=8
+        const Slices at = split_index(d, index[k]);
+        Source source;
+        source.rows = 1;
+        last.x[k] = at.last;
+        last.y[k] = at.second;
+        if (d.products_first_present) {
+            last.y[k] = k * (first.tiles + 1);
+            source.x[0] = at.first;
+            source.y[0] = at.second;
+            run_product(memory, d, FIRST, first, source, last.y[k], vector);
+        }
+        if (d.products_middle_present) {
+            source.x[0] = at.middle;
+            source.y[0] = last.y[k];
+            last.y[k] = k * (middle.tiles + 1);
+            run_product(memory, d, MIDDLE, middle, source, last.y[k], vector);
+        }
+    }
+    run_product(memory, d, LAST, last_stage(d), last, 0, vector);
+}
+
+// -- The unit on its streams.
+
+struct Lookup {
+    uint32_t index;
+    bool ends;              // the chunk ends behind this row
+    bool stop;              // nothing comes any more
+};
+
+// Chunks of rows of one table until `stop`; a vector leaves in `row_beats` beats, +0 past its end.
+inline void tt_unit(hls::stream<Lookup> &lookups, hls::stream<Beat> &o, TTMemory &memory, int table, int row_beats) {
+    uint32_t index[CHUNK_ROWS];
+    Word vector[TT_DIM_MAX];
+#pragma HLS array_partition variable=vector cyclic factor=WORDS
+    const Descriptor d = memory.table[table & (TT_TABLES - 1)];
+    int rows = 0;
+LOOKUPS:
+    for (Lookup lookup = lookups.read(); !lookup.stop; lookup = lookups.read()) {
+#pragma HLS loop_tripcount min=1 max=65536
+        index[rows++ & (CHUNK_ROWS - 1)] = lookup.index;
+        if (!lookup.ends) continue;
+        tt_chunk(memory, d, index, smaller(rows, CHUNK_ROWS), vector);
+        rows = 0;
+    BEATS:
+        for (int j = 0; j < row_beats; j++) {
+#pragma HLS pipeline II=1
+#pragma HLS loop_tripcount min=1 max=64
+            Beat beat;
+            for (int w = 0; w < WORDS; w++) {
+#pragma HLS unroll
+                const int at = j * WORDS + w;
+                beat.word[w] = at < vector_words(d) ? vector[at] : 0;
+            }
+            o.write(beat);
+        }
+    }
+}
+
+}  // namespace hotrail
+
+#endif

@@ -1,0 +1,139 @@
+// The memories of the TT unit: cores as X and Y lines of n^3 words, first and middle products as lines of operands,
+// descriptors of tables; and the beats that load them.
+//
+// Golden  golden.tt.image, golden.tt.load, golden.tt.block16
+#ifndef HOTRAIL_TT_MEMORY_H
+#define HOTRAIL_TT_MEMORY_H
+
+#include "descriptor.h"
+#include "dot.h"
+
+namespace hotrail {
+
+const int N_LOG2 = TT_GRID_LOG2, N = 1 << N_LOG2, LINE = N * N * N;
+const int T_LINES = TT_T_LINES, T_MIDDLE_LINES = TT_T_MIDDLE_LINES;
+
+// -- Operands: single words, or groups of four that share an exponent.
+
+#if TT_GROUPED
+typedef Group Operand;                              // the N = 4 words of a dot product
+#else
+struct Operand {
+    Word word[N];
+    bool padded;                                    // -0 stands for no operand at all
+};
+#endif
+
+inline Operand operand_of(const Word word[N], bool padded) {
+#if TT_GROUPED
+    return group_of(word, padded);
+#else
+    Operand operand;
+    for (int w = 0; w < N; w++) {
+#pragma HLS unroll
+        operand.word[w] = word[w];
+    }
+    operand.padded = padded;
+    return operand;
+#endif
+}
+
+// Operands [a][b]: X by quarter and row, Y and T by cell and sub-dot.
+struct Line {
+    Operand at[N][N];
+};
+
+// -- Memories of cores: each line has two planes of 64 bits for four words. A float32 line takes both; a line of
+// block16, 14 bits a value and 8 for the exponent, takes one.
+
+struct TTMemory {
+    uint64_t x[TT_X_LINES][2][LINE / 4], y[TT_Y_LINES][2][LINE / 4];
+    Line t[T_LINES], t_middle[T_MIDDLE_LINES];      // first and middle products
+    Descriptor table[TT_TABLES];
+};
+
+#if TT_GROUPED
+const int BLOCK_PADDING = -8192, BLOCK_SHIFT = 13;  // a code of block16 that no value has; to a group's mantissa
+
+inline uint64_t to_block(const Word word[4]) {
+    const Group group = group_of(word, true);
+    uint64_t block = uint64_t(int(group.exponent)) << 56;
+    for (int k = 0; k < 4; k++) {
+#pragma HLS unroll
+        const int code = int(group.kind[k]) == PADDING ? BLOCK_PADDING : int(int64_t(group.mantissa[k]) >> BLOCK_SHIFT);
+        block |= uint64_t(code & 0x3FFF) << 14 * k;
+    }
+    return block;
+}
+
+inline Group from_block(uint64_t block) {
+    Group group;
+    group.exponent = int(block >> 56);
+    for (int k = 0; k < 4; k++) {
+#pragma HLS unroll
+        const int field = int(block >> 14 * k & 0x3FFF), code = field >= 8192 ? field - 16384 : field;
+        const bool padding = code == BLOCK_PADDING;
+        group.mantissa[k] = padding ? 0 : code * (1 << BLOCK_SHIFT);
+        group.kind[k] = padding ? PADDING : code == 0 ? ZERO : code < 0 ? MINUS : PLUS;
+    }
+    return group;
+}
+#endif
+
+// A line's place: of block16 two share one of the memory.
+inline int memory_line(int address, bool block, int lines) {
+    const int line = block ? address >> 1 : address;
+    return line < lines ? line : 0;
+}
+
+template <int LINES>
+inline Line read_line(const uint64_t store[LINES][2][LINE / 4], int address, bool block) {
+#pragma HLS inline
+    const int line = memory_line(address, block, LINES);
+    Line out;
+    for (int a = 0; a < N; a++) {
+        for (int b = 0; b < N; b++) {
+#pragma HLS unroll
+            Word word[N];
+            for (int w = 0; w < N; w++) {
+                const int at = (a * N + b) * N + w;
+                word[w] = Word(store[line][at % 4 / 2][at / 4] >> at % 2 * 32);
+            }
+            out.at[a][b] = operand_of(word, true);
+#if TT_GROUPED
+            if (block) out.at[a][b] = from_block(store[line][address & 1][a * N + b]);
+#endif
+        }
+    }
+    return out;
+}
+
+template <int LINES>
+inline void write_quarter(uint64_t store[LINES][2][LINE / 4], int address, bool block, int part, const Beat &beat) {
+    const int line = memory_line(address, block, LINES);
+    for (int g = 0; g < N * N / 4; g++) {
+#pragma HLS unroll
+        const Word word[4] = {beat.word[4 * g], beat.word[4 * g + 1], beat.word[4 * g + 2], beat.word[4 * g + 3]};
+        const int place = (part & (N - 1)) * (N * N / 4) + g;
+#if TT_GROUPED
+        if (block) {
+            store[line][address & 1][place] = to_block(word);
+            continue;
+        }
+#endif
+        for (int h = 0; h < 2; h++) store[line][h][place] = word[2 * h] | uint64_t(word[2 * h + 1]) << 32;
+    }
+}
+
+// One beat of a load; header: {block[22], flip[21:20], part[19:18], target[17:16], address[15:0]}, checked before.
+inline void tt_load(TTMemory &memory, Word header, const Beat &beat) {
+    const int address = header & 0xFFFF, target = header >> 16 & 3, part = header >> 18 & 3;
+    const bool block = header >> 22 & 1;
+    if (target == 0) write_quarter<TT_X_LINES>(memory.x, address, block, part, beat);
+    else if (target == 1) write_quarter<TT_Y_LINES>(memory.y, address, block, part, beat);
+    else load_descriptor(memory.table[address & (TT_TABLES - 1)], part, beat.word);
+}
+
+}  // namespace hotrail
+
+#endif

@@ -1,0 +1,362 @@
+"""torch.nn.EmbeddingBag whose table stays on the host, with a cache of its rows on the device.
+
+    bag = CachedEmbeddingBag(10_000_000, 64, cache_rows=500_000, heat=counts, rate=0.01)
+    for batch in ahead(loader, {bag: lambda batch: batch.items}):       # rows come while earlier batches train
+        loss_of(bag(batch.items, batch.offsets)).backward()             # its rows have taken their step
+
+Parameters after any number of steps are bit for bit those of torch.nn.EmbeddingBag with torch.optim.SGD, or with
+row-wise Adagrad as FBGEMM has it, on the same batches: gradients of equal rows are summed, in the order of the indices,
+before they are applied. (With sparse=True torch itself applies them one by one, to other bits.)
+"""
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from hotrail.training.placement import Move, Placement
+from hotrail.training.store import Store
+
+__all__ = ["CachedEmbeddingBag", "ahead"]
+
+RULES = ("sgd", "rowwise_adagrad")
+EPSILON = 1e-8          # FBGEMM's
+Batch = TypeVar("Batch")
+
+
+class CachedEmbeddingBag(torch.nn.Module):
+    """One embedding table of `rows` rows of `dim` float32 words.
+
+    Parameters  cache_rows: rows on the device; one batch's different rows must fit. heat: (rows,) accesses of each
+                row, as `hotrail profile` counts them: the hottest are cached from the beginning and the coldest leave
+                first; without, counts of the batches so far decide (LFU). mode: sum or mean. rate, rule: of the step
+                that `backward` takes, sgd or rowwise_adagrad; no optimizer needs to know the bag. place: a folder for
+                a table larger than memory, which is mapped; one that is there goes on. device: of the cache. std,
+                seed: of the rows at the start.
+    Members     moved: rows copied to the cache. hits, asked: different rows that a batch found there, and all of them,
+                summed over batches. waits: batches that had to wait for another one's end before they had room.
+    Raises      ValueError: sizes, modes and rules that do not exist; OSError: `place` cannot hold the table
+    """
+
+    def __init__(self, rows: int, dim: int, *, cache_rows: int, heat: ArrayLike | None = None, mode: str = "sum",
+                 rate: float, rule: str = RULES[0], place: str | Path | None = None,
+                 device: str | torch.device = "cpu", std: float = 0.01, seed: int = 0,
+                 include_last_offset: bool = False):
+        super().__init__()
+        if mode not in ("sum", "mean"):
+            raise ValueError(f"mode is {mode!r}; it must be sum or mean")
+        if rule not in RULES:
+            raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
+        self.rows, self.dim, self.mode, self.rate, self.rule = rows, dim, mode, rate, rule
+        self.include_last_offset, self.device = include_last_offset, torch.device(device)
+        self._placement = Placement(rows, cache_rows, heat)
+        self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place)
+        if self._store.fresh:
+            self._store.fill(std, seed)
+        self.moved = self.hits = self.asked = self.waits = 0
+        self.register_buffer("_cache", torch.zeros(cache_rows, dim, device=self.device), persistent=False)
+        self.register_buffer("_state", torch.zeros(cache_rows if rule != "sgd" else 0, device=self.device),
+                             persistent=False)
+        # One thread plans and copies, batch after batch: what was evicted is on the host before it can be asked for.
+        # It alone uses the placement, but for who holds the lock: then the cache has what the placement says.
+        self._moving, self._ended = Lock(), SimpleQueue[int]()
+        self._open: set[int] = set()                        # batches whose rows are kept for them
+        self._announced: deque[_Batch] = deque()            # and not looked up
+        self._brought = 0                                   # of these, from the first on
+        self._wanted: _Batch | None = None
+        self._jobs = SimpleQueue[Any]()
+        Thread(target=_serve, args=(self._jobs,), name="rows", daemon=True).start()
+        weakref.finalize(self, self._jobs.put, None)
+        hottest = self._placement.hottest()
+        if len(hottest):
+            self._placement.announce(hottest)
+            self._take(self._placement.plan())
+            self._open.clear()
+
+    @classmethod
+    def of(cls, bag: torch.nn.EmbeddingBag, **options: Any) -> "CachedEmbeddingBag":
+        """A bag with the weights and the mode of torch's. options: as at construction.
+
+        Raises      ValueError: it has what this one does not do (max_norm, padding_idx, scale_grad_by_freq, mode max)
+        """
+        for name in ("max_norm", "padding_idx", "scale_grad_by_freq"):
+            if getattr(bag, name) not in (None, False):
+                raise ValueError(f"the EmbeddingBag has {name}={getattr(bag, name)!r}, which a CachedEmbeddingBag does "
+                                 "not do")
+        made = cls(bag.num_embeddings, bag.embedding_dim, mode=bag.mode,
+                   include_last_offset=bag.include_last_offset, **options)
+        made.load_state_dict({"weight": bag.weight.detach()}, strict=False)
+        return made
+
+    # Batches
+
+    def announce(self, indices: torch.Tensor) -> None:
+        """A batch will be looked up, behind those announced before: its rows are not the ones that leave."""
+        batch = _Batch(indices)
+        self._announced.append(batch)
+        self._jobs.put((self, batch, None))
+
+    def prefetch(self, up_to: int = 1) -> None:
+        """Brings in the rows of the next batches that were announced, until so many that are not looked up have theirs
+        or are about to have them; all but the first while the one before it trains."""
+        while self._brought < min(up_to, len(self._announced)):
+            self._jobs.put((self, self._announced[self._brought], min(self._brought, 1)))
+            self._brought += 1
+
+    def forget(self) -> None:
+        """Batches that were announced will not come."""
+        for batch in self._announced:
+            batch.coming.cancel()
+        self.prefetch(len(self._announced))
+        self._announced.clear()
+        self._brought = 0
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor | None = None,
+                per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
+        """Pooled bags (bags, dim), on the cache's device, as torch.nn.EmbeddingBag has them.
+
+        Raises      IndexError: an index that is no row; ValueError: more different rows than `cache_rows`, or other
+                    indices than were announced. Parameters are then as before.
+        """
+        if not self._announced:
+            self.announce(indices)
+        self.prefetch()
+        batch = self._announced.popleft()
+        self._brought -= 1
+        if batch.indices is not indices and not torch.equal(batch.indices, indices):
+            batch.coming.cancel()
+            raise ValueError("the indices are not those of the batch that was announced next; a batch that was "
+                             "announced must be looked up, in turn")
+        # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
+        self._wanted = batch
+        self._ended.put(-1)
+        ticket = batch.coming.result()
+        assert ticket is not None, "it was not cancelled"
+        # A copy of the rows, which the cache's later ones do not touch.
+        rows, back = self._cache[ticket.slots], ticket.back.reshape(indices.shape)
+        if self.training and torch.is_grad_enabled():
+            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
+        if self.mode == "sum" and per_sample_weights is None:
+            return _Sum.apply(rows, ticket, back, offsets, self.include_last_offset)
+        return _pooled(back, rows, offsets, self.include_last_offset, self.mode, per_sample_weights)
+
+    def _bring(self, batch: "_Batch", under_way: int) -> "_Ticket | None":
+        """Of the thread: waits for the batches whose rows must leave, then moves rows; None: nobody wants them."""
+        move = self._placement.plan(under_way)
+        waited = False
+        while True:
+            # Before the caller waits for this one, it has ended what it will end.
+            last = self._wanted is batch
+            with suppress(Empty):
+                while True:
+                    self._open.discard(self._ended.get_nowait())
+            if min(self._open, default=move.after) >= move.after:
+                break
+            if last or batch.coming.cancelled():
+                self._placement.skip()
+            if batch.coming.cancelled():
+                return None
+            if last:
+                raise ValueError(f"a batch has no room beside those whose backward is still to come; the cache holds "
+                                 f"{len(self._cache)} rows: more cache_rows, or a backward before the next batch")
+            waited = True
+            self._open.discard(self._ended.get())
+        self._take(move)
+        self.waits += waited
+        self.moved += len(move.rows)
+        self.asked += len(move.different)
+        self.hits += len(move.different) - len(move.rows)
+        return _Ticket(self._ended, move, *(torch.from_numpy(each).to(self.device)
+                                            for each in (self._placement.slots(move.different), move.back)))
+
+    def _take(self, move: Move) -> None:
+        with self._moving:
+            self._copy(move)
+            self._placement.commit(move)
+        self._open.add(move.number)
+
+    @torch.no_grad()
+    def _copy(self, move: Move) -> None:
+        evicted, out_of = torch.from_numpy(move.evicted), torch.from_numpy(move.out_of).to(self.device)
+        rows, into = torch.from_numpy(move.rows), torch.from_numpy(move.into).to(self.device)
+        for host, cache in self._pairs():
+            if len(evicted):
+                host[evicted] = cache[out_of].cpu()
+            if len(rows):
+                cache[into] = host[rows].to(self.device)
+
+    @torch.no_grad()
+    def _step(self, ticket: "_Ticket", rows: torch.Tensor) -> None:
+        change = rows.grad
+        assert change is not None
+        rows.grad = None
+        ticket.use()
+        if self.rule == "rowwise_adagrad":
+            state = self._state[ticket.slots] + (change * change).mean(1)
+            self._state[ticket.slots] = state
+            change = change / (state.sqrt() + EPSILON)[:, None]
+        self._cache[ticket.slots] = rows.detach().add(change, alpha=-self.rate)
+        ticket.end()
+
+    # The table
+
+    @torch.no_grad()
+    def table(self) -> torch.Tensor:
+        """The host's tensor (rows, dim), with what the cache has learned written back; the bag goes on with it."""
+        with self._moving:
+            rows, slots = (torch.from_numpy(each) for each in self._placement.cached())
+            for host, cache in self._pairs():
+                host[rows] = cache[slots.to(self.device)].cpu()
+        return self._store.weight
+
+    def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(on the host, in the cache) of all that belongs to a row."""
+        pairs = [(self._store.weight, self._cache)]
+        return pairs if self._store.state is None else [*pairs, (self._store.state, self._state)]
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "weight"] = self.table()
+        if self._store.state is not None:
+            destination[prefix + "state"] = self._store.state
+
+    @torch.no_grad()
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Any, strict: bool,
+                              missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str]) -> None:
+        given = {name: state_dict.get(prefix + name) for name in ("weight", "state")}
+        with self._moving:
+            rows, slots = (torch.from_numpy(each) for each in self._placement.cached())
+            for (host, cache), (name, value) in zip(self._pairs(), given.items()):
+                if value is None:
+                    missing_keys.append(prefix + name)
+                elif value.shape != host.shape:
+                    error_msgs.append(f"{prefix}{name} has the shape {tuple(value.shape)}; the bag has "
+                                      f"{tuple(host.shape)}")
+                else:
+                    host.copy_(value)
+                    cache[slots.to(self.device)] = host[rows].to(self.device)
+
+    def extra_repr(self) -> str:
+        return f"{self.rows}, {self.dim}, cache_rows={len(self._cache)}, mode={self.mode!r}, rule={self.rule!r}"
+
+
+class _Batch:
+    """One that was announced, and its ticket to come. known: the placement has it."""
+
+    def __init__(self, indices: torch.Tensor):
+        self.indices, self.known = indices, False
+        self.coming: Future[_Ticket | None] = Future()
+
+
+def _pooled(indices: torch.Tensor, rows: torch.Tensor, offsets: torch.Tensor | None, last: bool, mode: str = "sum",
+            weights: torch.Tensor | None = None) -> torch.Tensor:
+    options = {} if offsets is None else {"include_last_offset": last}
+    return torch.nn.functional.embedding_bag(indices, rows, offsets, mode=mode, per_sample_weights=weights, **options)
+
+
+class _Sum(torch.autograd.Function):
+    """Sums of rows; backward sums the slopes of the bags that looked a row up, which is as much work and no more.
+
+    Torch's own backward of the whole table does the same, to the same bits, a bag and a row at a time. Where it scales
+    the slopes too, for means and weights, its own is used.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, ticket: "_Ticket", back: torch.Tensor, offsets: torch.Tensor | None,
+                last: bool) -> torch.Tensor:
+        ctx.ticket, ctx.shape = ticket, back.shape
+        ctx.save_for_backward(offsets)
+        ctx.last = last
+        return _pooled(back, rows, offsets, last)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (offsets,), ticket = ctx.saved_tensors, ctx.ticket
+        if offsets is None:
+            bag = ticket.order // max(1, ctx.shape[1])
+        else:
+            ends = offsets[1:] if ctx.last else torch.cat([offsets[1:], offsets.new_tensor([len(ticket.back)])])
+            bag = torch.repeat_interleave(ends - offsets[:len(ends)])[ticket.order]
+        return _pooled(bag, slopes[0].contiguous(), ticket.starts, False), None, None, None, None
+
+
+class _Ticket:
+    """The slots of a batch's rows, and which of them each index is; they are kept for it as long as this lives or until
+    it has ended. order: of its indices by rows, as torch sorts them; starts: of each row's in that order."""
+
+    def __init__(self, ended: "SimpleQueue[int]", move: Move, slots: torch.Tensor, back: torch.Tensor):
+        self._ended, self._number, self.slots, self.back = ended, move.number, slots, back
+        self._used = False
+        self.order = torch.sort(back).indices
+        counts = np.bincount(move.back, minlength=len(move.different))
+        self.starts = torch.from_numpy(np.cumsum(counts) - counts).to(slots.device)
+
+    def use(self) -> None:
+        if self._used:
+            raise RuntimeError("this batch has taken its step: a second backward through it would step again")
+        self._used = True
+
+    def end(self) -> None:
+        self._ended.put(self._number)       # SimpleQueue: also from __del__, whatever it interrupts
+
+    def __del__(self) -> None:
+        if not self._used:
+            self.end()
+
+
+def _serve(jobs: "SimpleQueue[Any]") -> None:
+    """The thread of a bag: it learns of batches and brings their rows, in turn, until the bag is gone."""
+    while (job := jobs.get()) is not None:
+        bag, batch, under_way = job
+        with suppress(InvalidStateError):       # it was cancelled meanwhile
+            try:
+                if under_way is None:
+                    bag._placement.announce(batch.indices.detach().cpu().numpy().reshape(-1))
+                    batch.known = True
+                elif batch.coming.cancelled() and batch.known:
+                    bag._placement.skip()
+                elif batch.known:
+                    batch.coming.set_result(bag._bring(batch, under_way))
+            except BaseException as error:
+                batch.coming.set_exception(error)
+        del job, bag, batch
+
+
+def ahead(batches: Iterable[Batch], bags: Mapping[CachedEmbeddingBag, Callable[[Batch], torch.Tensor]], *,
+          depth: int = 8) -> Iterator[Batch]:
+    """The batches, each announced to the bags `depth` batches before it comes.
+
+    Parameters  bags: by bag, what takes the indices of that bag from a batch
+    """
+    if depth < 0:
+        raise ValueError(f"depth is {depth}; it must be 0 or more")
+    waiting: deque[Batch] = deque()
+    source, more = iter(batches), True
+    try:
+        while True:
+            while more and len(waiting) <= depth:
+                try:
+                    batch = next(source)
+                except StopIteration:
+                    more = False
+                    break
+                waiting.append(batch)
+                for bag, indices in bags.items():
+                    bag.announce(indices(batch))
+            if not waiting:
+                return
+            for bag in bags:
+                bag.prefetch(up_to=2)
+            yield waiting.popleft()
+    finally:
+        for bag in bags:
+            bag.forget()

@@ -1,0 +1,152 @@
+"""Which rows of a table stand in a cache, batch after batch, planned some batches before they are used.
+
+Source: "A Frequency-aware Software Cache for Large Recommendation System Embeddings", §4.2, §4.3, Algorithm 1; the rows
+of batches that are planned and not finished stay, as EL-Rec's life cycles have it (§IV).
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Move", "Placement"]
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What a batch needs of the cache.
+
+    number: of the batch, from 0. different: rows that it looks up, ascending. back: (n,) for each index, in their
+    order, which of these it is. rows, into: rows to copy from the host, ascending, and the slots that they go to.
+    evicted, out_of: rows to write back first, and their slots. after: batches of lower numbers must have ended before.
+    """
+
+    number: int
+    different: NDArray[np.int64]
+    back: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    into: NDArray[np.int64]
+    evicted: NDArray[np.int64]
+    out_of: NDArray[np.int64]
+    after: int
+
+
+class Placement:
+    """Slots of a cache of `capacity` rows out of `rows`.
+
+    Rows leave only for others that come: those that no batch announced needs, the coldest first, and then those that
+    are needed last. heat: accesses of each row, as a profile counts them, which stay as they are; without, the accesses
+    of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then O(capacity). Memory: 16
+    bytes a row, 8 more for its heat, and 8 a slot. What it decides depends on the batches alone, not on when they
+    end.
+    """
+
+    def __init__(self, rows: int, capacity: int, heat: ArrayLike | None = None):
+        if not 1 <= capacity <= rows:
+            raise ValueError(f"cache_rows is {capacity}; it must be 1 to {rows}, the rows of the table")
+        self.capacity = capacity
+        self._learns = heat is None
+        self._heat = np.zeros(rows, np.int64) if heat is None else np.array(heat)
+        if self._heat.shape != (rows,):
+            raise ValueError(f"heat has the shape {self._heat.shape}; it must be one number for each of {rows} rows")
+        self._slot = np.full(rows, -1, np.int64)            # of each row, -1 where it is not cached
+        self._row = np.full(capacity, -1, np.int64)         # of each slot, -1 where it is free
+        self._last = np.full(rows, -1, np.int64)            # of each row, the last batch that needs it
+        self._filled = 0                                    # slots are filled in turn, and never free again
+        self._known: deque[tuple[NDArray[np.int64], NDArray[np.int64]]] = deque()
+        self._count = 0                                     # batches announced
+        # The coldest slots, and a heat that no slot outside of them is below.
+        self._cold, self._least = np.zeros(0, np.int64), self._heat.dtype.type(0)
+
+    def hottest(self) -> NDArray[np.int64]:
+        """The rows that a cache should begin with, ascending; none where heat is not known."""
+        if self._learns:
+            return np.zeros(0, np.int64)
+        return np.sort(np.argsort(-self._heat, kind="stable")[:self.capacity])
+
+    def cached(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(rows, slots) of what is cached."""
+        return self._row[:self._filled], np.arange(self._filled)
+
+    def slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._slot[rows]
+
+    def announce(self, indices: ArrayLike) -> None:
+        """A batch will come, after those announced before.
+
+        Raises      IndexError: an index that is no row; ValueError: the batch needs more rows than the cache has
+        """
+        indices = np.asarray(indices)
+        if indices.size and not (0 <= indices.min() and indices.max() < len(self._slot)):
+            wrong = indices[(indices < 0) | (indices >= len(self._slot))][0]
+            raise IndexError(f"index {wrong} is none of the table's {len(self._slot)} rows")
+        different, back = np.unique(indices, return_inverse=True)
+        if len(different) > self.capacity:
+            raise ValueError(f"a batch looks up {len(different)} different rows, and the cache holds {self.capacity}: "
+                             "smaller batches, or more cache_rows")
+        self._last[different] = self._count
+        self._known.append((different, back.reshape(-1)))
+        self._count += 1
+
+    def plan(self, under_way: int = 0) -> Move:
+        """What the next batch that was announced needs; the placement is as before, until `commit`.
+
+        Parameters  under_way: so many batches before it are, if the cache has room for the rows of all of them
+        """
+        number, (different, back) = self._count - len(self._known), self._known[0]
+        held = self._slot[different]
+        rows = different[held < 0]
+        fresh = np.arange(self._filled, min(self._filled + len(rows), self.capacity))
+        out_of, after = self._coldest(len(rows) - len(fresh), held[held >= 0], number, under_way)
+        return Move(number, different, back, rows, np.concatenate([fresh, out_of]), self._row[out_of], out_of, after)
+
+    def commit(self, move: Move) -> None:
+        """The batch's rows are there, and those that it evicts are not."""
+        into = move.into
+        self._slot[move.evicted] = -1
+        self._slot[move.rows], self._row[into] = into, move.rows
+        self._filled = max(self._filled, int(into.max(initial=-1)) + 1)
+        if self._learns:
+            self._heat[move.different] += np.bincount(move.back, minlength=len(move.different))
+        self._known.popleft()
+        self._cold = np.concatenate([self._cold[~np.isin(self._cold, move.out_of)],
+                                     into[self._heat[move.rows] <= self._least]])
+
+    def skip(self) -> None:
+        """The next batch that was announced will not come."""
+        self._known.popleft()
+
+    def _coldest(self, count: int, held: NDArray[np.int64], number: int,
+                 under_way: int) -> tuple[NDArray[np.int64], int]:
+        """`count` slots that may leave for batch `number`, which needs those `held`: the first to leave first. And the
+        number of the first batch that may still be under way then."""
+        if count == 0:
+            return np.zeros(0, np.int64), 0
+        before = number - under_way
+        # Heat only grows: what has become hotter than the limit is where all others are.
+        heat = self._heat[self._row[self._cold]]
+        low = heat <= self._least
+        self._cold = self._cold[low][np.argsort(heat[low], kind="stable")]
+        found = self._cold[self._last[self._row[self._cold]] < before]
+        if len(found) >= count:
+            return found[:count], before
+        row = self._row[:self._filled]
+        last = self._last[row]
+        free = last < before
+        if np.count_nonzero(free) < count:
+            # Batches under way must end first; then what is needed last leaves.
+            needed = np.full(self._filled, self._count)
+            for ahead in range(len(self._known) - 1, 0, -1):
+                slots = self._slot[self._known[ahead][0]]
+                needed[slots[slots >= 0]] = number + ahead
+            needed[held] = number
+            order = np.lexsort((self._heat[row], -needed))[:count]
+            return order, number
+        # Some more than are wanted, for the batches behind this one.
+        heat = self._heat[row]
+        wanted = min(int(np.count_nonzero(free)), max(4 * count, self._filled // 16)) - 1
+        self._least = np.partition(heat[free], wanted)[wanted]
+        self._cold = np.flatnonzero(heat <= self._least)
+        self._cold = self._cold[np.argsort(heat[self._cold], kind="stable")]
+        return self._cold[free[self._cold]][:count], before

@@ -1,0 +1,11 @@
+"""Attributes of signals that tools must leave as they are, in the words that Vivado and Yosys read.
+
+Source: UG901 (KEEP: synthesis keeps the signal, and makes it no part of a shift register; DONT_TOUCH: placement and
+routing do so too, and merge it with no equal one). Yosys reads KEEP as well, with any value that is not zero.
+"""
+
+__all__ = ["APART", "KEEP"]
+
+KEEP = {"keep": "TRUE"}
+# Of registers that are equal on purpose, each beside what it drives: no step may make one of them.
+APART = {**KEEP, "dont_touch": "TRUE"}

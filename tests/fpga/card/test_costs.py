@@ -1,0 +1,53 @@
+"""fpga.card.costs: what it has at hand is what the memory models give, and what it has not is measured."""
+
+import json
+import os
+
+import pytest
+
+from fpga.card import costs
+from gen.model.device import Device
+from gen.rtl import config
+
+PRESETS = [name for name in config.names() if "emb" in config.load(name).cores]
+PAIRS = [(device, preset) for device in Device.names() for preset in PRESETS]
+AGAIN = "run `python -m fpga.card.costs`"
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    monkeypatch.setenv("PATH", os.devnull)
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize(("device", "preset"), PAIRS)
+def test_devices_that_come_with_hotrail_need_no_compiler(device, preset, no_compiler):
+    core = config.load(preset).cores["emb"]
+    longest = core.row_beats_max * core.words
+    found = costs.measure(device, preset, dims=range(core.words, longest + 1, core.words),
+                          row_formats=("float32", "float16", "int8"))
+    assert max(found.row_s) == 4 * longest // 64 and min(found.row_s.values()) > 0, AGAIN
+
+
+@pytest.mark.turns(1)
+@pytest.mark.parametrize(("device", "preset"), PAIRS)
+def test_what_is_at_hand_is_what_the_models_give(device, preset):
+    found = Device.load(device)
+    kept, given = costs._known(found, preset, (1, 3), costs.PAGE_BYTES), costs.times(found, preset, (1, 3))
+    assert given == kept._replace(row_s={lines: kept.row_s[lines] for lines in given.row_s}), AGAIN
+
+
+@pytest.mark.regress
+def test_all_of_it_is():
+    assert costs.table(Device.names(), PRESETS) == json.loads(costs.TABLE.read_text("utf-8")), AGAIN
+
+
+def test_other_devices_are_measured(monkeypatch):
+    slow = Device.load("smartssd").replace("ssd", read_us=900.0)
+    of = {"preset": "tiny", "dims": {16}}
+    assert costs.measure(slow, **of).page_s > 2 * costs.measure("smartssd", **of).page_s
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(RuntimeError, match="is missing, with which the memory of the device smartssd with"):
+        costs.measure(slow, **of)
+    dearer = Device.load("smartssd").replace("power", slot_w=9.0)
+    assert costs.measure(dearer, **of).row_s == costs.measure("smartssd", **of).row_s

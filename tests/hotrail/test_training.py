@@ -1,0 +1,257 @@
+"""A table trained through its cache against torch's own EmbeddingBag and optimizer, bit for bit.
+
+Skipped where torch is not installed.
+"""
+
+import gc
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from hotrail.training import CachedEmbeddingBag, ahead, load, save  # noqa: E402
+from hotrail.training.bag import EPSILON  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+ROWS, DIM, BAGS, POOLING = 800, 16, 20, 5
+
+
+class Plain:
+    """The whole table in torch, and the step of a rule as it is written in the literature."""
+
+    def __init__(self, rule, mode, rate):
+        self.bag = torch.nn.EmbeddingBag(ROWS, DIM, mode=mode)
+        self.rule, self.state, self.rate = rule, torch.zeros(ROWS), rate
+        self.optimizer = torch.optim.SGD(self.bag.parameters(), lr=rate)
+
+    def step(self):
+        if self.rule == "rowwise_adagrad":
+            with torch.no_grad():
+                slope = self.bag.weight.grad
+                self.state += (slope * slope).mean(1)
+                self.bag.weight.grad = slope / (self.state.sqrt() + EPSILON)[:, None]
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def batches(count, seed=1):
+    random = torch.Generator().manual_seed(seed)
+    offsets = torch.arange(0, BAGS * POOLING, POOLING)
+    return [((torch.rand(BAGS * POOLING, generator=random) ** 3 * ROWS).long(), offsets,
+             torch.randn(BAGS, DIM, generator=random)) for _ in range(count)]
+
+
+def pair(rule="sgd", mode="sum", cache_rows=120, rate=0.05, **options):
+    plain = Plain(rule, mode, rate)
+    return plain, CachedEmbeddingBag.of(plain.bag, cache_rows=cache_rows, rate=rate, rule=rule, **options)
+
+
+def heat():
+    return np.arange(ROWS)[::-1].copy()
+
+
+@pytest.mark.parametrize("rule", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("cache_rows", [90, 300, ROWS])
+@pytest.mark.parametrize("depth", [None, 0, 8])
+def test_equals_torch(rule, mode, cache_rows, depth):
+    plain, bag = pair(rule, mode, cache_rows, heat=heat() if cache_rows == 300 else None)
+    given = batches(40)
+    for indices, offsets, slope in given if depth is None else ahead(given, {bag: lambda one: one[0]}, depth=depth):
+        found, wanted = bag(indices, offsets), plain.bag(indices, offsets)
+        assert torch.equal(found, wanted)
+        (found * slope).sum().backward()
+        (wanted * slope).sum().backward()
+        plain.step()
+    assert torch.equal(bag.table(), plain.bag.weight)
+    assert bag.moved == bag.asked - bag.hits > 0 or cache_rows > 120
+
+
+def test_weights_of_samples_have_their_gradient():
+    plain, bag = pair()
+    for indices, offsets, slope in ahead(batches(20), {bag: lambda one: one[0]}, depth=4):
+        weights = [torch.rand(len(indices), generator=torch.Generator().manual_seed(3)).requires_grad_() for _ in "ab"]
+        (bag(indices, offsets, per_sample_weights=weights[0]) * slope).sum().backward()
+        (plain.bag(indices, offsets, per_sample_weights=weights[1]) * slope).sum().backward()
+        plain.step()
+        assert torch.equal(weights[0].grad, weights[1].grad)
+    assert torch.equal(bag.table(), plain.bag.weight)
+
+
+def test_two_dimensions_no_gradient_and_empty_bags():
+    plain, bag = pair()
+    indices = torch.randint(0, ROWS, (7, 4))
+    assert torch.equal(bag(indices), plain.bag(indices))
+    with torch.no_grad():
+        assert torch.equal(bag(indices[:3]), plain.bag(indices[:3]))
+    offsets = torch.tensor([0, 0, 2, 28])
+    assert torch.equal(bag(indices.flatten(), offsets), plain.bag(indices.flatten(), offsets))
+    nothing = torch.zeros(0, dtype=torch.long)
+    assert torch.equal(bag(nothing, torch.tensor([0, 0])), plain.bag(nothing, torch.tensor([0, 0])))
+    assert torch.equal(bag.table(), plain.bag.weight)
+
+
+def test_two_batches_before_their_steps():
+    """As gradients are accumulated: both look up the table as it was, and each steps."""
+    plain, bag = pair("sgd", cache_rows=300)
+    (one, two) = batches(2)
+    found, wanted = ([module(indices, offsets) for indices, offsets, _ in (one, two)] for module in (bag, plain.bag))
+    for mine, its in zip(found, wanted, strict=True):
+        mine.sum().backward()
+        its.sum().backward()
+    assert not torch.equal(bag.table(), plain.bag.weight)       # torch sums both gradients before it steps
+    with torch.no_grad():
+        plain.bag.weight.copy_(bag.table())
+    again = batches(3, seed=4)[-1]
+    assert torch.equal(bag(*again[:2]), plain.bag(*again[:2]))
+
+
+def test_a_result_that_is_dropped_lets_its_rows_go():
+    plain, bag = pair(cache_rows=110)
+    for indices, offsets, _ in batches(10):
+        bag(indices, offsets)
+        gc.collect()
+    assert torch.equal(bag.table(), plain.bag.weight)
+
+
+def test_mistakes_leave_the_table_as_it_was():
+    plain, bag = pair(cache_rows=100)
+    one, two, three = batches(3)
+    with pytest.raises(IndexError, match=f"index {ROWS} is none of the table's {ROWS} rows"):
+        bag(torch.tensor([1, ROWS]), torch.tensor([0]))
+    with pytest.raises(ValueError, match="looks up 101 different rows, and the cache holds 100: smaller"):
+        bag(torch.arange(101), torch.tensor([0]))
+    waiting = bag(*one[:2])
+    with pytest.raises(ValueError, match="no room beside those whose backward is still to come; the cache holds 100"):
+        for other in batches(4, seed=9):
+            kept = bag(*other[:2])      # noqa: F841  its graph holds its rows
+    bag.announce(two[0])
+    with pytest.raises(ValueError, match="not those of the batch that was announced next"):
+        bag(*three[:2])
+    waiting.sum().backward()
+    with pytest.raises(RuntimeError, match="second time|second backward"):
+        waiting.sum().backward()
+    plain.bag(*one[:2]).sum().backward()
+    plain.step()
+    assert torch.equal(bag.table(), plain.bag.weight)
+    with pytest.raises(ValueError, match="mode is 'max'; it must be sum or mean"):
+        CachedEmbeddingBag.of(torch.nn.EmbeddingBag(9, 4, mode="max"), cache_rows=3, rate=0.1)
+    with pytest.raises(ValueError, match="has max_norm=1.0, which a CachedEmbeddingBag does not do"):
+        CachedEmbeddingBag.of(torch.nn.EmbeddingBag(9, 4, max_norm=1.0), cache_rows=3, rate=0.1)
+    with pytest.raises(ValueError, match="rule is 'adam'; it must be one of sgd, rowwise_adagrad"):
+        CachedEmbeddingBag(9, 4, cache_rows=3, rate=0.1, rule="adam")
+    with pytest.raises(ValueError, match="depth is -1"):
+        next(ahead([one], {bag: lambda each: each[0]}, depth=-1))
+
+
+def test_a_loop_that_ends_early_announces_nothing_more():
+    plain, bag = pair()
+    given = batches(20)
+    for number, (indices, offsets, slope) in enumerate(ahead(given, {bag: lambda one: one[0]})):
+        (bag(indices, offsets) * slope).sum().backward()
+        (plain.bag(indices, offsets) * slope).sum().backward()
+        plain.step()
+        if number == 5:
+            break
+    assert torch.equal(bag(*given[12][:2]), plain.bag(*given[12][:2]))
+    assert torch.equal(bag.table(), plain.bag.weight)
+
+
+def test_the_same_batches_move_the_same_rows():
+    """However fast the caller is: what leaves does not depend on what has ended."""
+    counts = []
+    for pause in (0.0, 0.002):
+        _, bag = pair(cache_rows=130)
+        for indices, offsets, _ in ahead(batches(30), {bag: lambda one: one[0]}, depth=3):
+            result = bag(indices, offsets).sum()
+            time.sleep(pause)
+            result.backward()
+        counts.append((bag.moved, bag.hits, bag.asked))
+    assert counts[0] == counts[1]
+
+
+def test_a_table_in_a_file_goes_on(tmp_path):
+    options = {"cache_rows": 120, "rate": 0.05, "rule": "rowwise_adagrad"}
+    inside = CachedEmbeddingBag(ROWS, DIM, **options)
+    given = batches(30)
+
+    def train(bag, part):
+        for indices, offsets, slope in ahead(part, {bag: lambda one: one[0]}):
+            (bag(indices, offsets) * slope).sum().backward()
+        return bag.table()
+
+    train(inside, given)
+    train(CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options), given[:17])
+    outside = CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options)
+    assert torch.equal(train(outside, given[17:]), inside.table())
+    with pytest.raises(ValueError, match="weight.f32 has 51200 bytes; a table of the shape .* has 25600"):
+        CachedEmbeddingBag(ROWS // 2, DIM, place=tmp_path / "table", **options)
+
+
+def test_state_of_torch_and_ours(tmp_path):
+    plain, bag = pair("rowwise_adagrad")
+    model = torch.nn.ModuleDict({"item": bag})
+    assert list(model.state_dict()) == ["item.weight", "item.state"]
+    bag(*batches(1)[0][:2]).sum().backward()
+    save(tmp_path / "all.pt", model=model, step=7)
+    other = torch.nn.ModuleDict({"item": CachedEmbeddingBag(ROWS, DIM, cache_rows=50, rate=0.1, rule="rowwise_adagrad",
+                                                             heat=heat())})
+    assert load(tmp_path / "all.pt", model=other) == {"step": 7}
+    assert torch.equal(other["item"].table(), bag.table())
+    assert torch.equal(other["item"](torch.arange(9), torch.tensor([0])), bag(torch.arange(9), torch.tensor([0])))
+    with pytest.raises(ValueError, match="has no 'optimizer'; it has model, random, step"):
+        load(tmp_path / "all.pt", optimizer=other)
+
+
+TRAINING = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from hotrail.training import CachedEmbeddingBag, ahead, load, save
+torch.manual_seed(0); torch.set_num_threads(1)
+place, steps = Path(sys.argv[2]), int(sys.argv[3])
+random = torch.Generator().manual_seed(5)
+given = [((torch.rand(60, generator=random) ** 3 * 300).long(), torch.arange(0, 60, 3)) for _ in range(steps)]
+bag = CachedEmbeddingBag(300, 8, cache_rows=80, rate=0.05, rule="rowwise_adagrad")
+top = torch.nn.Linear(8, 1); optimizer = torch.optim.Adam(top.parameters())
+first = load(place, bag=bag, top=top, optimizer=optimizer)["step"] if place.exists() else 0
+print("begun", flush=True)
+for step, (indices, offsets) in enumerate(ahead(given[first:], {bag: lambda one: one[0]}), start=first + 1):
+    loss = (top(torch.nn.functional.dropout(bag(indices, offsets))) - torch.rand(20, 1)).square().mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    save(place, bag=bag, top=top, optimizer=optimizer, step=step)
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.regress)])
+def test_killed_and_resumed(tmp_path, kills):
+    """At any moment, in a save too: the end is the one that was not interrupted, dropout and Adam among it."""
+    def begin(place, steps):
+        return subprocess.Popen([sys.executable, "-c", TRAINING, str(ROOT), str(place), str(steps)],
+                                stdout=subprocess.PIPE, text=True)
+
+    random, steps = np.random.default_rng(8), 30 if kills == 3 else 400
+    whole = begin(tmp_path / "whole.pt", steps)
+    assert whole.wait() == 0
+    killed = 0
+    while True:
+        process = begin(tmp_path / "killed.pt", steps)
+        process.stdout.readline()
+        if killed < kills:
+            time.sleep(random.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        code = process.wait()
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert killed == kills or code == 0
+    ours, its = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("killed", "whole"))
+    assert torch.equal(ours["bag"]["weight"], its["bag"]["weight"]) and torch.equal(ours["random"], its["random"])
+    assert all(torch.equal(ours["top"][name], its["top"][name]) for name in its["top"])
