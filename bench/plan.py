@@ -164,7 +164,7 @@ class Leaving:
         places[SSD] -= heat[:swaps].sum()
         pages = np.bincount(self.page[swaps:], heat[swaps:]).astype(np.int64)
         fetches = self.of.fetched + float(self.of.fetches[self.cold[:swaps]].sum())
-        return self.of.shard.load(places, Heat.of(pages), fetches, self.costs)
+        return self.of.shard.load(places, Heat.of(pages), fetches, self.costs, self.of.brought)
 
 
 def by_leaving(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Profile, most_s: float,

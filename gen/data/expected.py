@@ -21,6 +21,7 @@ from gen.data.remap import rows_of
 from gen.data.returns import Returns
 
 if TYPE_CHECKING:
+    from gen.data.order import Order
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
@@ -33,11 +34,13 @@ PARTS, SUM = 1 << 32, 1 << 61
 @dataclass(frozen=True, eq=False)
 class Expected:
     """Of one table. heat: of its rows, in parts of an access; those of the log are among the first `seen`. unseen: the
-    share of the accesses that is to rows or ids that the log does not have."""
+    share of the accesses that is to rows or ids that the log does not have. order: in which the log's came, where that
+    is known."""
 
     heat: Heat
     seen: int
     unseen: float
+    order: "Order | None" = None
 
 
 def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -> Expected:

@@ -15,17 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from gen.base.npy import member, opened
 from gen.base.sealed import seal, understood, unseal, writing
 from gen.base.staging import staged
+from gen.data.excerpt import Excerpt
 from gen.data.returns import Returns
 
 __all__ = ["FILE", "Heat", "Profile", "TableProfile"]
 
 FEW = 1 << 12
-KIND, VERSION = "profile", 2
+KIND, VERSION = "profile", 3
 FILE = "profile.npz"    # its name beside a plan
 HEADER = "profile.json"
 DIGEST = 64             # characters of a SHA-256, the last bytes of a saved profile
 BLOCK = 1 << 20
 NONE = np.zeros(0, np.int64)
+EXCERPT = ("runs", "lengths", "places")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,7 @@ class TableProfile:
     """One table. samples: of the log. bag_lengths, bag_samples: the pooling factor's distribution: so many samples have
     a bag of that length; an empty bag is one of length 0. ids, counts: ascending ids and how often each was accessed
     (None where only statistics are known). rows: of the model's table where one was named, else those touched. returns:
-    what the log's end asked of the rows before it; None where that is not known."""
+    what the log's end asked of the rows before it; excerpt: samples in their order; None where that is not known."""
 
     name: str
     rows: int
@@ -106,6 +108,7 @@ class TableProfile:
     ids: NDArray[np.uint64] | None = None
     counts: NDArray[np.int64] | None = None
     returns: Returns | None = None
+    excerpt: Excerpt | None = None
 
     @property
     def pooling(self) -> float:
@@ -193,6 +196,8 @@ class Profile:
             "ids": [NONE if table.ids is None else table.ids for table in tables],
             "counts": [NONE if table.counts is None else table.counts for table in tables],
             "returns": [NONE if table.returns is None else table.returns.array() for table in tables]}
+        excerpts = [{} if table.excerpt is None else table.excerpt.arrays() for table in tables]
+        ragged |= {f"excerpt_{name}": [each.get(name, NONE) for each in excerpts] for name in EXCERPT}
         found = {"samples": np.array([self.samples], np.int64),
                  "table_rows": np.array([table.rows for table in tables], np.int64),
                  "table_samples": np.array([table.samples for table in tables], np.int64)}
@@ -223,17 +228,19 @@ class Profile:
         columns = zip(header["tables"], numbers("table_rows").tolist(), numbers("table_samples").tolist(),
                       each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
                       each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64),
-                      each("returns", np.int64), strict=True)
+                      each("returns", np.int64), *(each(f"excerpt_{name}", np.int64) for name in EXCERPT), strict=True)
         without, tables = set(header["without_ids"]), {}
-        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, returns in columns:
+        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, returns, *excerpt in columns:
             for one, other in ((accesses, levels), (lengths, bags), (ids, counts)):
                 if len(one) != len(other):
                     raise ValueError(f"table {name!r} has {len(one)} numbers and {len(other)} beside them")
             if rows < 0 or samples < 0 or min(accesses.min(initial=0), levels.min(initial=0)) < 0:
                 raise ValueError(f"table {name!r} counts less than nothing")
             known = {} if name in without else {"ids": ids, "counts": counts}
+            runs, each_length, places = excerpt
             tables[name] = TableProfile(name, rows, samples, Heat(accesses, levels), lengths, bags, **known,
-                                        returns=Returns.of(returns))
+                                        returns=Returns.of(returns),
+                                        excerpt=Excerpt.of(runs, each_length, places, len(ids)))
         return cls(header["source"], int(numbers("samples")[0]), tables, header["sampled"],
                    {name.removeprefix("extra_"): array for name, array in arrays.items() if name.startswith("extra_")})
 

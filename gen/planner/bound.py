@@ -86,14 +86,14 @@ class Master:
     def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
-        room = np.append(np.zeros(TIMES), cards * self.choices.cap[TIMES:])
+        room = np.append(self.choices.within(0.0, cards), cards * self.choices.cap[TIMES:])
         return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], cards,
                            limit, until, enough)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
         1 times the cards, some card does (the pigeonhole principle)."""
-        room = np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
+        room = np.append(self.choices.within(0.0), self.choices.cap[TIMES:])
         return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], 1,
                            until=until, among=among, count=count)
 
@@ -101,13 +101,13 @@ class Master:
              allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`. grain: as
         Choices.limits takes it. allowed: (V,) options, None: all."""
-        room = np.append(np.full(TIMES, cards * seconds), np.zeros(LOADS - TIMES))
+        room = np.append(np.maximum(self.choices.within(seconds, cards), 0.0), np.zeros(LOADS - TIMES))
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
         return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
 
     def tensor_trains(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
-        room, main = np.append(np.full(TIMES, seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
+        room, main = np.append(self.choices.within(seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
         room[TT_S], main[TT_S] = 0.0, seconds
         return self._solve(main, room, DEAR / self.unit, 1.0, 1, seconds, until)
 

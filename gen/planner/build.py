@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from gen.compress import search
 from gen.data.expected import Expected, expected
+from gen.data.order import Order, ordered
 from gen.data.profile import Profile
 from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
-from gen.planner.costs import Costs, drive_reads, network_seconds, tt_seconds
+from gen.planner import in_order
+from gen.planner.costs import Costs, network_seconds, tt_seconds
 from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.widths import Errors, allowed, assumed, held_by
 from hw.isa import LONGEST_BAG
 
-__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy"]
+__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy", "orders_of"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -47,10 +49,12 @@ class Built:
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
           hot_share: float | None = None, tt_share: float | None = None, unseen: bool = True,
-          table_wise: bool = False, errors: Mapping[str, Errors] | None = None) -> Built:
+          table_wise: bool = False, errors: Mapping[str, Errors] | None = None,
+          orders: Mapping[str, Order | None] | None = None) -> Built:
     """rank: of all tensor trains. hot_share, tt_share: of all tables, in the place of what they say. unseen: False,
     as if no access were to rows that the log does not have. table_wise: no table may lie on several cards. errors: of
-    tables with an error budget, by name; those of normal rows where there are none.
+    tables with an error budget, by name; those of normal rows where there are none. orders: of the tables, as
+    `orders_of` gives them, which takes longest; they are counted where there are none.
 
     Raises      ValueError: a table that the profile does not have, ids past its rows, bags too long or rows too wide
                 for the core
@@ -71,7 +75,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         if longest > LONGEST_BAG:
             raise ValueError(f"table {name}: {profile.source} has a bag of {longest:,} indices; the EMB core takes "
                              f"{LONGEST_BAG:,} at most, so cut such bags in the log")
-        found[name] = expected(spec, profile.tables[name], unseen=unseen)
+        found[name] = replace(expected(spec, profile.tables[name], unseen=unseen),
+                              order=ordered(spec, profile.tables[name]) if orders is None else orders.get(name))
     if profile.sampled < 1:
         notes.append(f"of {profile.source}, {profile.sampling(model.tables)}; rows that the sample missed are among "
                      "those that the log does not have")
@@ -170,14 +175,23 @@ def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expect
             formats = spec.row_format, spec.tt_format
             lookups = item.lookups * batch / whole_batch
             bags = bags_of(spec, lookups, batch, costs)
-            reads, landing = _pages(item.rows, item.share, expected, lookups, item.row_bytes, item.dram_s, costs)
+            # All parts of a batch bring together what the batch does at least.
+            reads = np.maximum(_reads(item.rows, expected, lookups, item.row_bytes, costs), item.reads / count)
+            fetches = np.maximum(in_order.fetches(spec, expected, item.rows, lookups, costs),
+                                 0.0 if item.fetches is None else item.fetches / count)
             yield Sharding("samples", count, replace(
-                item, lookups=lookups, ssd_reads=reads, ssd_landing=landing, bags_s=bags.seconds, bags_bytes=bags.bytes,
-                in_s=bags.in_s, out_s=bags.out_s, fetches=_fetches(spec, expected, item.rows, lookups, costs)), formats)
+                item, lookups=lookups, ssd_reads=reads, bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s,
+                ssd_landing=_landing(reads, item.share, lookups, item.dram_s, costs), out_s=bags.out_s,
+                fetches=fetches), formats)
             if costs.sliced(spec.dim, count, spec.row_format):
                 narrow = replace(spec, dim=spec.dim // count)
                 slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
                 yield Sharding("columns", count, slice, formats)
+
+
+def orders_of(model: Recommender, profile: Profile) -> dict[str, Order | None]:
+    """Of the model's tables that the profile has."""
+    return {name: ordered(spec, profile.tables[name]) for name, spec in model.tables.items() if name in profile.tables}
 
 
 def check_cards(model: Recommender, cards: int) -> None:
@@ -242,34 +256,30 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
             refusal = str(error)
     dram_s = costs.dram_s(spec.dim, spec.row_format)
     page_rows, bags = costs.page_bytes // row_bytes, bags_of(spec, lookups, batch, costs)
-    reads, landing = _pages(rows, share, expected, lookups, row_bytes, dram_s, costs)
+    reads = _reads(rows, expected, lookups, row_bytes, costs)
     return Item(
         spec.name, rows, spec.rows, row_bytes, lookups, dram_s, tt_s, costs.page_s, tt_rows, tt_bytes,
         # A share between two steps counts as the nearer one.
-        float(share[np.argmin(np.abs(share - hot_share))]), reads, landing,
+        float(share[np.argmin(np.abs(share - hot_share))]), reads,
+        _landing(reads, share, lookups, dram_s, costs),
         bags.seconds, bags.bytes, tt_share=tt_share,
         ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share,
-        fetches=_fetches(spec, expected, rows, lookups, costs), core_s=costs.core_s(spec.dim)), refusal
+        fetches=in_order.fetches(spec, expected, rows, lookups, costs), core_s=costs.core_s(spec.dim)), refusal
 
 
-def _fetches(spec: TableSpec, expected: Expected, rows: NDArray[np.int64], lookups: float,
+def _reads(rows: NDArray[np.int64], expected: Expected, lookups: float, row_bytes: int,
+           costs: Costs) -> NDArray[np.float64]:
+    """By the step from which on rows lie on the SSD, pages of a batch."""
+    if not expected.heat.total:
+        return np.zeros(len(rows))
+    return in_order.reads(expected, rows, lookups, costs.page_bytes // row_bytes, costs.ring_bytes // costs.page_bytes)
+
+
+def _landing(reads: NDArray[np.float64], share: NDArray[np.float64], lookups: float, dram_s: float,
              costs: Costs) -> NDArray[np.float64]:
-    """By the step up to which rows lie in DRAM, those of a batch that the core fetches."""
-    heat = expected.heat
-    found = heat.rows * costs.fetches(spec, heat.accesses / max(heat.total, 1), heat.rows, lookups)
-    return np.interp(rows, np.cumsum(np.append(0, heat.rows)), np.cumsum(np.append(0.0, found)))
-
-
-def _pages(rows: NDArray[np.int64], share: NDArray[np.float64], expected: Expected, lookups: float, row_bytes: int,
-           dram_s: float, costs: Costs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """By the step from which on rows lie on the SSD, pages of a batch and seconds of DRAM in which they land and their
-    rows are read."""
-    reads = np.zeros(len(rows))
-    if expected.heat.total:
-        reads = drive_reads(expected.heat, rows, lookups, costs.page_bytes // row_bytes,
-                            costs.ring_bytes // costs.page_bytes)
-    return reads, reads * costs.landing_s + lookups * (1 - share) * dram_s
+    """Seconds of DRAM in which pages land and their rows are read."""
+    return reads * costs.landing_s + lookups * (1 - share) * dram_s
 
 
 def _list(names: list[str]) -> str:

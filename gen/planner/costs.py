@@ -26,8 +26,8 @@ from gen.rtl.config import ConfigError
 from golden.emb import packer, row_decoder
 from golden.emb.row_requests import in_turns
 
-__all__ = ["CORE_SHARE", "LINE_BYTES", "PACKET", "Costs", "drive_reads", "network_seconds", "requests", "row_bytes",
-           "tt_seconds"]
+__all__ = ["CORE_SHARE", "LINE_BYTES", "PACKET", "Costs", "drive_reads", "in_rounds", "network_seconds", "requests",
+           "row_bytes", "tt_seconds"]
 
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
 #: EMB core takes beside the time of its bags: with it twins take 0.98 to 1.02 of what is planned for rows of 16 to 512
@@ -119,13 +119,27 @@ class Costs:
         """Seconds a row in the core, wherever it comes from: a beat of FP32 values a cycle."""
         return _beats(self.core, dim) / self.clock_hz
 
+    def row_beats(self, spec: TableSpec) -> int:
+        """Of a row of the table as it is stored."""
+        return _beats(self.core, spec.dim, spec.row_format)
+
+    def fetched(self, spec: TableSpec, heat: Heat, cuts: NDArray[np.int64], lookups: float) -> NDArray[np.float64]:
+        """(len(cuts),) of `fetches`, those of the hottest cuts[i] rows."""
+        found = heat.rows * self.fetches(spec, heat.accesses / max(heat.total, 1), heat.rows, lookups)
+        return np.interp(cuts, np.cumsum(np.append(0, heat.rows)), np.cumsum(np.append(0.0, found)))
+
+    def each_fetched(self, spec: TableSpec, accesses: NDArray[np.int64], lookups: float) -> NDArray[np.float64]:
+        """(rows,) of `fetches`, of each row by the accesses to it, in any unit."""
+        heat = Heat.of(accesses)
+        each = np.append(self.fetches(spec, heat.accesses / max(heat.total, 1), heat.rows, lookups), 0.0)
+        return each[np.where(accesses > 0, np.searchsorted(-heat.accesses, -accesses), -1)]
+
     def fetches(self, spec: TableSpec, share: NDArray[np.float64], rows: NDArray[np.int64],
                 lookups: float) -> NDArray[np.float64]:
         """As gen.planner.window.fetches, of a table with all rows in DRAM; each column that looks it up finds nothing
         of the others."""
         columns = len(spec.looked_up_by)
-        return columns * fetches(self.core, _beats(self.core, spec.dim, spec.row_format), share, rows,
-                                 lookups / columns)
+        return columns * fetches(self.core, self.row_beats(spec), share, rows, lookups / columns)
 
 
 def row_bytes(preset: str, dim: int, page_bytes: int, row_format: str = ROW_FORMATS[0]) -> int:
@@ -208,7 +222,6 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
     """
     if lookups <= 0 or not heat.total:
         return np.zeros(len(cuts))
-    window = max(ring_pages // 2, 1)
     share = np.minimum(page_rows * heat.accesses / heat.total, 1.0)
     edges = np.concatenate([[0], np.cumsum(heat.rows)])
     rounds = np.geomspace(min(lookups, 1.0), lookups, 25)
@@ -219,13 +232,21 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
         behind = np.concatenate([np.cumsum(found[::-1])[::-1], [0.0]])
         touched[at] = np.interp(cuts, edges, behind)
     rest = lookups * (1 - heat.cdf(cuts))
-    reads = np.empty(len(cuts))
-    for at in range(len(cuts)):
-        full = np.searchsorted(touched[:, at], window)
-        if full >= len(rounds):
-            reads[at] = touched[-1, at]
-        else:
-            number = np.interp(window, touched[:, at], rounds) if full else rounds[0]
-            reads[at] = touched[0, at] * lookups if not full else window * lookups / number
+    reads = in_rounds(touched, rounds, lookups, ring_pages)
     # A page at least where there is an access, never more than a page an access; falling with the cut.
     return np.maximum.accumulate(np.minimum(np.maximum(reads, 1.0), rest)[::-1])[::-1]
+
+
+def in_rounds(touched: NDArray[np.float64], rounds: NDArray[np.float64], lookups: float,
+              ring_pages: int) -> NDArray[np.float64]:
+    """(C,) pages of a batch of so many lookups. touched (T, C): different ones of rounds[t] lookups, rising; the last
+    row is of the batch."""
+    window = max(ring_pages // 2, 1)
+    reads = touched[-1].copy()
+    for at in range(len(reads)):
+        full = np.searchsorted(touched[:, at], window)
+        if not full and len(rounds) > 1:
+            reads[at] = touched[0, at] * lookups / rounds[0]
+        elif full < len(rounds):
+            reads[at] = window * lookups / np.interp(window, touched[:, at], rounds)
+    return reads

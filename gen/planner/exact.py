@@ -6,6 +6,7 @@ whole on cards, table j, largest first, lies on one of the first j + 1. It prove
 leave open.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gen.planner.choices import LOADS, TIMES, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, Deadline
 
-__all__ = ["CELLS", "Exact", "exact", "frontier"]
+__all__ = ["CELLS", "Exact", "exact", "frontier", "least"]
 
 #: So many binaries are worth a try.
 CELLS = 60_000
@@ -57,8 +58,6 @@ def frontier(choices: Choices, option: int, limit: float = np.inf) -> tuple[NDAr
 def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: float = 0.0) -> Exact | None:
     """The least time of `cards` EMB cards, of placements of at most `limit` seconds, as far as it is known at the
     moment `until`. None where the program would be too large, or the moment has come. floor: a bound that is known."""
-    from highspy import Highs, HighsModelStatus, HighsVarType
-
     tables = choices.tables
     if choices.pairs > CELLS:
         return None
@@ -69,18 +68,38 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
         until.spend(PAIR_S * LOADS * len(a) * int(choices.cuts[v]) ** 2)
         if until.passed:
             return None
-    if len(np.unique(choices.table[[v for v, (a, _) in splits.items() if len(a)]])) < tables:
-        return Exact(np.inf, None)
-    width = sum(len(a) for a, _ in splits.values()) * cards
+    loads = {v: choices.load(np.full(len(a), v), a, h) for v, (a, h) in splits.items()}
+    solved = least(choices, loads, cards, limit, until, floor)
+    if solved is None:
+        return None
+    bound, cells = solved
+    if cells is None:
+        return Exact(bound, None)
+    found, on = np.zeros((3, tables), np.int64), [list[int]() for _ in range(tables)]
+    for m, v, k in cells:
+        found[:, choices.table[v]] = v, splits[v][0][k], splits[v][1][k]
+        on[choices.table[v]].append(m)
+    return Exact(bound, (*found, np.array([m for each in on for m in each])))
+
+
+def least(choices: Choices, loads: Mapping[int, NDArray[np.float64]], cards: int, limit: float, until: Deadline,
+          floor: float = 0.0) -> tuple[float, list[tuple[int, int, int]] | None] | None:
+    """(seconds that no placement betters, what the best one consists of, or None), as `exact` has it. loads: of options
+    by number, (splits, LOADS) each; what is found are card, option, split of each shard."""
+    from highspy import Highs, HighsModelStatus, HighsVarType
+
+    tables = choices.tables
+    if len(np.unique(choices.table[[v for v, load in loads.items() if len(load)]])) < tables:
+        return np.inf, None
+    width = sum(map(len, loads.values())) * cards
     if width > CELLS or ROOT_S * width > until.left:
         return None
-    loads = {v: choices.load(np.full(len(a), v), a, h) for v, (a, h) in splits.items()}
-    least = np.full(tables, np.inf)
+    lightest = np.full(tables, np.inf)
     for v, load in loads.items():
         if len(load):
-            least[choices.table[v]] = min(least[choices.table[v]], load[:, :TIMES].sum(axis=1).min())
+            lightest[choices.table[v]] = min(lightest[choices.table[v]], load[:, :TIMES].sum(axis=1).min())
     place = np.empty(tables, np.int64)
-    place[np.argsort(-least, kind="stable")] = np.arange(tables)
+    place[np.argsort(-lightest, kind="stable")] = np.arange(tables)
     # Where tables lie on several cards, the first of them need not be among the first cards.
     first = cards + 0 * place if choices.sharded else np.minimum(place + 1, cards)
     unit = np.append(np.full(TIMES, max(limit if np.isfinite(limit) else
@@ -94,12 +113,12 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
                         ("primal_feasibility_tolerance", 1e-9), ("dual_feasibility_tolerance", 1e-9)):
         mip.setOptionValue(name, value)
     mip.addCol(1.0, floor / unit[0], np.inf, 0, np.zeros(0, np.int32), np.zeros(0))
-    cells = [(m, v, k) for v in sorted(splits, key=lambda v: (place[choices.table[v]], v))
-             for m in range(first[choices.table[v]]) for k in range(len(splits[v][0]))]
+    cells = [(m, v, k) for v in sorted(loads, key=lambda v: (place[choices.table[v]], v))
+             for m in range(first[choices.table[v]]) for k in range(len(loads[v]))]
     card, option = np.array([m for m, _, _ in cells]), np.array([v for _, v, _ in cells])
     value = np.array([loads[v][k] for _, v, k in cells]) / unit
     # Behind the cells, the splits of options of several cards.
-    several = [(v, k) for v, (a, _) in splits.items() if choices.copies[v] > 1 for k in range(len(a))]
+    several = [(v, k) for v, load in loads.items() if choices.copies[v] > 1 for k in range(len(load))]
     count = len(cells) + len(several)
     mip.addVars(count, np.zeros(count), np.ones(count))
     index = np.arange(1, count + 1, dtype=np.int32)
@@ -118,7 +137,8 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
         of = card == m
         for r in range(LOADS):
             if r < TIMES:
-                mip.addRow(-np.inf, 0.0, 1 + int(of.sum()), np.append(np.int32(0), index[of]),
+                mip.addRow(-np.inf, float(choices.within(0.0)[r]) / unit[0], 1 + int(of.sum()),
+                           np.append(np.int32(0), index[of]),
                            np.append(-1.0, value[of, r]))
             elif value[:, r].any():
                 mip.addRow(-np.inf, choices.cap[r] / unit[r], int(of.sum()), index[of], value[of, r])
@@ -126,14 +146,9 @@ def exact(choices: Choices, cards: int, limit: float, until: Deadline, floor: fl
     until.spend(PIVOT_S * mip.getNumRow() * max(mip.getInfo().simplex_iteration_count, 0))
     until.clock.late |= mip.getModelStatus() == HighsModelStatus.kTimeLimit
     if mip.getModelStatus() == HighsModelStatus.kInfeasible:
-        return Exact(np.inf, None)
+        return np.inf, None
     info = mip.getInfo()
     bound = max(float(info.mip_dual_bound) * unit[0] * (1 - MARGIN), floor)
     if not np.isfinite(info.objective_function_value) or info.primal_solution_status != 2:
-        return Exact(bound, None)
-    found, on = np.zeros((3, tables), np.int64), [list[int]() for _ in range(tables)]
-    for at in np.nonzero(np.array(mip.getSolution().col_value)[1:len(cells) + 1] > 0.5)[0]:
-        m, v, k = cells[at]
-        found[:, choices.table[v]] = v, splits[v][0][k], splits[v][1][k]
-        on[choices.table[v]].append(m)
-    return Exact(bound, (*found, np.array([m for each in on for m in each])))
+        return bound, None
+    return bound, [cells[at] for at in np.nonzero(np.array(mip.getSolution().col_value)[1:len(cells) + 1] > 0.5)[0]]

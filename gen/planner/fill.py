@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.data.expected import Expected
+from gen.planner import in_order
 from gen.planner.choices import cuts
-from gen.planner.costs import Costs, drive_reads
+from gen.planner.costs import Costs
 from gen.planner.problem import CardChoice, Item, Placement, Problem, TableChoice
 
 __all__ = ["Part", "cold_bytes", "dram_seconds", "fill", "loads_of", "part_of", "parts_of"]
@@ -81,8 +82,8 @@ def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, cost
     left, reads = float(1 - item.share[h]), float(item.reads[h])
     if more:
         left = min(left, float(1 - heat.cdf(end))) if end < heat.touched else 0.0
-        reads = min(reads, float(drive_reads(
-            heat, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
+        reads = min(reads, float(in_order.reads(
+            expected, np.array([end]), item.lookups, costs.page_bytes // item.row_bytes,
             costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
     to_tt = item.lookups * float(item.share[h] - item.share[a])
     to_dram = item.lookups * (1 - left) - to_tt

@@ -107,6 +107,11 @@ class PlanTable:
             found[part] = device
         return found
 
+    def places(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of rows by rank, where they lie: in DRAM its rows first, behind them those on the SSD; -1 in TT."""
+        hot, warm, _ = self.ends
+        return np.where(ranks < hot, ranks, np.where(ranks < warm, -1, ranks - self.tt.rows))
+
     @property
     def dram_rows(self) -> int:
         return self.dram.rows

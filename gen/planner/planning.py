@@ -3,8 +3,8 @@
 The paper's program counts a drive's pages by their rate. A batch that needs any also waits for the first one, on every
 card that needs any. So each placement is searched for twice, as the program stands and with the SSD for nothing but
 what must lie there, and the faster one counts. Of a batch that waits for no drive the second search has the bound; all
-others take at least as long as the first's bound, and as the drive. What DRAM is left then is filled
-(gen.planner.fill); the bound is that of cuts at steps.
+others take at least as long as the first's bound, in which whoever reads waits, and as the drive. What DRAM is left
+then is filled (gen.planner.fill). The bound is one of all cuts, between any two rows (gen.planner.rowwise).
 """
 
 import math
@@ -20,7 +20,7 @@ from gen.compress import search
 from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
-from gen.planner.build import Built, build
+from gen.planner.build import Built, build, orders_of
 from gen.planner.choices import cuts, loads, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
@@ -28,6 +28,7 @@ from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
 from gen.planner.join import bound as least_of_pairs
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration, many
 from gen.planner.problem import CardChoice, Item, Placement, Problem, Sharding
+from gen.planner.rowwise import Rows, bound_of, without_reads
 from gen.planner.solve import Infeasible, NotFound, solve
 from gen.planner.widen import widened
 from gen.planner.widths import ASSUMED, Errors
@@ -45,6 +46,7 @@ LATE = "the search was ended by real time: on another machine, or a busier one, 
 
 MEGABYTE = 10**6
 PATIENCE = 15.0     # seconds of a search that is worth repeating for each memory
+PROOF = 6.0         # seconds of work for the bound of whole tables, a sixth for what only explains a plan
 FULL = 0.99         # of a memory
 WORTH = 1e-3        # of a batch's time, that joined tables must save
 NEAR = 0.1          # of the bound, past which fewer of them are tried
@@ -70,17 +72,20 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     if join and table_wise:
         raise ValueError("--join with --table-wise: SCRec's program has no joined tables; leave out one of them")
     products: dict[str, tuple[str, ...]] = {}
+    orders = orders_of(model, profile)
 
     def make_of(model: Recommender, cards: int = cards, unseen: bool = unseen) -> Built:
         made = build(model, profile, costs, cards=cards, rank=rank, hot_share=hot_share, tt_share=tt_share,
-                     unseen=unseen, table_wise=table_wise, errors=errors)
+                     unseen=unseen, table_wise=table_wise, errors=errors, orders=orders)
         return merged(made, model, list(products.values()), costs) if products else made
 
     built = plain = make_of(model)
 
-    def solved(problem: Problem, what: str, built: Built = built) -> tuple[Placement, tuple[Part, ...]]:
+    def solved(problem: Problem, what: str, built: Built = built,
+               proof: float = PROOF) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
-        found, parts = _filled(problem, _solved(problem, costs.drive_s, gap, seconds), built, costs)
+        found, parts = _filled(problem, _solved(problem, costs.drive_s, gap, seconds, Rows(built.expected, costs),
+                                                min(proof, seconds / 4)), built, costs)
         say(f"{what}: {duration(found.seconds)} per batch, optimality gap {found.gap:.2%}, "
             f"found in {time.monotonic() - begin:.1f} s")
         return found, parts
@@ -88,7 +93,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     def tried(problem: Problem, what: str, built: Built) -> tuple[Placement, tuple[Part, ...]] | None:
         """None where there is no placement, which does not end the plan."""
         try:
-            return solved(problem, what, built)
+            return solved(problem, what, built, PROOF / 6)
         except Infeasible as reason:
             say(f"{what}: {reason}")
             return None
@@ -137,6 +142,9 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                 # Whatever else is found, the plan itself fits there too, but for one with less freedom.
                 most = np.inf if what in (WHOLE, FLOATS) else best.seconds
                 what_if[what] = min(found[0].seconds, most), min(found[0].bound, most)
+    if best.gap > gap and best.seconds < (1 + gap) * best.at_steps:
+        notes += ("the lower bound is of cuts between any two rows; of those at the program's steps (hundredths of a "
+                  f"table's accesses) none takes less than {duration(best.at_steps)}",)
     if best.late:
         notes += (LATE,)
     emb, parts, ways = widened(problem, best, parts, built.ways, built.errors, built.expected, costs,
@@ -260,7 +268,7 @@ def _joined(model: Recommender, profile: Profile, plain: Built, levels: int, bes
     products: dict[str, tuple[str, ...]] = {}
     problem = with_levels(plain.problem, levels)
     pairs, built, apart = pairs_of(model, profile, replace(plain, problem=problem), costs), plain, best
-    bound = min(apart.bound, _least_joined(problem, pairs, costs.drive_s)) if pairs else apart.bound
+    bound = min(apart.bound, _least_joined(problem, plain, pairs, costs)) if pairs else apart.bound
     for picked in matchings(problem, pairs, len(best.emb)) if pairs else ():
         each = merged(plain, model, [pair.names for pair in picked], costs)
         found = tried(with_levels(each.problem, levels), f"{len(picked)} pairs of tables joined", each)
@@ -327,13 +335,15 @@ def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], m
             + ("; samples without exactly one index of a joined table will be refused" if products else ""))
 
 
-def _least_joined(problem: Problem, pairs: Sequence[Pair], drive_s: float) -> float:
+def _least_joined(problem: Problem, built: Built, pairs: Sequence[Pair], costs: Costs) -> float:
     """No placement is faster, whichever of the pairs are joined: those that read the drive, and those that do not."""
-    reading = max(least_of_pairs(problem, pairs), least_reading(problem, drive_s))
-    if not drive_s or any(map(must_read, problem.items)):
+    lowered = problem.mapped(Rows(built.expected, costs).lowered)
+    reading = max(least_of_pairs(replace(lowered, wait_s=costs.drive_s), pairs),
+                  least_reading(problem, costs.drive_s))
+    if not costs.drive_s or any(map(must_read, problem.items)):
         return reading
     # A second per table that reads it.
-    return min(reading, least_of_pairs(problem.mapped(partial(_dear, seconds=1.0)), pairs))
+    return min(reading, least_of_pairs(without_reads(lowered, problem, 1.0), pairs))
 
 
 def _dear(item: Item, seconds: float) -> Item:
@@ -343,24 +353,38 @@ def _dear(item: Item, seconds: float) -> Item:
     return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, seconds / item.ssd_s, 0))
 
 
-def _solved(problem: Problem, drive_s: float, gap: float, seconds: float) -> Placement:
-    """The better of two searches, seconds and bound with the wait for the drive. Together `seconds` of work."""
-    found = solve(problem, gap=gap, seconds=seconds / 2 if drive_s else seconds)
-    first = _waiting(problem, found, drive_s)
-    if first.seconds <= found.seconds * (1 + 1e-9):
-        return first
-    without_drive = partial(_dear, seconds=100 * first.seconds)
-    # Of all placements that read the drive, and then of those that do not, where there may be any.
-    least, best = max(found.bound, least_reading(problem, drive_s)), first
-    try:
-        without = solve(problem.mapped(without_drive), gap=gap, seconds=max(seconds - found.work, 1e-3))
-        best, none = min(first, _waiting(problem, without, drive_s), key=lambda each: each.seconds), without.bound
-        best = replace(best, work=found.work + without.work, late=found.late or without.late)
-    except NotFound:
-        none = found.bound
-    except Infeasible:
-        none = np.inf
-    return replace(best, bound=min(least if any(map(must_read, problem.items)) else min(least, none), best.seconds))
+def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: Rows | None = None,
+            proof: float = 0.0) -> Placement:
+    """The better of two searches, seconds and bound with the wait for the drive. Together `seconds` of work. rows:
+    what tables take between the steps, so that the bound is of all cuts; None: it is of those at steps. proof: seconds
+    of work for it beside the linear programs."""
+    reading = replace(problem, wait_s=drive_s)
+    best = solve(reading, gap=gap, seconds=seconds / 2 if drive_s else seconds)
+    steps, waits = best.bound, least_reading(problem, drive_s)
+    least = bound_of(reading, rows, best.seconds, proof) if rows else steps
+    if not drive_s or any(map(must_read, problem.items)):
+        return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
+    # Of all placements that read the drive, and then of those that do not.
+    dear = 100 * best.seconds
+    none = none_at_steps = bound_of(problem, rows or Rows({}, None), best.seconds, proof, dear)
+    if none < best.seconds:
+        try:
+            without = solve(problem.mapped(partial(_dear, seconds=dear)), gap=gap,
+                            seconds=max(seconds - best.work, 1e-3))
+            work, late = best.work + without.work, best.late or without.late
+            none_at_steps = max(none, without.bound)
+            # Without tensor trains all that is accessed lies in DRAM: there is one cut.
+            if not rows or all(len(item.tt_rows) == 1 for item in problem.items):
+                none = none_at_steps
+            without = replace(without, emb=loads(reading, without.tables, len(without.emb)))
+            without = replace(without, seconds=_seconds(problem, without.emb, without.mlp_cards))
+            best = replace(min(best, without, key=lambda each: each.seconds), work=work, late=late)
+        except NotFound:
+            pass
+        except Infeasible:
+            none = none_at_steps = np.inf
+    return replace(best, bound=min(max(least, waits), none, best.seconds),
+                   at_steps=min(max(steps, waits), none_at_steps, best.seconds))
 
 
 def least_reading(problem: Problem, drive_s: float) -> float:
@@ -374,16 +398,9 @@ def least_reading(problem: Problem, drive_s: float) -> float:
                for emb, mlp in ((emb, problem.cards - emb) for emb in range(1, problem.cards)))
 
 
-def _waiting(problem: Problem, found: Placement, drive_s: float) -> Placement:
-    """With the cards' loads by the problem, and the wait for the drive where a card needs it."""
-    emb = tuple(replace(card, ssd_s=card.ssd_s + drive_s) if card.ssd_s else card
-                for card in loads(problem, found.tables, len(found.emb)))
-    return replace(found, seconds=_seconds(problem, emb, found.mlp_cards), emb=emb)
-
-
 def _filled(problem: Problem, found: Placement, built: Built, costs: Costs) -> tuple[Placement, tuple[Part, ...]]:
-    """With the free DRAM filled, and where each table's rows lie then. Rows that lie between two steps may make it
-    faster than the bound, which knows steps alone: then that is no bound of it."""
+    """With the free DRAM filled, and where each table's rows lie then. Rows behind a tensor train's in DRAM may make it
+    faster than the bound, which knows one cut between memories: then that is no bound of it."""
     parts = parts_of(problem, found, fill(problem, found, built.expected), built.expected, costs)
     emb = tuple(loads_of(parts, found.emb, costs))
     seconds = _seconds(problem, emb, found.mlp_cards)

@@ -117,6 +117,7 @@ class Sharding:
 class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
     one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
+    wait_s: of a card with reads of the drive, until the first page is there.
     features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
     the host. shardings: of each item, how it may lie on several cards, and whole in other formats; (): every table lies
     whole on a card. formats: of the items, as of shardings."""
@@ -132,6 +133,7 @@ class Problem:
     predictions_s: float = 0.0
     shardings: tuple[tuple[Sharding, ...], ...] = ()
     formats: tuple[tuple[str, ...], ...] = ()
+    wait_s: float = 0.0
 
     def ways(self, table: int) -> tuple[Sharding, ...]:
         """How an item may lie on cards: whole, then its shardings."""
@@ -194,7 +196,8 @@ class CardChoice:
 class Placement:
     """A solution. seconds: of a batch, C of eq. 3. bound: no solution is faster; gap = seconds / bound - 1.
     tables: one an item, in order. emb: one an EMB card. mlp_cards: how many run the MLP core. work: seconds of it that
-    were done (gen.planner.work); late: real time ended it, so that another machine may find another one."""
+    were done (gen.planner.work); late: real time ended it, so that another machine may find another one. at_steps: as
+    bound, of cuts at the program's steps alone; 0: not said."""
 
     seconds: float
     bound: float
@@ -203,6 +206,7 @@ class Placement:
     mlp_cards: int
     work: float = 0.0
     late: bool = False
+    at_steps: float = 0.0
 
     @property
     def gap(self) -> float:

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.expected import expected, expected_counts
+from gen.data.order import Order
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, by_heat, numbered, row_counts, rows_of
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner.costs import Costs
+from gen.planner.in_order import quotients
 from gen.planner.join import looked_up_once
 from gen.planner.moves import fewest
 from gen.planner.plan import MEMORIES, Plan, PlanCard, PlanTable, Tier, duration
@@ -102,7 +104,8 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
 class Residents:
     """The rows of a table where they lie, under new traffic; its swaps, as gen.planner.moves takes them.
 
-    words: of each row. profile: of the new traffic, its ids the rows. fetches: of each row in DRAM, of a batch."""
+    words: of each row. profile: of the new traffic, its ids the rows. fetches: of each row in DRAM, of a batch;
+    brought: pages over those that independent accesses bring."""
 
     def __init__(self, plan: Plan, name: str, words: NDArray[np.uint32], profile: Profile, costs: Costs):
         self.table, self.words, self._costs = plan.tables[name], np.asarray(words), costs
@@ -121,11 +124,15 @@ class Residents:
         gain = self.heat[entering] - self.heat[leaving]
         self.entering, self.leaving, self._gain = (each[gain > 0] for each in (entering, leaving, gain))
         self._page = place[self.entering] // self.shard.page_rows
+        self.brought = 1.0
         if self.table.joined:       # no row has another place to go to
             heats = [profile.tables[part].heat for part in self.table.joined]
             self.fetches, self.fetched = np.zeros(len(self.words)), self.shard.joint_fetches(heats, costs)
         else:
-            self.fetches = self.shard.fetches(self.heat, costs)
+            # As accesses come once all swaps are done, whatever their number: so none makes anything slower.
+            self.brought, again = quotients(self._order(asked), len(hot), self.shard.lookups, self.shard.page_rows,
+                                             self.shard.spec, costs)
+            self.fetches = again * self.shard.fetches(self.heat, costs)
             self.fetched = float(self.fetches[hot].sum())
 
     @property
@@ -151,8 +158,17 @@ class Residents:
         places[SSD] -= gained
         np.subtract.at(pages, self._page[:swaps], self._gain[:swaps])
         fetches = self.fetched + float((self.fetches[self.entering] - self.fetches[self.leaving])[:swaps].sum())
-        return (self.shard.load(places, Heat.of(pages), fetches, self._costs),
+        return (self.shard.load(places, Heat.of(pages), fetches, self._costs, self.brought),
                 self.shard.lookups * places / max(places.sum(), 1))
+
+    def _order(self, asked: TableProfile) -> Order | None:
+        """How accesses come, by the places of rows after all swaps: in DRAM, then on the SSD."""
+        words = self.words_after(self.most)
+        memory, place = words >> DEVICE_SHIFT, (words & (ROWS_AT_MOST - 1)).astype(np.int64)
+        at = np.where(memory == DRAM, place, np.where(memory == SSD, place + np.count_nonzero(memory == DRAM), -1))
+        assert asked.ids is not None
+        order = Order.of(asked, asked.ids.astype(np.int64), asked.heat)
+        return order and order.placed(at[order.ranks])
 
     def words_after(self, swaps: int) -> NDArray[np.uint32]:
         """Of all rows: each that enters has the place of the one that leaves for it."""
@@ -189,7 +205,9 @@ def in_rows(model: Recommender, profile: Profile, vocabularies: Mapping[str, NDA
         np.add.at(counts, at, table.counts)
         # What came back of ids says nothing of rows that several share.
         tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts,
-                               returns=table.returns if spec.ids == "index" else None)
+                               returns=table.returns if spec.ids == "index" else None,
+                               excerpt=table.excerpt and replace(table.excerpt, places=np.append(at, len(rows))[
+                                   table.excerpt.places]))
     return (replace(model, tables={name: replace(spec, ids="index") for name, spec in model.tables.items()}),
             replace(profile, tables=tables, extras={}))
 

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.data import joins
-from gen.data.expected import expected_counts
+from gen.data.order import Order, ordered, ranked
 from gen.data.profile import Heat, Profile, TableProfile
-from gen.data.remap import by_heat, rows_of
 from gen.model.recommender import TableSpec
 from gen.planner.build import bags_of
 from gen.planner.costs import Costs, drive_reads, tt_seconds
-from gen.planner.plan import MEMORIES, Held, Plan
+from gen.planner.in_order import quotients
+from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
 from gen.planner.window import joint
 
 __all__ = ["Shard", "served"]
@@ -35,14 +35,17 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
         cold = memory == MEMORIES.index("ssd")
         _, at = np.unique((ranks[cold] - table.ends[2]) // shard.page_rows, return_inverse=True)
         pages = Heat.of(np.bincount(at, weights=counts[cold]).astype(np.int64))
+        brought = 1.0
         if table.joined:
             fetches = shard.joint_fetches([other.tables[part].heat for part in table.joined], costs)
         else:
-            fetches = shard.fetches(counts, costs)[memory == MEMORIES.index("dram")].sum()
+            order = _order(spec, table, profile.tables[name], other.tables[name])
+            brought, again = quotients(order, table.dram.rows, shard.lookups, shard.page_rows, shard.spec, costs)
+            fetches = shard.fetches(counts, costs)[memory == MEMORIES.index("dram")].sum() * again
         total = max(places.sum(), 1)
         shares[name] = _shares(places)
         whole, unseen = whole + places / total * lookups, unseen + strange / total * lookups
-        load = shard.load(places, pages, float(fetches), costs)
+        load = shard.load(places, pages, float(fetches), costs, brought)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
     for load in loads.values():
@@ -86,21 +89,22 @@ class Shard:
 
     def fetches(self, accesses: NDArray[np.int64], costs: Costs) -> NDArray[np.float64]:
         """(rows,) of a batch, of each row in DRAM, by the accesses to each, in any unit."""
-        heat = Heat.of(accesses)
-        each = np.append(costs.fetches(self.spec, heat.accesses / max(heat.total, 1), heat.rows, self.lookups), 0.0)
-        return each[np.where(accesses > 0, np.searchsorted(-heat.accesses, -accesses), -1)]
+        return costs.each_fetched(self.spec, accesses, self.lookups)
 
     def joint_fetches(self, heats: Sequence[Heat], costs: Costs) -> float:
         """Of a batch, of all rows of a product of tables with these accesses."""
         share, rows = joint(heats)
         return float(rows @ costs.fetches(self.spec, share, rows, self.lookups))
 
-    def load(self, places: NDArray[np.int64], pages: Heat, fetches: float, costs: Costs) -> NDArray[np.float64]:
+    def load(self, places: NDArray[np.int64], pages: Heat, fetches: float, costs: Costs,
+             brought: float = 1.0) -> NDArray[np.float64]:
         """(5,) seconds of a batch: DRAM, TT, SSD, link to the card and to the host. places: (3,) accesses to DRAM, TT
-        and SSD, in any unit; pages: those of the SSD by page; fetches: of rows in DRAM."""
+        and SSD, in any unit; pages: those of the SSD by page; fetches: of rows in DRAM; brought: pages over those that
+        independent accesses bring."""
         share = places / max(places.sum(), 1)
         to_dram, to_tt, to_ssd = (self.lookups * share).tolist()
-        reads = float(drive_reads(pages, np.zeros(1, np.int64), to_ssd, 1, costs.ring_bytes // costs.page_bytes)[0])
+        reads = min(brought * float(drive_reads(pages, np.zeros(1, np.int64), to_ssd, 1,
+                                                costs.ring_bytes // costs.page_bytes)[0]), to_ssd)
         spec, bags = self.spec, bags_of(self.spec, to_dram + to_tt + to_ssd, self.batch, costs)
         pooling = self.lookups / (self.batch * len(spec.looked_up_by))
         tt_s = tt_seconds(costs, spec.dim, self.rank, pooling) if self.rank else 0.0
@@ -110,6 +114,19 @@ class Shard:
             + reads * costs.landing_s,
             to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s,
             bags.out_s]) / self.parts
+
+
+def _order(spec: TableSpec, table: PlanTable, known: TableProfile, other: TableProfile) -> Order | None:
+    """How the other log's accesses come, or as far as that is not known, those of the plan's own: the ranks of rows in
+    DRAM, then on the SSD; those in TT left out."""
+    own = other.excerpt is None
+    order = ordered(spec, known) if own else Order.of(other, ranked(spec, known, _ids(other))[0], other.heat)
+    return order and order.placed(table.places(order.ranks))
+
+
+def _ids(table: TableProfile) -> NDArray[np.uint64]:
+    assert table.ids is not None
+    return table.ids
 
 
 def _shares(accesses: NDArray) -> tuple[float, float, float]:
@@ -123,31 +140,8 @@ def _ranked(spec: TableSpec, known: TableProfile,
     to rows or ids that are not known)."""
     if known.ids is None or known.counts is None or other.ids is None or other.counts is None:
         raise ValueError(f"table {spec.name}: without ids it is not known which rows lie where")
-    ranks, is_known = _ranks(spec, known, other.ids)
+    ranks, is_known = ranked(spec, known, other.ids)
     rows, at = np.unique(ranks, return_inverse=True)
     counts = np.zeros(len(rows), np.int64)
     np.add.at(counts, at, other.counts)
     return counts, rows, int(other.counts[~is_known].sum())
-
-
-def _ranks(spec: TableSpec, known: TableProfile, ids: NDArray[np.uint64]) \
-        -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of ids: the place of their rows among all, as the bundle orders them, and whether the log has row or id. Rows
-    that it does not have are alike and come as they are numbered; so that they take no memory."""
-    assert known.ids is not None and known.counts is not None
-    of_known = rows_of(spec, known.ids, known.ids)
-    extra = [spec.rows - 1] if spec.ids == "vocabulary" else []
-    rows, at = np.unique(np.append(of_known, extra).astype(np.int64), return_inverse=True)
-    counts = np.bincount(at, weights=np.append(known.counts, np.zeros(len(extra))), minlength=len(rows))
-    # Before them one row without an access: what is expected of those that the log does not have.
-    asked = expected_counts(spec, np.append(0, counts).astype(np.int64), known)
-    other = asked[0]
-    rank = np.empty(len(rows), np.int64)
-    rank[by_heat(asked[1:])] = np.arange(len(rows))
-    rank += (asked[1:] < other) * (spec.rows - len(rows))
-    first = int((asked[1:] >= other).sum())
-    wanted = rows_of(spec, ids, known.ids)
-    place = np.searchsorted(rows, wanted)
-    there = rows[np.minimum(place, len(rows) - 1)] == wanted if len(rows) else np.zeros(len(wanted), bool)
-    found = np.where(there, rank[np.minimum(place, len(rows) - 1)] if len(rows) else 0, first + wanted - place)
-    return found, np.isin(ids, known.ids) if spec.ids == "vocabulary" else there

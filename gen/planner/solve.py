@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, TIMES, TT, Choices, loads, within
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, SSD_S, TIMES, TT, Choices, loads, within
 from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -203,7 +203,9 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
     tables = choices.tables
     limit = choices.cap.copy()
-    limit[:TIMES] = target
+    limit[:TIMES] = choices.within(target)
+    if limit.min() < 0:
+        return False
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
     mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
@@ -263,6 +265,7 @@ def _keep(count: _Count, choices: Choices, option: NDArray[np.int64], a: NDArray
           card: NDArray[np.int64]) -> None:
     load = np.zeros((count.cards, LOADS))
     np.add.at(load, card, np.repeat(choices.load(option, a, h), choices.copies[option], axis=0))
+    load[:, SSD_S] += choices.wait * (load[:, SSD_S] > 0)
     if load[:, :TIMES].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
         count.best, count.placement = float(load[:, :TIMES].max()), (option.copy(), a.copy(), h.copy(), card.copy())
 
@@ -305,7 +308,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
     option, a, h = (np.zeros(len(card), np.int64) for _ in range(3))
     for step in (0.1, 0.3, 0.9):
         limit = choices.cap.copy()
-        limit[:TIMES] = seconds * (1 + step * wide)
+        limit[:TIMES] = choices.within(target := seconds * (1 + step * wide))
         done = True
         for m in range(count.cards):
             of = np.nonzero(card == m)[0]
@@ -313,7 +316,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
                 continue
             among = choices.of_tables(of)
             part = choices.part(among)
-            solution = Master(part).fill(1, float(limit[0]), until)
+            solution = Master(part).fill(1, target, until)
             if not len(solution.options):
                 return
             own, own_a, own_h = _heaviest(part, solution)

@@ -28,7 +28,7 @@ def tie_break(problem: Problem, choices: Choices, placement: tuple[NDArray[np.in
     option, a, h, card = (each.copy() for each in placement)
     chosen = choices.part(option)
     limit = choices.cap.copy()
-    limit[:TIMES] = seconds
+    limit[:TIMES] = np.maximum(choices.within(seconds), 0.0)
     share = np.ones((len(problem.items), chosen.cut.shape[1]))
     for j, item in enumerate(problem.items):
         share[j, : item.steps + 1] = item.share

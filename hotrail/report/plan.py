@@ -171,8 +171,9 @@ def _sentence(plan: Plan) -> str:
                  f"({duration(last.seconds)})")
         waits = f"{first}, then the {PARTS['top' if last.top_s >= last.out_s else 'out']} ({duration(last.after_s)})"
     return (f"{kinds} (device {plan.device}, preset {plan.preset}), {LEVELS[plan.levels]}: {duration(plan.seconds)} "
-            f"per batch of {plan.batch:,}, {rate(plan.samples_per_s)} samples/s; lower bound {duration(plan.bound)}, "
-            f"optimality gap {plan.gap:.2%}. A batch waits for {waits}. {plan.approximated:.0%} of all accesses read "
+            f"per batch of {plan.batch:,}, {rate(plan.samples_per_s)} samples/s; lower bound of all splits of "
+            f"the tables by heat {duration(plan.bound)}, optimality gap {plan.gap:.2%}. A batch waits for {waits}. "
+            f"{plan.approximated:.0%} of all accesses read "
             f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
             f"does not have, {plan.from_ssd:.1%} to the SSD.")
 

@@ -14,7 +14,7 @@ from gen.base.extras import extra
 from gen.data.logs.log import Log, Problems
 from gen.data.profile import Profile
 from gen.data.profiling.co_access import Places, extras, looked
-from gen.data.profiling.stream import count, finished, merge, shares, with_rows
+from gen.data.profiling.stream import count, finished, shares, with_rows
 
 __all__ = ["cluster", "profile", "together"]
 
@@ -46,7 +46,7 @@ def cluster(scheduler: str | None = None, *, workers: int = 2, wait_s: float = 1
 def profile(client: Any, log: Log, *, sample: float = 1.0, rows: Mapping[str, int] | None = None,
             say: Say | None = None) -> Profile:
     """As gen.data.profiling.profile. say: told how many parts are done, and of how many."""
-    counted = _over(client, log, partial(count, ends=shares(sample)), _merged, say)
+    counted = _over(client, log, partial(count, ends=shares(sample)), add, say)
     return with_rows(replace(finished(counted, sample), source=log.source), rows)
 
 
@@ -61,10 +61,6 @@ def together(client: Any, log: Log, found: Profile, *, row_bytes: Mapping[str, i
 
 def _looked(log: Log, held: tuple[Profile, Places], sample: float) -> Any:
     return looked(log, held[0], held[1], sample)
-
-
-def _merged(one: tuple[Profile, ...], other: tuple[Profile, ...]) -> tuple[Profile, ...]:
-    return tuple(merge(mine, theirs) for mine, theirs in zip(one, other))
 
 
 def _over(client: Any, log: Log, each: Callable[..., Any], join: Callable[[Any, Any], Any], say: Say | None,

@@ -3,18 +3,19 @@
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.data.excerpt import Blocks
 from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
 from gen.data.returns import FROM, Returns, measured
 
-__all__ = ["ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
+__all__ = ["Counted", "ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
 FEWEST, MOST, CHUNK = 1 << 8, 1 << 16, 1 << 21      # samples of a chunk; bags of one, over all tables
 
@@ -46,11 +47,24 @@ def shares(sample: float) -> tuple[float, ...]:
     return (0.0, sample, 2 * sample) if sample <= 0.5 else (0.0, sample)
 
 
-def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
-    """Profiles of the samples whose numbers' hashes fall into the first stretch: of those before FROM of the log, and
-    of the others; then of each further stretch."""
-    found = [_Counts(log) for _ in ends]
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Of a log, or of a part of one. profiles: of the samples whose numbers' hashes fall into the first stretch, those
+    before FROM of the log, and the others; then of each further stretch. blocks: samples in their order."""
+
+    profiles: tuple[Profile, ...]
+    blocks: Blocks
+
+    def __add__(self, other: "Counted") -> "Counted":
+        """Of both, one behind the other."""
+        return Counted(tuple(map(merge, self.profiles, other.profiles)), self.blocks + other.blocks)
+
+
+def count(log: Log, ends: tuple[float, ...]) -> Counted:
+    """What is counted of a log. ends: of the stretches of hashes, see `shares`."""
+    found, blocks = [_Counts(log) for _ in ends], Blocks()
     for chunk in ahead(log):
+        blocks.add(chunk)
         for part, side in _sides(chunk):
             if ends == (0.0, 1.0):
                 found[side].add(part)
@@ -59,7 +73,7 @@ def count(log: Log, ends: tuple[float, ...]) -> tuple[Profile, ...]:
             for number, end in enumerate(ends[1:]):
                 into = found[number + 1 if number else side]
                 into.add(chosen(part, (hashes >= ends[number]) & (hashes < end)))
-    return tuple(each.profile() for each in found)
+    return Counted(tuple(each.profile() for each in found), blocks)
 
 
 def _sides(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
@@ -74,13 +88,15 @@ def _sides(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
         yield chunk.part(cut, chunk.samples) if cut else chunk, 1
 
 
-def finished(counted: tuple[Profile, ...], sample: float) -> Profile:
-    """What `count` found as one profile, with what the end of the log asked of the rows before it; sampled, with its
-    errors on the last of them."""
-    before, after, *others = counted
+def finished(counted: Counted, sample: float) -> Profile:
+    """What `count` found as one profile, with what the end of the log asked of the rows before it and samples in their
+    order; sampled, with its errors on the last of the profiles."""
+    before, after, *others = counted.profiles
     both = merge(before, after)
-    tables = {name: replace(table, returns=_returns(before.tables[name], after.tables[name]))
-              for name, table in both.tables.items()}
+    excerpts = counted.blocks.excerpts({name: table.ids for name, table in both.tables.items()
+                                        if table.ids is not None})
+    tables = {name: replace(table, returns=_returns(before.tables[name], after.tables[name]),
+                            excerpt=excerpts.get(name)) for name, table in both.tables.items()}
     found = replace(both, tables=tables, sampled=sample)
     if not others:
         return found

@@ -12,7 +12,6 @@ from gen.data.expected import PARTS, expected, expected_counts
 from gen.data.logs import of_arrays, open_log
 from gen.data.profile import Profile
 from gen.data.profiling.held import Stretch, parted
-from gen.data.profiling.spread import _merged
 from gen.data.profiling.stream import count, finished, merge, profile, shares
 from gen.data.remap import by_heat, row_counts
 from gen.data.returns import FEWEST, LEVELS, Returns
@@ -55,7 +54,7 @@ def test_they_are_those_counted_by_hand():
     # Read in chunks, in parts, on a cluster whatever its size; as a stretch of a longer log.
     parts = [count(part, shares(1.0)) for part in a_log(parts=4).parts()]
     while len(parts) > 1:
-        parts = [_merged(*parts[:2]), *parts[2:]]
+        parts = [parts[0] + parts[1], *parts[2:]]
     assert numbers(finished(parts[0], 1.0)) == wanted == numbers(profile(a_log(parts=4)))
     assert numbers(profile(parted(a_log(20_000), 0.5)[0])) == {
         name: by_hand(Stretch(a_log(20_000), 0, 10_000), name).array().tolist() for name in log.tables}

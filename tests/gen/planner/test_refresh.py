@@ -67,7 +67,7 @@ def test_the_same_traffic_moves_nothing(running):
     plan, words = running
     found = refresh(plan, words, VOCABULARIES, drawn(1), TIGHT, **QUICK)
     assert found.rows == found.least == found.fresh_rows == 0 and not found.words
-    assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.02) and found.stayed_s == found.plan.seconds
+    assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.05) and found.stayed_s == found.plan.seconds
 
 
 @pytest.mark.parametrize("within", [0.07, 0.1])

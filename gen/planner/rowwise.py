@@ -1,0 +1,235 @@
+"""A bound of all placements, whichever rows their cuts lie between: the program knows cuts at steps alone.
+
+By its rows a table's bytes are linear between two steps, its time of DRAM is concave, as rows get colder, and what it
+reads of the drive is convex: a cut between two steps may read less than the line from one to the other. So every
+quantity is lowered at both ends of a stretch by as much as it comes below that line within it, at most; what a cut
+inside takes is then no less than a mixture of both ends, and the linear program of gen.planner.bound, which has all
+mixtures, bounds it. Bytes of a tensor train are lowered by as much as they are not concave in its rows.
+
+Of few tables mixtures are far from what whole tables take. Without tensor trains a cut in a stretch takes no less than
+DRAM does at its beginning and the drive at its end, so a program with one binary a stretch bounds it; the stretches
+that its solution consists of are cut up until it is near what was found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gen.data.expected import Expected
+from gen.planner.bound import Master
+from gen.planner.branch_and_bound import TABLES, branch_and_bound
+from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TIMES, TT_S, Choices, cuts
+from gen.planner.costs import Costs
+from gen.planner.exact import least
+from gen.planner.in_order import reads
+from gen.planner.problem import Item, Problem
+from gen.planner.solve import LAST, LEAST
+from gen.planner.work import Deadline
+
+__all__ = ["Rows", "bound_of"]
+
+INSIDE = 16         # parts of a stretch in which its reads are looked at, or into which it is cut
+ROUNDS = 6
+NEAR = 5e-3         # of the seconds that were found, nearer need not be
+COLUMN_S = 1e-3     # of work, a binary of the program of whole tables
+SAFE = 1e-9         # of a bound: what rounding of its sums may be
+
+
+class Rows:
+    """What items take at any row, by what was expected of the rows."""
+
+    def __init__(self, expected: Mapping[str, Expected], costs: Costs | None):
+        self.expected, self._costs = expected, costs
+
+    @property
+    def costs(self) -> Costs:
+        assert self._costs is not None
+        return self._costs
+
+    def known(self, item: Item) -> bool:
+        """Whether there is anything between its steps."""
+        return item.name in self.expected and self.expected[item.name].heat.total > 0 and item.lookups > 0 \
+            and item.ssd_reads is not None
+
+    def drive(self, item: Item, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(pages, seconds of DRAM in which they land) of a batch, where rows from rows[i] on are there."""
+        of, costs = self.expected[item.name], self.costs
+        read = reads(of, rows, item.lookups, costs.page_bytes // item.row_bytes, costs.ring_bytes // costs.page_bytes)
+        # Nor are there fewer than the item has at the next step, which may know better.
+        read = np.maximum(read, item.reads[np.minimum(np.searchsorted(item.rows, rows), item.steps)])
+        return read, read * costs.landing_s + item.lookups * (1 - of.heat.cdf(rows)) * item.dram_s
+
+    def lowered(self, item: Item) -> Item:
+        """The item, lowered at its steps."""
+        if not self.known(item):
+            return item
+        at = _steps(item)
+        rows = item.rows[at]
+        inside = np.arange(INSIDE + 1) / INSIDE
+        fine = (rows[:-1, None] + np.diff(rows)[:, None] * inside).astype(np.int64)
+        # Counted pages may leap between two rows; drawn ones are smooth.
+        counted = self.expected[item.name].order is not None
+        part = (fine - fine[:, :1]) / np.maximum(np.diff(rows)[:, None], 1)
+
+        def lower(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+            found, line = ends.copy(), ends[at][:-1, None] + np.diff(ends[at])[:, None] * part
+            values = values.reshape(fine.shape)
+            below = np.maximum((line[:, :-1] - values[:, 1:] if counted else line - values).max(axis=1, initial=0.0), 0)
+            found[at] = np.maximum(ends[at] - np.maximum(np.append(below, 0.0), np.append(0.0, below)), 0.0)
+            return found
+
+        read, landing_s = self.drive(item, fine.ravel())
+        return replace(item, ssd_reads=lower(read, item.reads), ssd_landing=lower(landing_s, item.landing),
+                       ssd_bytes=np.maximum(item.cold_bytes - self.costs.page_bytes, 0))
+
+    def above(self, item: Item) -> NDArray[np.float64]:
+        """(S + 1,) how far the share of the accesses comes above the line from step to step, next to each."""
+        if not self.known(item):
+            return np.zeros(item.steps + 1)
+        at, inside, found = _steps(item), np.arange(INSIDE + 1) / INSIDE, np.zeros(item.steps + 1)
+        fine, line = (each[at][:-1, None] + np.diff(each[at])[:, None] * inside for each in (item.rows, item.share))
+        far = np.maximum((self.expected[item.name].heat.cdf(fine) - line).max(axis=1, initial=0.0), 0.0)
+        found[at] = np.maximum(np.append(far, 0.0), np.append(0.0, far))
+        return found
+
+    def stretches(self, item: Item, edges: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(len(edges), LOADS) of a card, at least, of cuts from edges[i] to edges[i + 1], and at the last."""
+        found, last = np.zeros((len(edges), LOADS)), np.append(edges[1:], edges[-1:])
+        if self.known(item):
+            read, landing_s = self.drive(item, last)
+        else:
+            read, landing_s = (np.interp(last, item.rows, each) for each in (item.reads, item.landing))
+        found[:, DRAM_S] = np.interp(edges, item.rows, item.hot_s) + landing_s + item.bags_s
+        found[:, SSD_S], found[:, IN_S] = read * item.ssd_s, item.in_s + read * item.page_in_s
+        found[:, OUT_S], found[:, DRAM] = item.out_s, edges * float(item.row_bytes) + item.bags_bytes
+        page = self.costs.page_bytes if self.known(item) else 0
+        found[:, SSD] = np.maximum(np.interp(last, item.rows, item.cold_bytes) - page, 0)
+        return found
+
+
+def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, dear: float = 0.0) -> float:
+    """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
+    whole tables. dear: seconds of the drive that whatever reads it takes more."""
+    networks = problem.before_s > 0 or problem.after_s > 0
+    lowered = problem.mapped(rows.lowered)
+    lowered = without_reads(lowered, problem, dear) if dear else lowered
+    choices = _between_rows(Choices.of(lowered), lowered, rows)
+    master, found = Master(choices), np.inf
+    for cards in range(1, problem.cards) if networks else (problem.cards,):
+        others = max(problem.cards - cards, 1)
+        before_s, after_s = problem.before_s / others, problem.after_s / others
+        if before_s + after_s >= min(found, seconds):
+            continue
+        most = seconds - after_s
+        least_s = master.seconds(cards, enough=most).bound
+        until = Deadline.of(work, LAST * work + LEAST)
+        if least_s < most and (dealt := branch_and_bound(choices, cards, most, until)):
+            least_s = max(least_s, dealt[0])
+        if least_s < (1 - NEAR) * most and not dear:
+            least_s = max(least_s, _whole(problem, choices, rows, cards, most, least_s, until))
+        found = min(found, max(before_s, least_s) + after_s)
+    return found * (1 - SAFE)
+
+
+def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem:
+    """The first with so much more time of the drive wherever the second reads it."""
+    def dear(item: Item, own: Item) -> Item:
+        more = np.where(own.reads > 0, seconds / own.ssd_s, 0) if own.ssd_s else 0.0
+        return replace(item, ssd_reads=item.reads + more)
+
+    return replace(lowered, items=tuple(map(dear, lowered.items, problem.items)), shardings=tuple(
+        tuple(replace(each, item=dear(each.item, own.item)) for each, own in zip(ways, others, strict=True))
+        for ways, others in zip(lowered.shardings, problem.shardings, strict=True)))
+
+
+def _steps(item: Item) -> NDArray[np.int64]:
+    """Those at which it may be cut, whatever may leave the drive."""
+    return cuts(replace(item, hot_share=1.0))
+
+
+def _whole(problem: Problem, choices: Choices, rows: Rows, cards: int, seconds: float, floor: float,
+           until: Deadline) -> float:
+    """Of few tables without tensor trains, each in one way and at one cut: the bound, at least `floor`."""
+    options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
+    if choices.tables > TABLES or any(len(item.tt_rows) > 1 for item in options):
+        return floor
+    edges = {v: np.unique(item.rows[cuts(item)]) for v, item in enumerate(options) if choices.copies[v] <= cards}
+    loads = {v: rows.stretches(options[v], at) for v, at in edges.items()}
+    for _ in range(ROUNDS):
+        kept = {v: np.flatnonzero((load[:, :TIMES] <= choices.within(seconds)).all(axis=1))
+                for v, load in loads.items()}
+        width = cards * sum(map(len, kept.values()))
+        if COLUMN_S * width > until.left:
+            break
+        solved = least(choices, {v: loads[v][at] for v, at in kept.items()}, cards, seconds, until, floor)
+        if solved is None:
+            break
+        until.spend(COLUMN_S * width)
+        floor = max(floor, min(solved[0], seconds))
+        if floor >= (1 - NEAR) * seconds or solved[1] is None or until.passed:
+            break
+        more = {v: _cut(edges[v], [int(kept[v][k]) for _, of, k in solved[1] if of == v]) for v in
+                {v for _, v, _ in solved[1]}}
+        if all(len(more[v]) == len(edges[v]) for v in more):
+            break
+        for v, at in more.items():
+            edges[v], loads[v] = at, rows.stretches(options[v], at)
+    return floor
+
+
+def _cut(edges: NDArray[np.int64], stretches: Sequence[int]) -> NDArray[np.int64]:
+    """With some of the stretches, and their neighbours, in parts."""
+    near = sorted({k for each in stretches for k in (each - 1, each, each + 1) if 0 <= k < len(edges) - 1})
+    fine = [np.linspace(edges[k], edges[k + 1], INSIDE + 1).astype(np.int64) for k in near]
+    return np.unique(np.concatenate([edges, *fine]))
+
+
+def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
+    """With so few bytes of tensor trains that one between steps takes no less than a mixture; with splits that do not
+    fit a card next to such that do, as a part of the stretch between them may; and with as much less time of tensor
+    trains as accesses between two steps come above the line."""
+    tt, a_load = choices.tt.copy(), choices.a_load.copy()
+    options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
+    for v, (item, count) in enumerate(zip(options, choices.cuts, strict=True)):
+        at = choices.cut[v, :count]
+        fits = np.pad(np.isfinite(choices.tt[v][np.ix_(at, at)]), 1)
+        near = np.any([fits[a:a + count, h:h + count] for a in range(3) for h in range(3)], axis=0)
+        near &= np.add.outer(-at, at) >= 0
+        if len(item.tt_rows) == 1:
+            tt[v][np.ix_(at, at)] = np.where(near & np.eye(count, dtype=bool), 0.0, np.inf)
+            continue
+        own = item.rows[at]
+        later, earlier = np.append(own[1:], own[-1:]), np.append(own[:1], own[:-1])
+        warm, fewest, most = (np.maximum(h[None, :] - a[:, None], 0) for h, a in (
+            (own, own), (earlier, later), (later, earlier)))
+        bytes = np.interp(warm, item.tt_rows, item.tt_bytes) - _bent(item, fewest, most)
+        near &= warm <= item.tt_rows[-1]        # no train is of more rows
+        tt[v][np.ix_(at, at)] = np.where(near, np.maximum(bytes, 0.0), np.inf)
+        a_load[v, : item.steps + 1, TT_S] -= item.lookups * item.tt_s * rows.above(item)
+    return replace(choices, tt=tt, a_load=a_load)
+
+
+def _bent(item: Item, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far bytes of tensor trains of so many rows, between both numbers, lie below a concave function above them, at
+    most: no mixture of such trains takes more above what one of as many rows takes."""
+    at, values = item.tt_rows, item.tt_bytes
+    hull: list[int] = []
+    for k in range(len(at)):
+        while len(hull) > 1 and (values[hull[-1]] - values[hull[-2]]) * (at[k] - at[hull[-1]]) <= (
+                values[k] - values[hull[-1]]) * (at[hull[-1]] - at[hull[-2]]):
+            hull.pop()
+        hull.append(k)
+    levels = [np.interp(at, at[hull], values[hull]) - values]      # of 1, 2, 4 .. knots, the most
+    while 2 ** len(levels) <= len(at):
+        half = 2 ** (len(levels) - 1)
+        levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
+    first = np.maximum(np.searchsorted(at, fewest, side="right") - 1, 0)
+    last = np.minimum(np.maximum(np.searchsorted(at, most), first), len(at) - 1)
+    level = np.log2(last - first + 1).astype(np.int64)
+    found = np.zeros(first.shape)
+    for k, each in enumerate(levels):
+        of = level == k
+        found[of] = np.maximum(each[first[of]], each[last[of] - 2**k + 1])
+    return found
