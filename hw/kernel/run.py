@@ -24,9 +24,10 @@ class RunControl(Part):
 
     A watchdog counts the cycles without progress. In a run that is at work progress is `work`, and a transfer on any
     channel but the first, which the doorbell has a part in; afterwards it is a transfer on any channel. `timeout`
-    such cycles end the run with TIMEOUT where nothing but the host was waited for, and with STALLED otherwise; after
-    that they end the wait for the bus, so that every run comes to its end. Ports whose bus still owes an answer stay
-    stopped until it has come: the next run begins only then, or ends with STALLED too.
+    such cycles end the run with TIMEOUT where nothing but the host was waited for, and with STALLED otherwise, also
+    where the doorbell had no answer in the later half of them; after that they end the wait for the bus, so that every
+    run comes to its end. Ports whose bus still owes an answer stay stopped until it has come: the next run begins only
+    then, or ends with STALLED too.
 
     Source: hw.isa (states, status words); Vitis ap_ctrl_hs; XRT, cu_hls.c (the reset of a kernel)
 
@@ -243,12 +244,16 @@ class RunControl(Part):
         enabled = Signal(reset_less=True)
         progress = Signal()
         expired = Signal()
-        answered = Signal()     # the first channel, on which the doorbell's answers are no progress
+        # The first channel, on which the doorbell's answers are no progress, in the later half of that time: a bus that
+        # falls silent in the earlier half is to blame, and not the host.
+        answered = Signal()
         first, others = self.moved[0], self.moved[1:]
         m.d.comb += progress.eq(self.work | others.any() | (first & ~self.running))
         m.d.sync += enabled.eq(self.timeout != 0)
         m.d.sync += expired.eq(watched & enabled & ~progress & ~expired & (left == 0))
-        m.d.sync += answered.eq(watched & ~progress & ~expired & (answered | first))
+        half = Signal()
+        m.d.sync += half.eq(left == self.timeout >> 1)
+        m.d.sync += answered.eq(watched & ~progress & ~expired & (answered & ~half | first))
         with m.If(~watched | progress | expired):
             m.d.sync += left.eq(self.timeout)
         with m.Elif(left != 0):
