@@ -67,14 +67,14 @@ class Verified:
 
     @property
     def rate(self) -> float:
-        """Samples per second as measured, batches back to back: the slowest card's, core or link. 0 where none is
+        """Samples per second as measured, one batch at a time: the slowest card's, core or link. 0 where none is
         busy."""
         return self._per_second(self.busy)
 
     @property
     def planned_rate(self) -> float:
-        """The same as planned."""
-        return self._per_second(self.steady)
+        """The same as planned, a wait for the first page in every batch that needs the drive."""
+        return self._per_second(self.expected)
 
     def _per_second(self, cycles: Mapping[int, float]) -> float:
         slowest = max(cycles.values(), default=0)
@@ -237,7 +237,7 @@ def rates(found: Verified) -> str:
     """Samples per second as measured and as planned, in a sentence; "" where no card was busy."""
     if not found.rate:
         return ""
-    text = f"{rate(found.rate)} samples/s measured, batches back to back"
+    text = f"{rate(found.rate)} samples/s measured, one batch at a time"
     if not found.planned_rate:
         return text
     return f"{text}; {rate(found.planned_rate)} planned, {found.planned_rate / found.rate:.2f} times as many"

@@ -54,8 +54,8 @@ def test_the_rate_is_the_measured_one_beside_the_planned(small):
     found, _ = small
     whole = found.placements[-1].whole
     assert whole.rate == 300 * whole.clock_mhz * 1e6 / max(whole.busy.values())
-    assert whole.planned_rate == 300 * whole.clock_mhz * 1e6 / max(whole.steady.values()) != whole.rate
-    assert rates(whole) == (f"{rate(whole.rate)} samples/s measured, batches back to back; {rate(whole.planned_rate)} "
+    assert whole.planned_rate == 300 * whole.clock_mhz * 1e6 / max(whole.expected.values()) != whole.rate
+    assert rates(whole) == (f"{rate(whole.rate)} samples/s measured, one batch at a time; {rate(whole.planned_rate)} "
                             f"planned, {whole.planned_rate / whole.rate:.2f} times as many")
     assert rates(Verified(found.device)) == ""
 
