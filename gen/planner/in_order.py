@@ -21,16 +21,17 @@ __all__ = ["fetches", "quotients", "reads"]
 PRIOR = 10      # pages or rows, as if so many more had come as they are drawn
 
 
-def reads(expected: Expected, cuts: NDArray[np.int64], lookups: float, page_rows: int, ring_pages: int) \
-        -> NDArray[np.float64]:
+def reads(expected: Expected, cuts: NDArray[np.int64], lookups: float, page_rows: int, ring_pages: int, *,
+          least: bool = False) -> NDArray[np.float64]:
     """(len(cuts),) pages that a batch is expected to bring from the drive where rows from rank cuts[i] on lie there, as
-    gen.planner.costs.drive_reads takes them. cuts: not falling."""
+    gen.planner.costs.drive_reads takes them, no fewer than for later cuts. cuts: not falling. least: no more than for
+    earlier cuts instead, as a bound needs them: counted pages leap with the rows that share them."""
     drawn = drive_reads(expected.heat, cuts, lookups, page_rows, ring_pages)
     if expected.order is None or not drawn.any():
         return drawn
     rest = lookups * (1 - expected.heat.cdf(cuts))
     found = np.minimum(drawn * _of_pages(expected.order, cuts, lookups, page_rows, ring_pages), rest)
-    return np.maximum.accumulate(found[::-1])[::-1]
+    return np.minimum.accumulate(found) if least else np.maximum.accumulate(found[::-1])[::-1]
 
 
 def fetches(spec: TableSpec, expected: Expected, cuts: NDArray[np.int64], lookups: float, costs: Costs) \

@@ -56,9 +56,8 @@ class Rows:
     def drive(self, item: Item, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(pages, seconds of DRAM in which they land) of a batch, where rows from rows[i] on are there."""
         of, costs = self.expected[item.name], self.costs
-        read = reads(of, rows, item.lookups, costs.page_bytes // item.row_bytes, costs.ring_bytes // costs.page_bytes)
-        # Nor are there fewer than the item has at the next step, which may know better.
-        read = np.maximum(read, item.reads[np.minimum(np.searchsorted(item.rows, rows), item.steps)])
+        read = reads(of, rows, item.lookups, costs.page_bytes // item.row_bytes, costs.ring_bytes // costs.page_bytes,
+                     least=True)
         return read, read * costs.landing_s + item.lookups * (1 - of.heat.cdf(rows)) * item.dram_s
 
     def lowered(self, item: Item) -> Item:

@@ -9,6 +9,7 @@ row-wise Adagrad as FBGEMM has it, on the same batches: gradients of equal rows 
 before they are applied. (With sparse=True torch itself applies them one by one, to other bits.)
 """
 
+import atexit
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,6 +30,8 @@ from hotrail.training.store import Store
 
 __all__ = ["CachedEmbeddingBag", "ahead"]
 
+#: To be stopped before the interpreter ends under their threads.
+_BAGS: "weakref.WeakSet[CachedEmbeddingBag]" = weakref.WeakSet()
 RULES = ("sgd", "rowwise_adagrad")
 EPSILON = 1e-8          # FBGEMM's
 Batch = TypeVar("Batch")
@@ -55,18 +58,18 @@ class CachedEmbeddingBag(torch.nn.Module):
         super().__init__()
         if mode not in ("sum", "mean"):
             raise ValueError(f"mode is {mode!r}; it must be sum or mean")
+        if not 0 <= rate < float("inf"):
+            raise ValueError(f"rate is {rate}; it must be a number from 0 on")
         if rule not in RULES:
             raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
         self.rows, self.dim, self.mode, self.rate, self.rule = rows, dim, mode, rate, rule
         self.include_last_offset, self.device = include_last_offset, torch.device(device)
         self._placement = Placement(rows, cache_rows, heat)
-        self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place)
-        if self._store.fresh:
-            self._store.fill(std, seed)
+        self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place, std=std, seed=seed)
         self.moved = self.hits = self.asked = self.waits = 0
-        self.register_buffer("_cache", torch.zeros(cache_rows, dim, device=self.device), persistent=False)
-        self.register_buffer("_state", torch.zeros(cache_rows if rule != "sgd" else 0, device=self.device),
-                             persistent=False)
+        # No buffers: what converts a module to another type or device leaves them as they are.
+        self._cache = torch.zeros(cache_rows, dim, device=self.device)
+        self._state = torch.zeros(cache_rows if rule != "sgd" else 0, device=self.device)
         # One thread plans and copies, batch after batch: what was evicted is on the host before it can be asked for.
         # It alone uses the placement, but for who holds the lock: then the cache has what the placement says.
         self._moving, self._ended = Lock(), SimpleQueue[int]()
@@ -75,8 +78,10 @@ class CachedEmbeddingBag(torch.nn.Module):
         self._brought = 0                                   # of these, from the first on
         self._wanted: _Batch | None = None
         self._jobs = SimpleQueue[Any]()
-        Thread(target=_serve, args=(self._jobs,), name="rows", daemon=True).start()
-        weakref.finalize(self, self._jobs.put, None)
+        self._thread = Thread(target=_serve, args=(self._jobs,), name="rows", daemon=True)
+        self._thread.start()
+        weakref.finalize(self, self._jobs.put, None).atexit = False
+        _BAGS.add(self)
         hottest = self._placement.hottest()
         if len(hottest):
             self._placement.announce(hottest)
@@ -131,22 +136,26 @@ class CachedEmbeddingBag(torch.nn.Module):
         if not self._announced:
             self.announce(indices)
         self.prefetch()
-        batch = self._announced.popleft()
-        self._brought -= 1
-        if batch.indices is not indices and not torch.equal(batch.indices, indices):
-            batch.coming.cancel()
+        batch = self._announced[0]
+        if not torch.equal(batch.indices, indices):
             raise ValueError("the indices are not those of the batch that was announced next; a batch that was "
                              "announced must be looked up, in turn")
+        self._announced.popleft()
+        self._brought -= 1
         # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
         self._wanted = batch
         self._ended.put(-1)
-        ticket = batch.coming.result()
+        try:
+            ticket = batch.coming.result()
+        finally:
+            self._wanted = None
+            del batch
         assert ticket is not None, "it was not cancelled"
         # A copy of the rows, which the cache's later ones do not touch.
         rows, back = self._cache[ticket.slots], ticket.back.reshape(indices.shape)
         if self.training and torch.is_grad_enabled():
             rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
-        if self.mode == "sum" and per_sample_weights is None:
+        if self.mode == "sum" and per_sample_weights is None and _plain(offsets, self.include_last_offset, len(back)):
             return _Sum.apply(rows, ticket, back, offsets, self.include_last_offset)
         return _pooled(back, rows, offsets, self.include_last_offset, self.mode, per_sample_weights)
 
@@ -205,7 +214,8 @@ class CachedEmbeddingBag(torch.nn.Module):
             state = self._state[ticket.slots] + (change * change).mean(1)
             self._state[ticket.slots] = state
             change = change / (state.sqrt() + EPSILON)[:, None]
-        self._cache[ticket.slots] = rows.detach().add(change, alpha=-self.rate)
+        # What another lookup before this backward has learned meanwhile stays.
+        self._cache[ticket.slots] = self._cache[ticket.slots].add_(change, alpha=-self.rate)
         ticket.end()
 
     # The table
@@ -253,7 +263,8 @@ class _Batch:
     """One that was announced, and its ticket to come. known: the placement has it."""
 
     def __init__(self, indices: torch.Tensor):
-        self.indices, self.known = indices, False
+        # A copy: the caller's tensor may be filled anew before its turn.
+        self.indices, self.known = indices.detach().clone(), False
         self.coming: Future[_Ticket | None] = Future()
 
 
@@ -261,6 +272,11 @@ def _pooled(indices: torch.Tensor, rows: torch.Tensor, offsets: torch.Tensor | N
             weights: torch.Tensor | None = None) -> torch.Tensor:
     options = {} if offsets is None else {"include_last_offset": last}
     return torch.nn.functional.embedding_bag(indices, rows, offsets, mode=mode, per_sample_weights=weights, **options)
+
+
+def _plain(offsets: torch.Tensor | None, last: bool, count: int) -> bool:
+    """Whether every index belongs to a bag, and bags follow each other."""
+    return offsets is None or bool((offsets.diff() >= 0).all()) and (not last or int(offsets[-1]) == count)
 
 
 class _Sum(torch.autograd.Function):
@@ -329,6 +345,15 @@ def _serve(jobs: "SimpleQueue[Any]") -> None:
             except BaseException as error:
                 batch.coming.set_exception(error)
         del job, bag, batch
+
+
+@atexit.register
+def _stop() -> None:
+    for bag in list(_BAGS):
+        bag.forget()
+        bag._ended.put(-1)
+        bag._jobs.put(None)
+        bag._thread.join(10)
 
 
 def ahead(batches: Iterable[Batch], bags: Mapping[CachedEmbeddingBag, Callable[[Batch], torch.Tensor]], *,

@@ -48,6 +48,8 @@ class Placement:
         self.capacity = capacity
         self._learns = heat is None
         self._heat = np.zeros(rows, np.int64) if heat is None else np.array(heat)
+        if self._heat.dtype.kind not in "iuf" or not np.isfinite(self._heat).all():
+            raise ValueError("heat must be finite numbers: accesses of each row")
         if self._heat.shape != (rows,):
             raise ValueError(f"heat has the shape {self._heat.shape}; it must be one number for each of {rows} rows")
         self._slot = np.full(rows, -1, np.int64)            # of each row, -1 where it is not cached

@@ -97,19 +97,63 @@ def test_two_dimensions_no_gradient_and_empty_bags():
     assert torch.equal(bag.table(), plain.bag.weight)
 
 
-def test_two_batches_before_their_steps():
-    """As gradients are accumulated: both look up the table as it was, and each steps."""
-    plain, bag = pair("sgd", cache_rows=300)
-    (one, two) = batches(2)
-    found, wanted = ([module(indices, offsets) for indices, offsets, _ in (one, two)] for module in (bag, plain.bag))
-    for mine, its in zip(found, wanted, strict=True):
-        mine.sum().backward()
-        its.sum().backward()
-    assert not torch.equal(bag.table(), plain.bag.weight)       # torch sums both gradients before it steps
+def test_two_lookups_before_their_steps():
+    """Each takes its step, also of a row that both have looked up."""
+    bag = CachedEmbeddingBag(9, 4, cache_rows=6, rate=0.5, std=0.0)
+    one = torch.tensor([0])
+    (bag(torch.tensor([0, 1]), one).sum() + bag(torch.tensor([1, 2]), one).sum()).backward()
+    assert bag.table()[:4, 0].tolist() == [-0.5, -1.0, -0.5, 0.0]
+
+
+def test_evaluation_keeps_nothing():
+    """Results that are still held have no rows."""
+    plain, bag = pair(cache_rows=100)
     with torch.no_grad():
-        plain.bag.weight.copy_(bag.table())
-    again = batches(3, seed=4)[-1]
-    assert torch.equal(bag(*again[:2]), plain.bag(*again[:2]))
+        for indices, offsets, _ in batches(60):
+            found = bag(indices, offsets)
+            assert torch.equal(found, plain.bag(indices, offsets))
+
+
+def test_odd_offsets():
+    plain = Plain("sgd", "sum", 0.05)
+    plain.bag.include_last_offset = True
+    bag = CachedEmbeddingBag.of(plain.bag, cache_rows=90, rate=0.05)
+    for offsets in ([0, 3, 7], [0, 0, 7]):
+        for module in (bag, plain.bag):
+            module(torch.arange(7), torch.tensor(offsets)).sum().backward()
+        plain.step()
+        assert torch.equal(bag.table(), plain.bag.weight)
+
+
+def test_a_tensor_that_is_filled_anew():
+    _, bag = pair()
+    indices = torch.tensor([1, 2])
+    bag.announce(indices)
+    indices += 1
+    with pytest.raises(ValueError, match="not those of the batch that was announced next"):
+        bag(indices, torch.tensor([0]))
+    assert bag(torch.tensor([1, 2]), torch.tensor([0])).shape == (1, DIM), "it is still the next"
+
+
+def test_other_types_and_the_end_of_the_process():
+    """A module that is converted has the table as it was; a process ends while batches are on their way."""
+    _, bag = pair()
+    bag.double()
+    assert bag(torch.tensor([1]), torch.tensor([0])).dtype == torch.float32
+    done = subprocess.run([sys.executable, "-c", ENDING, str(ROOT)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+ENDING = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from hotrail.training import CachedEmbeddingBag, ahead
+bag = CachedEmbeddingBag(200_000, 32, cache_rows=50_000, rate=0.1)
+given = [torch.randint(0, 200_000, (20_000,)) for _ in range(12)]
+for indices in ahead(given, {bag: lambda one: one}):
+    bag(indices, torch.tensor([0])).sum().backward()
+    break
+"""
 
 
 def test_a_result_that_is_dropped_lets_its_rows_go():
@@ -134,6 +178,7 @@ def test_mistakes_leave_the_table_as_it_was():
     bag.announce(two[0])
     with pytest.raises(ValueError, match="not those of the batch that was announced next"):
         bag(*three[:2])
+    bag.forget()
     waiting.sum().backward()
     with pytest.raises(RuntimeError, match="second time|second backward"):
         waiting.sum().backward()
@@ -146,6 +191,8 @@ def test_mistakes_leave_the_table_as_it_was():
         CachedEmbeddingBag.of(torch.nn.EmbeddingBag(9, 4, max_norm=1.0), cache_rows=3, rate=0.1)
     with pytest.raises(ValueError, match="rule is 'adam'; it must be one of sgd, rowwise_adagrad"):
         CachedEmbeddingBag(9, 4, cache_rows=3, rate=0.1, rule="adam")
+    with pytest.raises(ValueError, match="rate is nan; it must be a number from 0 on"):
+        CachedEmbeddingBag(9, 4, cache_rows=3, rate=float("nan"))
     with pytest.raises(ValueError, match="depth is -1"):
         next(ahead([one], {bag: lambda each: each[0]}, depth=-1))
 
@@ -207,6 +254,10 @@ def test_state_of_torch_and_ours(tmp_path):
     assert torch.equal(other["item"](torch.arange(9), torch.tensor([0])), bag(torch.arange(9), torch.tensor([0])))
     with pytest.raises(ValueError, match="has no 'optimizer'; it has model, random, step"):
         load(tmp_path / "all.pt", optimizer=other)
+    for part, sentence in ({"loss": np.float64(1)}, "loss cannot be saved: float64 is NumPy's"), ({"random": 1}, "random"):
+        with pytest.raises(ValueError, match=sentence):
+            save(tmp_path / "other.pt", **part)
+    assert not (tmp_path / "other.pt").exists()
 
 
 TRAINING = """

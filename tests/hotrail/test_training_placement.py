@@ -116,6 +116,8 @@ def test_bad_input():
         Placement(10, 11)
     with pytest.raises(ValueError, match=r"heat has the shape \(3,\)"):
         Placement(10, 4, [1, 2, 3])
+    with pytest.raises(ValueError, match="heat must be finite numbers"):
+        Placement(2, 1, [1.0, float("nan")])
     placement = Placement(10, 4)
     with pytest.raises(IndexError, match="index 10 is none of the table's 10 rows"):
         placement.announce([3, 10])
