@@ -41,8 +41,8 @@ ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
                                  "[the model's, else formats as given].")
 WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
-DIM = click.option("--dim", type=click.IntRange(1), default=64, show_default=True,
-                   help="Values per row, without a model.")
+DIM = click.option("--dim", type=click.IntRange(1), help="Values per row, without a model [64].")
+VALUES = click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
 SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
                       help="Share of the log's samples to count.")
 
@@ -86,8 +86,8 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], model: Path | None, device: str, preset:
          str, cards: int, levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
-         error_budget: float | None, weights: Path | None, dim: int, batch: int | None, sample: float, held_back:
-         float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         error_budget: float | None, weights: Path | None, dim: int | None, batch: int | None, sample: float,
+         held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -135,7 +135,7 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
               help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
-@DIM
+@VALUES
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
 @HELD_BACK
 @click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
@@ -183,7 +183,7 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
+@VALUES
 @click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
 @SAMPLE
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
@@ -252,8 +252,9 @@ def refresh(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tupl
     size = sum((delta.folder / name).stat().st_size for name in delta.members)
     say(f"batch      {duration(found.plan.seconds)}; {duration(found.stayed_s)} if no row moved, "
         f"{duration(found.fresh.seconds)} by a plan made afresh")
-    say(f"rows       {found.rows:,} move; fewer than {found.least:,} do not suffice, a plan made afresh moves "
-        f"{found.fresh_rows:,}")
+    moves = f"{found.rows:,} move" if found.rows else "no row has to move"
+    fewer = f"; fewer than {found.least:,} do not suffice" if found.least else ""
+    say(f"rows       {moves}{fewer}; a plan made afresh moves {found.fresh_rows:,}")
     say(f"delta      {delta.folder}: {size:,} bytes" + (f"; the bundle that it leaves: {whole}" if whole else ""))
     result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=found.plan.seconds, stayed_s=found.stayed_s,
            fresh_s=found.fresh.seconds, rows=found.rows, rows_least=found.least, rows_fresh=found.fresh_rows,

@@ -63,8 +63,8 @@ PRICE = click.FloatRange(0)
 def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps: float, p99_ms: float, model: Path |
          None, device: str, preset: str, cards: int, card_price: float | None, server_price: float | None, gpu_price:
          float | None, kwh_price: float | None, years: float, tt_share: float | None, results: str | None, row_format:
-         str | None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int, batch: int |
-         None, sample: float, seconds: float, out: Path | None) -> None:
+         str | None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int | None, batch:
+         int | None, sample: float, seconds: float, out: Path | None) -> None:
     """Says how many cards serve LOG's model at a load, and whether they pay off beside CPU cores and GPUs.
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
@@ -109,8 +109,8 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
                "cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
                "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
                    for each in found],
-           core_s=core_s, core_by=LOOKUPS[by], others=[{"machine": each.name, "number": number, "by": why}
-                                                       for each, (number, why) in others])
+           core_s=core_s, core_by=LOOKUPS[by], assumed=notes, others=[
+               {"machine": each.name, "number": number, "by": why} for each, (number, why) in others])
 
 
 COMMANDS = (size,)

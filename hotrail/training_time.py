@@ -65,8 +65,8 @@ def train(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], gpu
         page = report.write(said, half)
     report.show(said)
     say(f"report     {folder / page.name}")
-    result(page=folder / page.name, log=readings.log, source=profile.source, gpu=gpu, gpus=gpus, batch=batch,
-           popular_share=of.popular, popular_most=of.popular_most, rows_per_step=of.unique,
+    result(page=folder / page.name, log=readings.log, source=profile.source, gpu=gpu, gpus=gpus, batch=batch, dim=dim,
+           dense=dense, popular_share=of.popular, popular_most=of.popular_most, rows_per_step=of.unique,
            cold_rows_per_step=of.cold, baseline=baseline,
            baseline_s=baseline_s, systems={each.system: {
                "step_s": each.step.seconds, "samples_per_s": of.batch / each.step.seconds,

@@ -36,7 +36,7 @@ from gen.planner.widths import Errors, accuracy, head, measured
 
 __all__ = ["Options", "plan", "run", "size"]
 
-BATCH = 2048
+BATCH, DIM = 2048, 64       # without a model
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Options(LogOptions):
     rank: int = 4
     hot_share: float | None = None
     tt_share: float | None = None
-    dim: int = 64
+    dim: int | None = None
     batch: int | None = None
     sample: float = 1.0
     gap: float = 0.01
@@ -146,18 +146,22 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
               progress: Callable[[int, int], None],
               read: Callable[[Reading], None]) -> tuple[Recommender, Profile, Costs, tuple[str, ...]]:
     """The model, the log's profile, which is written, the costs of the device, and what was assumed."""
+    dim = DIM if options.dim is None else options.dim
     model = Recommender.load(options.model) if options.model else None
     if model is not None:
+        if options.dim is not None:
+            raise ValueError(f"--dim {options.dim} with --model {options.model}: the model names the values per row "
+                             "of its tables; leave out --dim")
         model = _as_given(replace(model, batch=options.batch or model.batch, log=options.over(model.log)), options)
         check_cards(model, options.cards)
-    dims = {spec.dim for spec in model.tables.values()} if model else {options.dim}
+    dims = {spec.dim for spec in model.tables.values()} if model else {dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
     if options.join:
         dims |= set(_of_products(dims, options.preset))
     budgets = [options.error_budget, *(spec.error_budget for spec in (model.tables.values() if model else ()))]
     costs = measure(options.device, options.preset, dims=dims,
                     row_formats=sorted(formats) if budgets.count(None) == len(budgets) else ROW_FORMATS)
-    profile = flow.run(flow.Options(options.logs, model, options.dim, options.sample, held_back=options.held_back,
+    profile = flow.run(flow.Options(options.logs, model, dim, options.sample, held_back=options.held_back,
                                     tables=options.tables, **options.given()), folder, say=say, progress=progress,
                        read=read)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
@@ -165,7 +169,7 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")
     notes: tuple[str, ...] = ()
     if model is None:
-        model, notes = model_of(profile, options.dim, options.batch or BATCH)
+        model, notes = model_of(profile, dim, options.batch or BATCH)
         model = _as_given(replace(model, log=options.over(model.log)), options)
     return model, profile, costs, notes
 

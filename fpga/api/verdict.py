@@ -17,7 +17,7 @@ from gen.model.recommender import Recommender
 from gen.planner.plan import many
 from gen.planner.sizing import Copy
 
-__all__ = ["Choice", "Decision", "Prices", "decide"]
+__all__ = ["Choice", "Decision", "Prices", "decide", "part"]
 
 HOURS = 8760        # of a year
 CLOSE = 1e-9        # of a device, so that 2.0000000001 of them are two
@@ -119,12 +119,12 @@ class Choice:
         return watts / 1000 * HOURS * prices.years * prices.kwh
 
     def growth(self, qps: float) -> tuple[float, float, float]:
-        """By what share the load may grow until the estimated number is not enough: by the spread least, as estimated,
-        by the spread most. Below 0: it may be too few already."""
+        """To how many times itself the load may grow until the estimated number is not enough: by the spread least, as
+        estimated, by the spread most. Below 1: it may be too few already."""
         number = self.number(qps)
         least, most = self.spread
         borne = max(number // devices * rate for devices, rate in self.groups)
-        return borne * least / qps - 1, borne / qps - 1, borne * most / qps - 1
+        return borne * least / qps, borne / qps, borne * most / qps
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _gpus(model: Recommender, profile: Profile, qps: float, prices: Prices) -> C
 def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even: float | None) -> tuple[str, str]:
     cards, cores, _ = choices
     if cores.number(qps) <= 1:
-        return "core", f"one core serves this ({cores.need(qps):.2g} of one, by {cores.limit}): no card pays off"
+        return "core", f"one core serves this ({part(cores.need(qps), 2)} of one, by {cores.limit}): no card pays off"
     if not cards.enough:
         return "none", (f"no number of cards answers within the limit; by throughput the load takes "
                         f"{many(cores.number(qps), 'core')}")
@@ -216,6 +216,11 @@ def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even:
         return "cards", f"cards pay off: {beside}. It is {count}"
     return "undecided", (f"undecided: {beside}; `hotrail run --card twin` on this log narrows the spread. "
                          f"It is {count}")
+
+
+def part(number: float, digits: int = 3) -> str:
+    """Of a device, or so many devices: 0.332, 58.1, "< 0.001"."""
+    return "< 0.001" if 0 < number < 0.001 else f"{number:.{digits}g}"
 
 
 def _usd(money: tuple[float, float]) -> str:

@@ -122,7 +122,8 @@ class Folder:
         try:
             data = (self.folder / MANIFEST).read_bytes()
         except OSError:
-            raise ValueError(f"{self.folder} is no {kind}: it has no {MANIFEST}") from None
+            raise ValueError(f"{self.folder} is no {kind}: it has no {MANIFEST}" if self.folder.exists() else
+                             f"there is no {kind} {self.folder}: no such folder") from None
         self.content = unseal(kind, version, data, str(self.folder / MANIFEST))
         with understood(kind, self.folder / MANIFEST):
             self.members: dict[str, dict[str, Any]] = dict(self.content["members"])

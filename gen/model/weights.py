@@ -214,7 +214,8 @@ class FileWeights:
     def _array(self, name: str, numbers: int) -> NDArray:
         """An array of about so many numbers."""
         if name not in self.names:
-            raise ValueError(f"{self.path.name} has no array {name}; it has {', '.join(sorted(self.names)) or 'none'}")
+            raise ValueError(f"{self.path.name} has no array {name}; it has {', '.join(sorted(self.names)) or 'none'}; "
+                             "docs/bundle.md#parameters says which names it must have")
         return member(self._file, f"{name}.npy", max(ALWAYS_BYTES, 16 * numbers))
 
     def _floats(self, name: str, shape: tuple[int, ...] | None = None, numbers: int = 0) -> NDArray[np.float32]:

@@ -101,7 +101,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     problem = with_levels(built.problem, levels)
     best, parts = solved(problem, f"{many(cards, 'card')}, {LEVELS[levels]}")
     ablation, what_if = {levels: (best.seconds, best.bound)}, {}
-    notes = (*built.notes, *_bounds(problem, best))
+    notes = (*built.notes, *(_bounds(problem, best) if levels > 1 else ()))
     if tt_gain and any(part.warm for part in parts):
         without = _without_tt(built.problem, solved, f"{many(cards, 'card')}, {LEVELS[2]}")
         if without:

@@ -87,8 +87,9 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
     swaps = dict(zip(tables, found.swaps, strict=True))
     cards = _cards(plan, tables, swaps, costs)
     room = plan.capacity["dram"]
-    notes = (f"refreshed: {found.rows:,} rows change places; fewer than {found.least:,} do not suffice for "
-             f"{duration(most_s)}, {within:.0%} more than a plan made afresh takes",
+    moves = f"{found.rows:,} rows change places" if found.rows else "no row has to move"
+    fewer = f"; fewer than {found.least:,} do not suffice" if found.least else ""
+    notes = (f"refreshed: {moves}{fewer} for {duration(most_s)}, {within:.0%} more than a plan made afresh takes",
              *(f"card {card.number}: rows, indices and pooled vectors take {card.dram.bytes - room:,.0f} bytes more "
                "than its DRAM has" for card in cards if card.dram.bytes > room))
     if until.clock.late:

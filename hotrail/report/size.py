@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fpga.api.verdict import Choice, Decision
+from fpga.api.verdict import Choice, Decision, part
 from gen.planner.arrivals import latency
 from gen.planner.plan import duration, many, rate, time_unit
 from gen.planner.sizing import Copy
@@ -45,7 +45,9 @@ class Sized:
 
 
 def show(sized: Sized) -> None:
-    shown = console(130)
+    shown = console(150)
+    for note in sized.notes:
+        shown.print(f"assumed    {note}", soft_wrap=True)
     print_table(shown, HEAD, _rows(sized), left=1,
                 title=f"{sized.qps:,.10g} samples per second, 99 % within {duration(sized.p99_s)}")
     shown.print()
@@ -134,15 +136,11 @@ def _choice(each: Choice, sized: Sized) -> list[str]:
     least, number, most = each.numbers(sized.qps)
     money = each.money(sized.qps, sized.decision.prices)
     low, planned, high = each.growth(sized.qps)
-    growth = _growth(planned) if low == high else f"{_growth(planned)} ({_growth(low)} to {_growth(high)})"
-    return [each.name, f"{number:,}", _range(least, most), f"{each.need(sized.qps):.3g}",
+    growth = "any" if np.isinf(planned) else f"to {rate(planned)} times"
+    if low != high:
+        growth += f" ({rate(low)} to {rate(high)})"
+    return [each.name, f"{number:,}", _range(least, most), part(each.need(sized.qps)),
             _range(*each.power(sized.qps)), "-" if money is None else _range(*money), each.limit, growth]
-
-
-def _growth(share: float) -> str:
-    if np.isinf(share):
-        return "any"
-    return f"{share:+.0%}" if share < 9 else f"{rate(1 + share)} times"
 
 
 def _range(least: float, most: float) -> str:

@@ -228,7 +228,7 @@ def test_rows_of_a_trained_train_that_are_refused(profile, tmp_path, first, seco
 
 
 @pytest.mark.parametrize("name, value, told", [
-    ("table_genre", None, "w.npz has no array table_genre; it has bottom1_bias"),
+    ("table_genre", None, "w.npz has no array table_genre; it has bottom1_bias.*; docs/bundle.md#parameters says"),
     ("table_genre", np.zeros((43, 8)), r"w.npz: table_genre must be numbers of shape \(43, 16\), not float64 of shape"),
     ("table_genre", np.full((43, 16), np.inf), r"w.npz: table_genre must be finite float32 numbers; at \(0, 0\) st"),
     ("table_genre", np.full((43, 16), "a"), "w.npz: table_genre must be numbers of shape"),

@@ -203,6 +203,7 @@ def test_options_are_checked_before_the_log_is_counted(log, tmp_path, monkeypatc
     for given, sentence in ((["--device", "abacus"], "abacus"), (["--preset", "hotline"], "has no [emb]"),
                             (["--model", model, "--cards", 1], "cards = 1: a network needs an MLP card"),
                             (["--dim", 4096], "rows of 4096 words"),
+                            (["--model", model, "--dim", 32], f"--dim 32 with --model {model}: the model names the"),
                             (["--error-budget", 0.1, "--weights", "nowhere.npz"], "nowhere.npz cannot be read"),
                             (["--error-budget", "nan"], "--error-budget nan: must be a number of 0 or more"),
                             (["--error-budget", 0.1, "--tt-format", "block16"], "lets the planner choose tt_format; "

@@ -98,7 +98,13 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
     done = call("compile", tmp_path, "--profile", tmp_path / "none.npz", "--out", tmp_path / "b")
     assert done.output == f"Error: {tmp_path / 'none.npz'} cannot be read: No such file or directory\n"
     done = call("run", tmp_path, load_inputs / "log.npz")
+    assert done.output == (f"Error: {tmp_path} is no bundle, it is a plan: hotrail compile {tmp_path} --out "
+                           "FOLDER\n")
+    (tmp_path / "plan.json").unlink()
+    done = call("run", tmp_path, load_inputs / "log.npz")
     assert done.output == f"Error: {tmp_path} is no bundle: it has no manifest.json\n"
+    done = call("run", tmp_path / "none", load_inputs / "log.npz")
+    assert done.output == f"Error: there is no bundle {tmp_path / 'none'}: no such folder\n"
 
 
 def test_refresh(load_inputs, tmp_path):
@@ -112,7 +118,7 @@ def test_refresh(load_inputs, tmp_path):
     done = call("refresh", tmp_path / "b", load_inputs / "log.npz", "--within", 99, "--seconds", 1, "--out",
                 tmp_path / "d", "--bundle", tmp_path / "after")
     assert done.exit_code == 0, done.output
-    assert "rows       0 move; fewer than 0 do not suffice, a plan made afresh moves" in done.output
+    assert "rows       no row has to move; a plan made afresh moves" in done.output
     assert Delta(tmp_path / "d").base == Bundle(tmp_path / "b").state
     assert Bundle(tmp_path / "after").state == Delta(tmp_path / "d").state
     done = call("refresh", tmp_path / "b", load_inputs / "log.npz", "--within", 0, "--seconds", 1, "--out",
@@ -120,4 +126,4 @@ def test_refresh(load_inputs, tmp_path):
     assert done.exit_code == 1 and "0% more are allowed; allow more, or plan and compile anew" in done.output
     assert not (tmp_path / "e").exists()
     done = call("refresh", load_inputs, load_inputs / "log.npz")
-    assert done.exit_code == 1 and "is no bundle: it has no manifest.json" in done.output
+    assert done.exit_code == 1 and "is no bundle, it is a plan: hotrail compile" in done.output

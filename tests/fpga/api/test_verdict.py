@@ -37,7 +37,7 @@ def decided(rate, qps, core_s, *, rows=1000, prices=PRICES, group=1):
 def test_numbers_of_groups_and_their_spread():
     assert [CARDS.number(qps) for qps in (1, 10, 11, 31, 60, 61)] == [1, 1, 2, 4, 4, 7]
     assert CARDS.numbers(20) == (2, 2, 4) and CARDS.need(20) == 2 and CARDS.need(31) == pytest.approx(4 * 31 / 60)
-    assert CARDS.power(20) == (20, 80) and CARDS.growth(20) == (pytest.approx(-0.5), 0, 0)
+    assert CARDS.power(20) == (20, 80) and CARDS.growth(20) == (pytest.approx(0.5), 1, 1)
     free, dear = replace(PRICES, kwh=0.0), replace(PRICES, kwh=1.0, years=1.0)
     assert CARDS.money(20, free) == (200, 400)
     assert CARDS.money(20, dear) == pytest.approx((2 * (100 + 87.6), 4 * (100 + 175.2)))

@@ -138,6 +138,8 @@ def test_limits_that_hold_tables_back_are_said_and_have_a_price(known, model):
     some = make(model, known, FREE_LINK, cards=1, tt_share=0.05, tt_gain=0.0)
     (note,) = [note for note in some.assumed if note.startswith("at most 5% of a table's accesses may read TT rows")]
     assert note.endswith("of 3 tables back")
+    alone = make(model, known, tight, cards=1, levels=1, hot_share=0.6, explain=False)     # nothing may leave the SSD
+    assert alone.levels == 1 and not any("back" in note for note in alone.assumed)
     assert some.what_if["every access may read TT rows (--tt-share 1)"][0] < some.seconds
 
 
