@@ -13,19 +13,19 @@ from gen.data.profile import FILE as PROFILE
 from gen.planner.plan import FILE
 from hotrail.as_json import JSON, result
 from hotrail.completion import device_names, preset_names
-from hotrail.reading import Readings, log_options
+from hotrail.reading import Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
 
-HELD_BACK = click.option("--held-back", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
+HELD_BACK = click.option("--held-back", type=Number(0, 1, max_open=True), default=0.0, show_default=True,
                          help="Share of the samples, the log's last, that is counted apart, to hold the plan against.")
 MODEL = click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")
 DEVICE = click.option("--device", shell_complete=device_names, default="smartssd", show_default=True,
                       help="Name of a device, or a path that ends in .toml.")
 PRESET = click.option("--preset", shell_complete=preset_names, default="smartssd", show_default=True,
                       help="The preset whose cores the cards have.")
-TT_SHARE = click.option("--tt-share", type=click.FloatRange(0, 1),
+TT_SHARE = click.option("--tt-share", type=Number(0, 1),
                         help="Largest share of each table's accesses that reads TT rows, which are "
                              "approximations; 1 is SCRec's program [the model's, else 0.1].")
 RESULTS = click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
@@ -43,7 +43,7 @@ WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
 DIM = click.option("--dim", type=click.IntRange(1), help="Values per row, without a model [64].")
 VALUES = click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
-SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
                       help="Share of the log's samples to count.")
 
 
@@ -58,10 +58,10 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
               help="Memories to use: 1 SSD only, 2 DRAM and SSD, 3 DRAM, tensor trains (TT) and SSD.")
 @click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
-@click.option("--hot-share", type=click.FloatRange(0, 1),
+@click.option("--hot-share", type=Number(0, 1),
               help="Largest share of each table's accesses that leaves the SSD [the model's, else 1].")
 @TT_SHARE
-@click.option("--tt-gain", type=click.FloatRange(0, 1), default=0.1, show_default=True,
+@click.option("--tt-gain", type=Number(0, 1), default=0.1, show_default=True,
               help="Share of a batch's time that TT rows must save; a plan in which they save less has none.")
 @click.option("--table-wise", is_flag=True, help="Every table whole on one card, as in SCRec's program.")
 @click.option("--join", is_flag=True,
@@ -75,9 +75,9 @@ SAMPLE = click.option("--sample", type=click.FloatRange(0, 1, min_open=True), de
 @click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
 @SAMPLE
 @HELD_BACK
-@click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
+@click.option("--gap", type=Number(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+@click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search, in seconds of work: the plan does not depend on the machine's speed.")
 @click.option("--quick", is_flag=True, help="Only this placement, no comparison with fewer memories or one more card.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
@@ -131,7 +131,7 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @MODEL
 @log_options
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+@click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the samples to count; up to one half the sampling error is shown.")
 @click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
@@ -222,13 +222,13 @@ def model(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], dim
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("log", nargs=-1, required=True)
 @log_options
-@click.option("--within", type=click.FloatRange(0), default=0.05, show_default=True,
+@click.option("--within", type=Number(0), default=0.05, show_default=True,
               help="So much more time than that of a plan made afresh is allowed.")
 @SAMPLE
 @click.option("--table-wise", is_flag=True, help="The plan made afresh has every table whole on one card.")
-@click.option("--gap", type=click.FloatRange(0), default=0.01, show_default=True,
+@click.option("--gap", type=Number(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+@click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search, in seconds of work.")
 @click.option("--bundle", "whole", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for the whole bundle that the delta leaves [none].")

@@ -1,12 +1,13 @@
 """How a command's log is read: the options, the same for every command, and what is known of the log afterwards."""
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import click
 
-__all__ = ["Readings", "log_options"]
+__all__ = ["Number", "Readings", "log_options"]
 
 _OPTIONS = (
     click.option("--format", "kind", help="The log's format [detected from its ending and first line]."),
@@ -25,6 +26,15 @@ _OPTIONS = (
     click.option("--order-by", metavar="COLUMN",
                  help="Puts the samples in the order of this column, as of time [as they come]."),
 )
+
+class Number(click.FloatRange):
+    """A number in a range, which `nan` and `inf` are not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number that can be reckoned with.", param, ctx)
+        return found
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:

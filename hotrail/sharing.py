@@ -9,7 +9,7 @@ from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from gen.data.scars import Device, Traffic, optimum
 from hotrail.as_json import JSON, result
-from hotrail.reading import Readings, log_options
+from hotrail.reading import Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -26,7 +26,7 @@ __all__ = ["COMMANDS"]
               help="FP32 values that could be moved while a batch is started; the default is 100 us at 12 GB/s.")
 @click.option("--smallest", type=click.IntRange(1), default=1, show_default=True, help="Smallest batch.")
 @click.option("--largest", type=click.IntRange(1), help="Largest batch [as memory allows].")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+@click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/scars].")
 @JSON

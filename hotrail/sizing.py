@@ -21,18 +21,18 @@ from hotrail.planning import (
     TT_SHARE,
     WEIGHTS,
 )
-from hotrail.reading import Readings, log_options
+from hotrail.reading import Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
-PRICE = click.FloatRange(0)
+PRICE = Number(0)
 
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
-@click.option("--qps", type=click.FloatRange(0, min_open=True), required=True,
+@click.option("--qps", type=Number(0, min_open=True), required=True,
               help="Samples per second, which arrive at random.")
-@click.option("--p99-ms", type=click.FloatRange(0, min_open=True), required=True,
+@click.option("--p99-ms", type=Number(0, min_open=True), required=True,
               help="Milliseconds within which 99 % of the samples must have their result.")
 @MODEL
 @log_options
@@ -44,7 +44,7 @@ PRICE = click.FloatRange(0)
 @click.option("--server-price", type=PRICE, help="USD for a CPU server of 64 cores [7,890, its processor in 2021].")
 @click.option("--gpu-price", type=PRICE, help="USD for a GPU of 80 GB [8,000, March 2026].")
 @click.option("--kwh-price", type=PRICE, help="USD for a kilowatt-hour [0.12, September 2024].")
-@click.option("--years", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True,
+@click.option("--years", type=Number(0, min_open=True), default=3.0, show_default=True,
               help="Years that devices are used.")
 @TT_SHARE
 @RESULTS
@@ -55,7 +55,7 @@ PRICE = click.FloatRange(0)
 @DIM
 @click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
 @SAMPLE
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
+@click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search for a placement, in seconds of work.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/size].")

@@ -10,7 +10,7 @@ from gen.base.tools import build_folder
 from gen.training.systems import GPUS, SYSTEMS, train_time
 from gen.training.workload import DENSE
 from hotrail.as_json import JSON, result
-from hotrail.reading import Readings, log_options
+from hotrail.reading import Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -26,13 +26,13 @@ __all__ = ["COMMANDS"]
               help="Parameters of the networks; the default is Meta's DLRM for Criteo Kaggle.")
 @click.option("--hot-mb", type=click.IntRange(1), default=512, show_default=True,
               help="MB of frequently accessed rows on each GPU.")
-@click.option("--popular", type=click.FloatRange(0, 1),
+@click.option("--popular", type=Number(0, 1),
               help="Share of samples that need only those rows [by the profile, tables taken as independent].")
 @click.option("--baseline", type=click.Choice(tuple(SYSTEMS)), default="hybrid", show_default=True,
               help="The system that you use now.")
-@click.option("--baseline-ms", type=click.FloatRange(0, min_open=True),
+@click.option("--baseline-ms", type=Number(0, min_open=True),
               help="Milliseconds that its step takes, as you measured [as estimated].")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+@click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/train-time].")
 @JSON

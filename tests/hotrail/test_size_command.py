@@ -182,3 +182,9 @@ def test_the_median_of_a_calls_processor_time(monkeypatch):
 
     monkeypatch.setattr(servers.time, "process_time", lambda: clock[0])
     assert servers._seconds(call) == pytest.approx(0.3) and len(calls) == 4
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_load_that_is_no_number(value):
+    done = CliRunner().invoke(main, ["size", "clicks.csv", "--qps", value, "--p99-ms", "5"])
+    assert done.exit_code == 2 and f"'--qps': {value} is no number" in done.output
