@@ -130,9 +130,12 @@ class CachedEmbeddingBag(torch.nn.Module):
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
         """Pooled bags (bags, dim), on the cache's device, as torch.nn.EmbeddingBag has them.
 
-        Raises      IndexError: an index that is no row; ValueError: more different rows than `cache_rows`, or other
-                    indices than were announced. Parameters are then as before.
+        Raises      IndexError: an index that is no row; ValueError: more different rows than `cache_rows`, other
+                    indices than were announced, or indices behind the last offset. Parameters are then as before.
         """
+        if offsets is not None and self.include_last_offset and int(offsets[-1]) != indices.numel():
+            raise ValueError(f"the last offset is {int(offsets[-1])}, and there are {indices.numel()} indices: with "
+                             "include_last_offset it must be their number")
         if not self._announced:
             self.announce(indices)
         self.prefetch()
@@ -155,7 +158,8 @@ class CachedEmbeddingBag(torch.nn.Module):
         rows, back = self._cache[ticket.slots], ticket.back.reshape(indices.shape)
         if self.training and torch.is_grad_enabled():
             rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
-        if self.mode == "sum" and per_sample_weights is None and _plain(offsets, self.include_last_offset, len(back)):
+        if self.mode == "sum" and per_sample_weights is None \
+                and (offsets is None or bool((offsets.diff() >= 0).all())):
             return _Sum.apply(rows, ticket, back, offsets, self.include_last_offset)
         return _pooled(back, rows, offsets, self.include_last_offset, self.mode, per_sample_weights)
 
@@ -243,6 +247,8 @@ class CachedEmbeddingBag(torch.nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Any, strict: bool,
                               missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str]) -> None:
         given = {name: state_dict.get(prefix + name) for name in ("weight", "state")}
+        if self._store.state is None and given["state"] is not None:
+            unexpected_keys.append(prefix + "state")
         with self._moving:
             rows, slots = (torch.from_numpy(each) for each in self._placement.cached())
             for (host, cache), (name, value) in zip(self._pairs(), given.items()):
@@ -272,11 +278,6 @@ def _pooled(indices: torch.Tensor, rows: torch.Tensor, offsets: torch.Tensor | N
             weights: torch.Tensor | None = None) -> torch.Tensor:
     options = {} if offsets is None else {"include_last_offset": last}
     return torch.nn.functional.embedding_bag(indices, rows, offsets, mode=mode, per_sample_weights=weights, **options)
-
-
-def _plain(offsets: torch.Tensor | None, last: bool, count: int) -> bool:
-    """Whether every index belongs to a bag, and bags follow each other."""
-    return offsets is None or bool((offsets.diff() >= 0).all()) and (not last or int(offsets[-1]) == count)
 
 
 class _Sum(torch.autograd.Function):

@@ -123,6 +123,9 @@ def test_odd_offsets():
             module(torch.arange(7), torch.tensor(offsets)).sum().backward()
         plain.step()
         assert torch.equal(bag.table(), plain.bag.weight)
+    with pytest.raises(ValueError, match="the last offset is 5, and there are 7 indices"):
+        bag(torch.arange(7), torch.tensor([0, 3, 5]))
+    assert torch.equal(bag.table(), plain.bag.weight)
 
 
 def test_a_tensor_that_is_filled_anew():
@@ -252,6 +255,8 @@ def test_state_of_torch_and_ours(tmp_path):
     assert load(tmp_path / "all.pt", model=other) == {"step": 7}
     assert torch.equal(other["item"].table(), bag.table())
     assert torch.equal(other["item"](torch.arange(9), torch.tensor([0])), bag(torch.arange(9), torch.tensor([0])))
+    with pytest.raises(RuntimeError, match='Unexpected key.* "state"'):
+        pair("sgd")[1].load_state_dict(bag.state_dict())
     with pytest.raises(ValueError, match="has no 'optimizer'; it has model, random, step"):
         load(tmp_path / "all.pt", optimizer=other)
     for part, sentence in (({"loss": np.float64(1)}, "loss cannot be saved: float64 is NumPy's"),
