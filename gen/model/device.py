@@ -251,6 +251,20 @@ class Device:
         changed.check()
         return changed
 
+    def shared(self, cards: int) -> "Device":
+        """One of so many virtual cards: channels of a board's memory with a core each, all on as few boards as hold
+        them. Each has an equal part of a board's link, watts and all."""
+        of = min(cards, self.memory.channels)
+        if of == 1:
+            return self
+        power = {name: getattr(self.power, name) / of for name in ("fpga_idle_w", "drive_idle_w", "drive_busy_w",
+                                                                     "slot_w")}
+        return self.replace("link", gb_s=self.link.gb_s / of).replace("power", **power)
+
+    def boards(self, cards: int) -> int:
+        """That hold so many virtual cards."""
+        return ceil(cards / self.memory.channels)
+
     def check(self) -> None:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
