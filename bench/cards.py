@@ -9,20 +9,27 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from bench.card import zipf
+from bench.emb import BAG, Rig, dense, rows_of
 from bench.framework import Row, at_least, bench, figure
+from bench.page import RESULTS, recorded
 from fpga.api.comparison import Compared, Lookups, compare
 from fpga.api.verdict import Prices
 from fpga.card.memory import random_rows
+from fpga.synth.failfast import left
 from gen.model.device import Device
+from gen.model.platform import Platform
 from gen.planner.plan import rate
+from gen.rtl.headers import KERNELS
 
-__all__ = ["PAGE", "PICTURE", "picture", "table", "written"]
+__all__ = ["PAGE", "PICTURE", "cores", "picture", "table", "written"]
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "cards.md", DOCS / "pictures" / "cards.svg"
 SIZES = (64, 256, 1024)         # bytes of a row
 TABLES, BAGS = 26, (1, 32)      # bags of a sample, and rows of each
 TIMES = 20                      # the SmartSSD's rows at D = 64
+DIMS = (16, 32, 64, 128, 256)
 BEGIN, END = "<!-- cards begin -->\n", "<!-- cards end -->"
 HEAD = ("machine", *(f"rows/s, {size} B" for size in SIZES), *(f"samples/s, bags of {rows}" for rows in BAGS), "W",
         f"samples/J, bags of {BAGS[-1]}", "USD, 3 years")
@@ -34,6 +41,17 @@ def _compared(size: int, rows: int) -> tuple[Compared, ...]:
     return compare(Lookups(TABLES * rows, size, TABLES, size), Prices.given("smartssd"))
 
 
+def cores() -> int:
+    """EMB cores without a TT unit that fit a U55C: recorded areas, the core's less its TT unit's, within AMD's
+    guidelines; masters as the platform has ports."""
+    rows = recorded(RESULTS)
+    board = Platform.load("u55c")
+    ports = len({argument.port for argument in KERNELS["emb"].arguments if argument.port})
+    taken = {key: float(rows[f"area.emb.{key}"].value) - float(rows[f"area.tt.{key}"].value)
+             for key in ("lut", "ff", "bram36")}
+    return min(board.masters_max // ports, *(int(left(key, board) // each) for key, each in taken.items()))
+
+
 @bench("cards")
 def cards() -> Iterator[Row]:
     """Random rows of machines by published figures, and of a U55C's pseudo-channels as modelled."""
@@ -41,14 +59,37 @@ def cards() -> Iterator[Row]:
         for each in _compared(size, BAGS[-1]):
             yield figure(f"cards.published.{each.key}.{size}", f"{each.name}: rows of {size} B by published figures",
                          round(each.rows_s / 1e6, 1), "M rows/s")
-    device, found = Device.load("u55c"), {}
+    device = Device.load("u55c")
+    yield figure("cards.u55c.cores", "EMB cores without a TT unit that AMD's guidelines and the master ports of a U55C "
+                 "leave room for", cores(), "cores")
     for size in SIZES:
-        found[size] = device.memory.channels * random_rows(device, size, count=1_000_000 // size).rows_per_s
+        found = device.memory.channels * random_rows(device, size, count=1_000_000 // size).rows_per_s
         yield figure(f"cards.u55c.modelled.{size}", f"all pseudo-channels of a U55C, as modelled, rows of {size} B",
-                     round(found[size] / 1e6, 1), "M rows/s")
-    ours = next(each.rows_s for each in _compared(256, BAGS[-1]) if each.key == "smartssd")
-    yield at_least("cards.u55c.times", "rows of D = 64 of all pseudo-channels of a U55C over those of a SmartSSD, as "
-                   "modelled, no core in the way", round(found[256] / ours, 1), "", TIMES)
+                     round(found / 1e6, 1), "M rows/s")
+
+
+@bench("cards_rows")
+def cards_rows() -> Iterator[Row]:
+    """Random rows through EMB cores at a U55C's pseudo-channels, by the twin of one as virtual card of a full board: of
+    what the channels give, and beside a SmartSSD's core."""
+    board = Device.load("u55c")
+    channels, card = board.memory.channels, board.shared(board.memory.channels)
+    for dim in DIMS:
+        rig, rows, count = Rig("ddr4", card, [dense(dim)], card="twin"), dense(dim).rows, rows_of(dim)
+        most = random_rows(card, 4 * dim, count=1_000_000 // (4 * dim)).rows_per_s / 1e6
+        even, skewed = (count / 2 / rig.steady(f"dense{dim}", indices, BAG) * card.kernel_mhz
+                        for indices in (rig.distinct(f"dense{dim}", count), zipf(count, rows)))
+        yield at_least(f"cards.u55c.rows.d{dim}", f"{channels} cores, rows of {4 * dim} B in bags of {BAG}: "
+                       f"{channels * even:,.0f} M rows/s, share of what the channels give",
+                       round(100 * even / most, 1), "%", 90)
+        yield at_least(f"cards.u55c.rows.d{dim}.zipf", f"{channels} cores, Zipf 1.05: {channels * skewed:,.0f} M "
+                       "rows/s, over uniform ones", round(skewed / even, 2), "", 1)
+        if dim == 64:
+            one = Rig("ddr4", tables=[dense(dim)], card="twin")
+            ours = count / 2 / one.steady("dense64", one.distinct("dense64", count), BAG) * card.kernel_mhz
+            for name, number in (("cards.u55c.times", channels), ("cards.u55c.times.fit", cores())):
+                yield at_least(name, f"{number} cores over the one of a SmartSSD, D = 64",
+                               round(number * even / ours, 1), "", TIMES)
 
 
 def table() -> list[str]:

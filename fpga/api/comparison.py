@@ -71,17 +71,16 @@ def compare(load: Lookups, prices: Prices) -> tuple[Compared, ...]:
 
 
 def sentence(found: Sequence[Compared], load: Lookups) -> str:
-    """Whether HBM is worth a card: the U55C beside the socket, and what binds it."""
+    """Whether HBM is worth a card: the U55C's memory and the cores that fit beside the socket, and what binds them."""
     by = {each.key: each for each in found}
-    card, socket = by["u55c"], by["socket"]
-    rows, joules = card.rows_s / socket.rows_s, card.rows_j / socket.rows_j
-    device = Device.load("u55c")
-    bag = card.rows_s * load.vector_bytes * device.link.byte_s
-    worth = "" if rows >= 1 or joules >= 2 else ": too little for a card"
-    return (f"by published bandwidths a U55C reads {rows:.2f} times the rows of a socket and {joules:.1f} times as "
-            f"many per joule{worth}; results bind it where bags have fewer than {bag:.0f} rows, here "
-            f"{load.rows / load.vectors:.3g}, so it serves {card.samples_s / socket.samples_s:.2g} times a socket's "
-            "samples")
+    memory, cores, socket = by["u55c"], by["u55c_cores"], by["socket"]
+    rows, joules = cores.rows_s / socket.rows_s, cores.rows_j / socket.rows_j
+    bag = cores.rows_s * load.vector_bytes * Device.load("u55c").link.byte_s
+    worth = "worth a card" if rows >= 1 or joules >= 2 else "too little for a card"
+    return (f"a U55C's memory reads {memory.rows_s / socket.rows_s:.2f} times the rows of a socket by published bandwidths "
+            f"({memory.rows_j / socket.rows_j:.1f} times per joule), the EMB cores that fit it {rows:.2f} times "
+            f"({joules:.1f}): {worth}; results bind these cores where bags have fewer than {bag:.0f} rows, here "
+            f"{load.rows / load.vectors:.3g}")
 
 
 def _one(entry: dict, load: Lookups, prices: Prices) -> Compared:
@@ -113,7 +112,7 @@ def _bounds(entry: dict, load: Lookups) -> Iterator[float]:
     if entry.get("modelled"):
         # Whole beats of the core: the next multiple of 64 bytes.
         dim = -(-int(load.row_bytes) // 64) * 16
-        yield 1 / measure(entry["device"], PRESET, dims=[dim]).row_s[dim // 16]
+        yield entry.get("channels", 1) / measure(entry["device"], PRESET, dims=[dim]).row_s[dim // 16]
 
 
 def _between(known: dict[int, float], size: float) -> float:

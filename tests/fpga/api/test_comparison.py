@@ -30,6 +30,7 @@ def test_rows_by_published_figures():
     assert found["core"].rows_s == pytest.approx(10 * 32 / (320 * (1 / 65.4e6)), rel=2e-3)
     assert compared(64)["core"].rows_s == found["core"].rows_s
     assert 30e6 < found["smartssd"].rows_s < 36e6
+    assert found["u55c_cores"].rows_s == pytest.approx(14 * 49.7e6, rel=0.02)
 
 
 def test_results_bind_short_bags_of_cards_alone():
@@ -50,12 +51,13 @@ def test_watts_and_money():
     assert found["u55c"].samples_j == found["u55c"].samples_s / 150
 
 
-@pytest.mark.parametrize("size, worth", [(256, True), (64, False)])
-def test_whether_hbm_is_worth_a_card(size, worth):
+@pytest.mark.parametrize("size, memory, cores", [(256, "1.25 times", "0.55 times"), (64, "0.47 times", "0.19 times")])
+def test_whether_hbm_is_worth_a_card(size, memory, cores):
+    """The memory of a U55C reads more rows than a socket, the cores that fit it fewer."""
     load = Lookups(320, size, 10, 256)
     said = sentence(compare(load, PRICES), load)
-    assert ("too little for a card" in said) != worth
-    assert ("a U55C reads 1.25 times the rows of a socket and 3.0 times as many per joule; " in said) == worth
+    assert said.startswith(f"a U55C's memory reads {memory} the rows of a socket by published bandwidths (")
+    assert f"the EMB cores that fit it {cores} (" in said and "too little for a card; results bind" in said
 
 
 def test_lookups_of_a_model():
