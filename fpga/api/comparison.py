@@ -77,10 +77,10 @@ def sentence(found: Sequence[Compared], load: Lookups) -> str:
     rows, joules = cores.rows_s / socket.rows_s, cores.rows_j / socket.rows_j
     bag = cores.rows_s * load.vector_bytes * Device.load("u55c").link.byte_s
     worth = "worth a card" if rows >= 1 or joules >= 2 else "too little for a card"
-    return (f"a U55C's memory reads {memory.rows_s / socket.rows_s:.2f} times the rows of a socket by published bandwidths "
-            f"({memory.rows_j / socket.rows_j:.1f} times per joule), the EMB cores that fit it {rows:.2f} times "
-            f"({joules:.1f}): {worth}; results bind these cores where bags have fewer than {bag:.0f} rows, here "
-            f"{load.rows / load.vectors:.3g}")
+    return (f"a U55C's memory reads {memory.rows_s / socket.rows_s:.2f} times the rows of a socket by published "
+            f"bandwidths ({memory.rows_j / socket.rows_j:.1f} times per joule), the EMB cores that fit it {rows:.2f} "
+            f"times ({joules:.1f}): {worth}; results bind these cores where bags have fewer than {bag:.0f} rows, "
+            f"here {load.rows / load.vectors:.3g}")
 
 
 def _one(entry: dict, load: Lookups, prices: Prices) -> Compared:
