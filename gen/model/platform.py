@@ -76,7 +76,10 @@ class Platform:
         """A platform by its name, or from a path that ends in .toml.
 
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
-        return platform if isinstance(platform, Platform) else _load(str(platform))
+        if isinstance(platform, Platform):
+            return platform
+        name = str(platform)
+        return _read(name) if name.endswith(".toml") else _kept(name)
 
     @property
     def shell(self) -> Budget:
@@ -120,10 +123,14 @@ class _Table:
 
 
 @cache
-def _load(name: str) -> Platform:
+def _kept(name: str) -> Platform:
+    return _read(name)
+
+
+def _read(name: str) -> Platform:
     path, table = config.read("device", name, FOLDER)
     if "platform" not in table and "like" in table:      # a variant of a device, on its board
-        return _load(table["like"])
+        return Platform.load(table["like"])
     where = f"{path.name}: [platform]"
     if not isinstance(table.get("platform"), dict):
         raise ConfigError(f"{path.name}: has no table [platform], so nothing is linked for it; docs/boards.md says "
