@@ -26,7 +26,8 @@ def test_the_plan_s_costs_share_the_link():
     of_eight = board.shared(8)
     assert of_eight.link_s == pytest.approx(8 * board.link_s) and of_eight.row_s == board.row_s
     assert of_eight.page_s >= of_eight.page_bytes * of_eight.link_s * (1 - 1e-9)
-    assert smartssd.shared(8) is smartssd and board.shared(1) is board
+    assert smartssd.shared(8) is smartssd and board.shared(1) is board and of_eight.shared(8) is of_eight
+    assert of_eight.shared(9).link_s == pytest.approx(9 * board.link_s)
     assert board.row_s[1] < smartssd.row_s[1]
 
 
