@@ -81,15 +81,16 @@ def of_area(report: Report, instances: int = 1, platform: "str | Platform" = DEF
     return [*found, *mean]
 
 
-def of_netlist(netlist: Netlist) -> list[Line]:
-    """The lines that ask for the flat netlist of one instance, on the default platform."""
+def of_netlist(netlist: Netlist, platform: "str | Platform" = DEFAULT) -> list[Line]:
+    """The lines that ask for the flat netlist of one instance."""
     known = guidelines()
     controls = np.stack([netlist.rows["controls"][name] for name in ("clock_net", "enable_net", "reset_net")])
     muxf7 = int((netlist.kind == netlist.kinds.index("MUXF7")).sum()) if "MUXF7" in netlist.kinds else 0
     fanout, driver = netlist.fanout(), netlist.driver()
     large = (fanout > known["large_nets"]["loads"]) & (driver >= 0)
     return [
-        *_shares({"muxf7": muxf7, "control_sets": len(np.unique(controls, axis=1).T)}, Platform.load()),
+        *_shares({"muxf7": muxf7, "control_sets": len(np.unique(controls, axis=1).T)},
+                 Platform.load(platform)),
         Line("fanout", known["fanout"]["name"], _average_fanout(netlist, known["fanout"]["cells"]),
              known["fanout"]["guide"]),
         Line("large_nets", known["large_nets"]["name"], int((netlist.family[driver[large]] != Family.FF).sum()),
