@@ -110,7 +110,7 @@ def broken(commands, device):
     return found
 
 
-@pytest.mark.turns(27)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("row_bytes", [64, 256, 2048])
 @pytest.mark.parametrize("map_", MAPS)
