@@ -37,7 +37,7 @@ class _Roof:
 
 def roofline(plan: Plan) -> Iterator[Chart]:
     """One chart, where rows come from a memory or samples cross the link of an MLP card."""
-    device, cores = Device.load(plan.device), presets.load(plan.preset).cores
+    device, cores = Device.load(plan.device).shared(len(plan.cards)), presets.load(plan.preset).cores
     clock = 1e6 * device.kernel_mhz
     dram = device.dram.bytes_s
     # Pages reach the card over its link, whatever the drive's channels bring.
