@@ -122,7 +122,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             if judged.misses and not force:
                 raise PackageError(judged.misses)
         kernel, texts = named(kernel, texts)
-        parts = contents(kernel, texts, link_cfg(kernel, instances, board), board.part)
+        parts = contents(kernel, texts, link_cfg(kernel, instances, platform=board), part=board.part)
         if board.path:
             parts[BOARD] = board.path.read_bytes()
         if experimental_xo:
@@ -152,8 +152,8 @@ def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[
     return replace(kernel, files=tuple(sorted(own))), own
 
 
-def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, part: str = "") -> dict[str, bytes]:
-    """What is generated from the description, by its path in the package."""
+def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, *, part: str = "") -> dict[str, bytes]:
+    """What is generated from the description, by its path in the package. part: default, the default platform's."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(), rdl_name(kernel): rdl(kernel).encode(),

@@ -33,7 +33,7 @@ def check_instances(kernel: str, masters: int, instances: int, platform: "str | 
                          f"{ports}, not {instances!r}")
 
 
-def link_cfg(kernel: RtlKernel, instances: int = 1, platform: "str | Platform" = DEFAULT) -> str:
+def link_cfg(kernel: RtlKernel, instances: int = 1, *, platform: "str | Platform" = DEFAULT) -> str:
     """The configuration for `v++ --link --config`. On a card of several super logic regions they share the instances
     evenly, in their order.
 
