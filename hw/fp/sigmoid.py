@@ -54,7 +54,7 @@ class Sigmoid(Part):
                 flushed, results below 2^-126 +0 (after rounding); sigmoid(-inf) = +0, sigmoid(inf) = 1, one NaN.
                 Against golden: bit-exact
     Reset       drops everything
-    Golden      golden.fp.fp32.sigmoid, golden.mlp.result_writer.Sigmoid to the cycle
+    Golden      golden.fp.fp32.sigmoid; cycles: fpga/card/cpp/twin/mlp_writer.h
     Tests       verif/fp/test_sigmoid.py
     """
 

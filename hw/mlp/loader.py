@@ -100,7 +100,7 @@ class RowLoader(Part):
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Numerics    golden.fp.narrow.widen: exact, and so bit-exact
     Reset       forgets everything
-    Golden      golden.mlp.loader.RowLoader          Tests  verif/mlp/test_loader.py
+    Golden      golden.mlp.loader; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_loader.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -78,7 +78,7 @@ class ParameterLoader(Part):
                 takes no data
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Reset       forgets everything
-    Golden      golden.mlp.loader.ParameterLoader          Tests  verif/mlp/test_parameters.py
+    Golden      golden.mlp.loader; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_parameters.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -94,7 +94,7 @@ class ResultWriter(Part):
     Numerics    golden.fp.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0.
                 Bit-exact
     Reset       drops everything
-    Golden      golden.mlp.result_writer.ResultWriter, to the cycle          Tests  verif/mlp/test_result_writer.py
+    Golden      golden.mlp.core; cycles: fpga/card/cpp/twin/mlp_writer.h          Tests  verif/mlp/test_result_writer.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -1,4 +1,4 @@
-// The MLP core's way to memory: results are staged and leave as whole beats. golden.mlp.result_writer.
+// The MLP core's way to memory: results are staged and leave as whole beats.
 #pragma once
 
 #include "mlp_array.h"
