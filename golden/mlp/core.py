@@ -22,7 +22,7 @@ from golden.fp.narrow import widen
 from golden.mlp.program import ENGINES, Rules, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
 __all__ = ["Memory", "Mlp", "Result"]
 
@@ -65,7 +65,7 @@ class _Fault(Exception):
         self.code, self.detail = code, detail
 
 
-class Mlp:
+class Mlp(Geometry):
     """An MLP core with what stays in it from run to run: its memories.
 
     units, rows, width, words, row_lines, weight_lines, addend_lines, grouped: as in the core's configuration.
@@ -77,14 +77,9 @@ class Mlp:
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
                  addend_lines: int, grouped: bool = False):
         self.units, self.rows, self.width, self.words, self.grouped = units, rows, width, words, grouped
-        self.columns = 2 * rows
-        self.piece = max(2, width)
-        self.pieces = words // self.piece
-        self.groups_per_beat = words // self.columns
-        self.line_beats = self.columns * width // words
-        self.rules = Rules(columns=self.columns, groups_per_beat=self.groups_per_beat, line_beats=self.line_beats)
+        self.rules = Rules(self)
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
-        self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
+        self.weight_memory = np.zeros((units, weight_lines, self.line_words), np.uint32)
         self.addend_memory = np.zeros((units, addend_lines, self.columns), np.uint32)
         self.known = [np.zeros(shape, np.bool_) for shape in (
             self.row_memory.shape, self.weight_memory.shape[:2], self.addend_memory.shape[:2])]

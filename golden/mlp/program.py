@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from hw.isa import MLP
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
 __all__ = ["ENGINES", "INPUTS", "OUTPUTS", "WEIGHT_IMAGE", "Rules", "stored_beats"]
 
@@ -25,13 +25,11 @@ def stored_beats(row_beats: int, half: int) -> int:
 
 
 class Rules:
-    """What programs of a core must keep to.
+    """What programs of a core must keep to."""
 
-    Parameters  columns: of a unit; groups_per_beat: groups of them in a beat; line_beats: of a line of weights
-    """
-
-    def __init__(self, *, columns: int, groups_per_beat: int, line_beats: int):
-        self.columns, self.groups_per_beat, self.line_beats = columns, groups_per_beat, line_beats
+    def __init__(self, geometry: Geometry):
+        self.columns, self.groups_per_beat, self.line_beats = (
+            geometry.columns, geometry.groups_per_beat, geometry.line_beats)
 
     def refusal(self, item: SimpleNamespace, before: Sequence[int], sizes: Sequence[int]) -> tuple[int, int] | None:
         """The code and detail that an instruction of hw.isa.MLP.decode ends a run with, None for none.

@@ -136,7 +136,7 @@ void writer_step(void* h, const RowGiven* row, int32_t reserve, int32_t request_
     of.results.row = row;
     if (row) {
         MlpJob job{};
-        job.activation = row->sigmoid ? SIGMOID : NO_ACTIVATION;
+        job.activation = row->sigmoid ? ACTIVATION_SIGMOID : ACTIVATION_NONE;
         job.out_stride = row->stride;
         MlpTile& tile = of.results.tile = MlpTile{};
         tile.job = keep(of.jobs, &job);

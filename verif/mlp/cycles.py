@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gen.compiler.twin_mlp import JOB
+from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
 from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
 from golden.mlp.order import Shape, Tile, tiles
 from golden.mlp.program import ENGINES, Rules
@@ -34,14 +34,12 @@ Request = tuple[int, int]
 
 
 def _sizes(shape: Shape | MlpConfig) -> np.ndarray:
-    """MlpShape in fpga/card/cpp/twin/mlp_front.h."""
-    return np.array([shape.units, shape.rows, shape.width, shape.words], np.int64)
+    return packed(MLP_SHAPE, {name: getattr(shape, name) for name in MLP_SHAPE})
 
 
 def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
-    """MlpJob, its number in the place of `out`."""
-    values = {**fields, "opcode": opcode, "out": number}
-    return np.array([values.get(name, 0) for name in JOB], np.int64)
+    """A job, its number in the place of `out`."""
+    return packed(MLP_JOB, {**dict.fromkeys(MLP_JOB, 0), **fields, "opcode": opcode, "out": number})
 
 
 class _Part:
@@ -104,8 +102,7 @@ class Program(_Part):
     shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers")
 
     def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
-        self._rules = Rules(columns=config.columns, groups_per_beat=config.groups_per_beat,
-                            line_beats=config.line_beats)
+        self._rules = Rules(config)
         self.items = [MLP.decode(words[at:at + MLP.words]) for at in range(0, len(words), MLP.words)]
         self._arguments, self._before = arguments, [0, 0, 0]
         self._begun, self.error = False, None

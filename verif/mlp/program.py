@@ -40,17 +40,13 @@ TOLD = (
 )
 
 
-def rules_of(unit: MlpConfig) -> Rules:
-    return Rules(columns=unit.columns, groups_per_beat=unit.groups_per_beat, line_beats=unit.line_beats)
-
-
 def job_of(unit: MlpConfig, item: SimpleNamespace, number: int) -> dict[str, int]:
     """What the engine of a decoded instruction is told."""
     engine = ENGINES[item.opcode]
     job = {name: getattr(item, name) for name in TOLD[engine]} | {"number": number}
     if engine == 2:
         return job | {"interact": int(item.opcode == KINDS["INTERACT"])}
-    _, end = rules_of(unit).reach(item)     # type: ignore[misc]
+    _, end = Rules(unit).reach(item)     # type: ignore[misc]
     if engine == 1:
         addends = int(item.opcode == KINDS["LOAD_ADDENDS"])
         return job | {"addends": addends, "end": end, "line": item.addend_line if addends else item.weight_line}
@@ -188,7 +184,7 @@ def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) ->
 
 def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     """The buffer's size and the beat behind the last that an instruction touches there."""
-    reach = rules_of(unit).reach(SimpleNamespace(**item))
+    reach = Rules(unit).reach(SimpleNamespace(**item))
     return None if reach is None else (BUFFERS[reach[0]], reach[1])
 
 

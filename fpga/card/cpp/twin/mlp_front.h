@@ -2,26 +2,15 @@
 // are `bad` beats and refused instructions.
 #pragma once
 
+#include "layouts.h"
 #include "ports.h"
 
 namespace twin {
 
-enum MlpOpcode { LOAD_ROWS = 1, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT };
-enum Target { TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY };
-enum Addend { NO_ADDEND, BIAS, PARTIAL };
-enum Activation { NO_ACTIVATION, RELU, SIGMOID };
-enum Mode { THROUGHPUT, LATENCY };
+using namespace mlp;
+using MlpJob = Job;
 
-// An instruction as fpga.card.twin hands it over: fields of hw.isa.MLP in this order.
-struct MlpJob {
-    int64_t opcode, mode, addend, target, activation, features_in, half, count, source, stride, row_beats, features,
-        feature, steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows, wait_weights, wait_layers;
-};
-
-// Sizes of a core, names as in its preset.
-struct MlpShape {
-    int64_t units, rows, width, words;
-
+struct MlpShape : ShapeFields {
     int64_t columns() const { return 2 * rows; }
     int64_t samples() const { return units * rows; }
     int64_t pieces() const { return words / std::max<int64_t>(2, width); }
