@@ -87,7 +87,7 @@ class TwinCard(SimCard):
         would end in an error"""
 
     def _words(self, address: int, beats: int) -> np.ndarray:
-        """The card's memory itself, as words. Raises CardError: beats that it has not."""
+        """The card's memory itself, as words. Raises CardError: beats outside of it."""
         size, memory = beats * self._beat_words, self._device.memory
         if address < memory.base or address + 4 * size > memory.base + memory.bytes:
             raise CardError(f"{beats} beats at 0x{address:x} lie outside the card's memory")
