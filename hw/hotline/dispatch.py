@@ -72,8 +72,8 @@ class Dispatcher(Part):
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
                 from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
-    Faults      the GPU claims more than was dispatched (OVERRUN); what is under way goes on until a reset. A word that went
-                back counts as not changed
+    Faults      the GPU claims more than was dispatched (OVERRUN); what is under way goes on until a reset. A
+                word that went back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
     Golden      golden.hotline.dispatch          Tests  verif/hotline/test_dispatch.py
     """
