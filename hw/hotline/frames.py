@@ -47,8 +47,8 @@ class InputBuffer(Part):
     Shapes      `batch` samples make a frame of batch * beats beats of a sample <= frame_beats beats
     Timing      a beat per cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
                 o_popular or o_cold. 5 cycles from i_read to o_read, a beat per cycle for both clients together,
-                which take turns. A frame that was freed can be taken 2 cycles later. `idle`, `flushed` and `waits` are a
-                cycle late
+                which take turns. A frame that was freed can be taken 2 cycles later. `idle`, `flushed` and `waits`
+                are a cycle late
     Handshake   i_write is always taken, and keeps i out for that cycle; a read that is taken in a later cycle than a
                 write sees it. i.ready depends on i.payload.cold; o_read[k].ready reaches no ready
     Reset       drops all; contents of the memory stay, no frame has them
