@@ -6,6 +6,7 @@ import pytest
 from gen.compiler.emb import encode
 from golden.fp import fp32
 from golden.mlp import core as mlp
+from golden.mlp import program
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
@@ -332,47 +333,47 @@ ADDENDS = {"count": 5, "source": 1}
 DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
 DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
-    ("LOAD_ROWS", LOAD, (0, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 6), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 1 << 20), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ADDENDS", ADDENDS, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 0 | 3 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2 | 1 << 28), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 0), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 5 << 16), mlp.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 3 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, mlp.BAD_ORDER, mlp.ROWS),
-    ("LAYER", {**DENSE, "wait_weights": 3}, None, mlp.BAD_ORDER, mlp.WEIGHTS),
-    ("LAYER", {**DENSE, "wait_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
-    ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
-    ("LOAD_ROWS", {**LOAD, "source": 13}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "half": 1, "row_beats": 3, "source": 12}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "stride": 6}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_WEIGHTS", {**WEIGHTS, "source": 15}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_WEIGHTS", {**WEIGHTS, "steps": 7}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_ADDENDS", {**ADDENDS, "source": 18}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LAYER", {**DENSE, "out": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "out_stride": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "groups": 7}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.OUTPUTS),
+    ("LOAD_ROWS", LOAD, (0, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 6), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 1 << 20), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), program.BAD_INSTRUCTION, None),
+    ("LOAD_ADDENDS", ADDENDS, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 0 | 3 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2 | 1 << 28), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 0), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 5 << 16), program.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, program.BAD_ORDER, mlp.ROWS),
+    ("LAYER", {**DENSE, "wait_weights": 3}, None, program.BAD_ORDER, mlp.WEIGHTS),
+    ("LAYER", {**DENSE, "wait_layers": 2}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),
+    ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),
+    ("LOAD_ROWS", {**LOAD, "source": 13}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "half": 1, "row_beats": 3, "source": 12}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 6}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "source": 15}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "steps": 7}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 18}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LAYER", {**DENSE, "out": 3}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "out_stride": 3}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "groups": 7}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, program.BOUNDS, program.OUTPUTS),
 ]
 
 
@@ -387,7 +388,7 @@ def test_refusals_name_their_instruction_and_write_nothing(name, fields, change,
     buffers = {"inputs": np.zeros(18 * 8), "weights": np.zeros(20 * 8), "outputs": 12}
     good, _ = run(core, *lead, encode(name, {**fields, **dict.fromkeys(
         [key for key in fields if key.startswith("wait")], 0)}, MLP), **buffers)
-    assert code == mlp.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
+    assert code == program.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
     result, memory = run(core, *lead, words, lead[0], **buffers)
     assert (result.code, result.detail) == (code, int(words[0]) if detail is None else detail)
     assert (result.instruction, result.instructions_done) == (4, 4)
