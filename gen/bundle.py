@@ -16,8 +16,9 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -260,48 +261,19 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
         writer.file(named, source.read_bytes())
         if plan.device.endswith(".toml"):
             writer.file(DEVICE, Path(plan.device).read_bytes())
-        tables: dict[str, dict[str, Any]] = {}
-        whole: dict[str, Table] = {}        # as cards hold them
-        by_card: dict[int, list[Table]] = {}
-        counted: list[str] = []     # tables whose vocabulary is the profile's
-        full: list[str] = []        # what there is to say of vocabularies that leave no row for other ids
-        for number, (name, of_plan) in enumerate(plan.tables.items()):
-            if name not in profile.tables:
-                raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
-            spec = plan.model.tables[name]
-            own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
-            counts = row_counts(spec, profile.tables[name], own)
-            if of_plan.joined:
-                table, told = None, dict(PLAIN)
-                words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
-            else:
-                order = by_heat(expected_counts(spec, counts, profile.tables[name]))
-                table, told = _table(spec, of_plan, counts, order, weights)
-                whole[name], words = table, table.placement
-            writer.array(f"tables/{number}.words.npy", words)
-            if spec.ids == "vocabulary":
-                known = np.asarray(profile.tables[name].ids if own is None else own)
-                writer.array(f"tables/{number}.ids.npy", known)
-                if own is None:
-                    counted.append(name)
-                if whose := shared(spec, known):
-                    full.append(f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the "
-                                f"last, {whose}")
-            held = () if table is None else table.cores
-            for k, core in enumerate(held, 1):
-                writer.array(f"tables/{number}.core{k}.npy", core)
-            tables[name] = {"number": number, "row_format": spec.row_format, "tt_format": spec.tt_format,
-                            "cores": len(held), **told}
-            if held:
-                say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
-                    f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
-        for name, (_, of_plan, parts) in plan.stored.items():
-            table = whole[name] if name in whole else _product([plan.model.tables[part] for part in parts], weights)
-            for card in of_plan.cards:
-                by_card.setdefault(card, []).append(_shard(table, of_plan, card))
+        tables: dict[str, _Stored] = {}
+        for number, name in enumerate(plan.tables):
+            stored = tables[name] = _stored(name, plan, profile, weights)
+            for member, array in stored.arrays():
+                writer.array(f"tables/{number}.{member}.npy", array)
+            if stored.cores:
+                say(f"table {name}: {stored.tt['form']} tensor train of {plan.tables[name].tt_rows:,} rows: relative "
+                    f"error {stored.tt['error']:.3f}, by accesses {stored.tt['weighted_error']:.3f}")
+        counted = [name for name, stored in tables.items() if stored.counted]
+        full = [stored.full for stored in tables.values() if stored.full]
         for note in (*_vocabulary(counted, profile, weights), *full):
             say(f"note: {note}")
-        for card, those in sorted(by_card.items()):
+        for card, those in sorted(_by_card(plan, tables, weights).items()):
             try:
                 images = CardImages(those, cores["emb"], plan.page_bytes, row_in_page=device.row_in_page,
                                     room=_room(writer, card, plan, device))
@@ -314,13 +286,73 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 writer.array(f"{part}.weights.npy", layer.weights)
                 if layer.bias is not None:
                     writer.array(f"{part}.bias.npy", layer.bias)
-        writer.finish({"preset": named, "weights": weights.about, "tables": tables})
+        entries = {name: {"number": number, "row_format": plan.model.tables[name].row_format,
+                          "tt_format": plan.model.tables[name].tt_format, "cores": len(stored.cores), **stored.tt}
+                   for number, (name, stored) in enumerate(tables.items())}
+        writer.finish({"preset": named, "weights": weights.about, "tables": entries})
     made = Bundle(folder)
     for note in made.notes:
         say(f"note: {note}")
     for warning in made.warnings:
         say(f"warning: {warning}")
     return made
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a bundle has of a table. words: of its rows; ids: its vocabulary, if it has one, `counted` by the profile;
+    table: as cards hold it, None where it is joined with others; tt: what the manifest says of its tensor train; full:
+    what there is to say of a vocabulary that leaves no row for other ids."""
+
+    words: NDArray[np.uint32]
+    ids: NDArray[np.uint64] | None
+    counted: bool
+    table: Table | None
+    tt: dict[str, Any]
+    full: str
+
+    @property
+    def cores(self) -> Sequence[NDArray[np.float32]]:
+        return () if self.table is None else self.table.cores
+
+    def arrays(self) -> Iterator[tuple[str, NDArray]]:
+        """The members of the folder."""
+        yield "words", self.words
+        if self.ids is not None:
+            yield "ids", self.ids
+        yield from ((f"core{k}", core) for k, core in enumerate(self.cores, 1))
+
+
+def _stored(name: str, plan: Plan, profile: Profile, weights: Weights) -> _Stored:
+    if name not in profile.tables:
+        raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
+    spec, of_plan, ids, full = plan.model.tables[name], plan.tables[name], None, ""
+    own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
+    counts = row_counts(spec, profile.tables[name], own)
+    if of_plan.joined:
+        table, tt = None, dict(PLAIN)
+        words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
+    else:
+        order = by_heat(expected_counts(spec, counts, profile.tables[name]))
+        table, tt = _table(spec, of_plan, counts, order, weights)
+        words = table.placement
+    if spec.ids == "vocabulary":
+        ids = np.asarray(profile.tables[name].ids if own is None else own)
+        if whose := shared(spec, ids):
+            full = f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the last, {whose}"
+    return _Stored(words, ids, ids is not None and own is None, table, tt, full)
+
+
+def _by_card(plan: Plan, tables: Mapping[str, _Stored], weights: Weights) -> dict[int, list[Table]]:
+    """What lies on each EMB card."""
+    found: dict[int, list[Table]] = {}
+    for name, (_, of_plan, parts) in plan.stored.items():
+        table = tables[name].table if name in tables else None
+        if table is None:
+            table = _product([plan.model.tables[part] for part in parts], weights)
+        for card in of_plan.cards:
+            found.setdefault(card, []).append(_shard(table, of_plan, card))
+    return found
 
 
 def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> Iterator[str]:
