@@ -34,6 +34,8 @@ Words = NDArray[np.uint32]
 UNTOUCHED = 0xC0DE5EED
 PAGE = 4096
 TIMEOUT = 50        # polls
+#: What the oracle says of a run besides its counters.
+STATUS = ("code", "instruction", "bag", "index", "detail", "released", "instructions_done")
 CORNERS = np.array([0, 0x80000000, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3F7FFFFF, 0x7F7FFFFF,
                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x33800000, 0x477FF000, 0x38FFE000,
                     0x387FC000, 0x33000001, 0x42AEAC50, 0xC2AEAC50], np.uint32)
@@ -98,7 +100,7 @@ def _fp32(random: np.random.Generator, config: Any) -> Vectors:
 
 
 # What the pooling unit is sent, as gen/hls/cpp/pooling.h numbers it.
-_DRAM_ROW, _SSD_ROW, _TT_VECTOR, _BAG_END = range(4)
+_DRAM_ROW, _SSD_ROW, _TT_VECTOR, _BAG_END, _ALL_DONE = range(5)
 
 
 def _pooling(random: np.random.Generator, config: Any) -> Vectors:
@@ -133,6 +135,7 @@ def _pooling(random: np.random.Generator, config: Any) -> Vectors:
             all_of = np.array(partials, np.uint32).reshape(-1, width)
             vector = bags.pool(all_of, [0, len(all_of)], np.array(factors, np.uint32), maximum=mode == "max")
             results.append(packer.pack(vector, FORMAT(form), config.words))
+        tokens.append((_ALL_DONE, 0, 0))
         out.put(int(mode == "max"), beats, form, len(tokens), len(rows) * beats, len(vectors_in) * beats,
                 np.concatenate(results).size // config.words)
         out.put(np.array(tokens), *rows, *vectors_in, *results)
@@ -171,12 +174,11 @@ def _trains(random: np.random.Generator, unit: Any, wild: float) -> list[tuple[l
 
 
 def _tt(random: np.random.Generator, config: Any) -> Vectors:
-    """{load beats, cases}, loads {header, words}, cases {table, row_beats, lookups} with {row, ends} and vectors."""
+    """Loads of a table {header, words}, {table, row_beats, lookups}, {row, ends} of each, and vectors."""
     out, unit = Vectors(), config.tt
-    loader, loads, cases = Loader(Limits.of(unit)), [], []
+    loader = Loader(Limits.of(unit))
     for cores, block16 in _trains(random, unit, 0.003):
         number, layout, beats = loader.add(cores, block16=block16)
-        loads += beats
         most = tt.chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines)
         sizes = random.integers(1, most + 1, 12)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -188,12 +190,10 @@ def _tt(random: np.random.Generator, config: Any) -> Vectors:
         vector[:, :layout.dim] = sums
         ends = np.zeros(len(rows), np.int64)
         ends[offsets[1:] - 1] = 1
-        cases.append((number, width, np.stack([rows, ends], axis=1), vector))
-    out.put(len(loads), len(cases))
-    for beat in loads:
-        out.put(beat.header, np.frombuffer(beat.data.to_bytes(4 * config.words, "little"), "<u4"))
-    for number, width, asked, vector in cases:
-        out.put(number, width, len(asked), asked, len(vector), vector)
+        out.put(len(beats))
+        for beat in beats:
+            out.put(beat.header, np.frombuffer(beat.data.to_bytes(4 * config.words, "little"), "<u4"))
+        out.put(number, width, len(rows), np.stack([rows, ends], axis=1), len(vector), vector)
     return out
 
 
@@ -217,10 +217,11 @@ def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, over
         result = oracle.run(memory)
     if overfill and result.code == EMB.code("TIMEOUT"):     # the oracle knows no host
         result = replace(result, code=EMB.code("RING_OVERFLOW"), detail=memory.landed_at + overfill)
-    out.put(result.code, result.instruction, result.bag, result.index, result.detail, result.released,
-            result.instructions_done)
-    for name in COUNTERS:
-        out.put(result.counters[name] & 0xFFFFFFFF, result.counters[name] >> 32)
+    block = result.counters | {name: getattr(result, name) for name in STATUS}
+    out.put(len(STATUS) + 2 * len(COUNTERS))
+    for name, value in block.items():
+        at = 4 * EMB.value(name).word
+        out.put(at, value & 0xFFFFFFFF, *([at + 4, value >> 32] if name in COUNTERS else []))
     changed = np.flatnonzero(memory.rows != given)
     out.put(memory.outputs, len(changed), np.stack([changed, memory.rows[changed]], axis=1))
     return result.code
@@ -297,11 +298,10 @@ def _mlp(random: np.random.Generator, config: Any) -> Vectors:
 
 
 def _hotline(random: np.random.Generator, config: Any) -> Vectors:
-    """{samples, words, indices, learn}, registers {first, rows, pinned}, samples, what becomes of them, cold, fault;
-    behind the last case the logger's image."""
+    """{samples, words, indices, learn}, registers {first, rows, pinned}, samples, what becomes of them, cold, fault,
+    and, of the last case, the logger's image."""
     out, logger = Vectors(), Logger(config.banks, config.sets, config.insert_log2, config.policy)
     positions, words = config.positions, config.words
-    out.put(10)
     for number in range(10):
         indices = min(positions, 6)
         width = -(-indices // words) * words + (words if number % 2 else 0)
@@ -327,6 +327,6 @@ def _hotline(random: np.random.Generator, config: Any) -> Vectors:
             out.put(item.first, item.rows, int(item.pinned))
         out.put(samples, whole, translated.reshape(-1)[:whole * width])
         out.put(cold[:whole * (width // words)].reshape(whole, width // words).any(axis=1))
-        out.put(*((1, fault.sample, fault.position, fault.value) if fault else (0, 0, 0, 0)))
+        out.put(*((1, fault.sample, fault.position, fault.value) if fault else (0, 0, 0, 0)), int(number == 9))
     out.put(logger.image, logger.counts)
     return out

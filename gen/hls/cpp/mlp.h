@@ -44,7 +44,7 @@ struct ResultRow {
 struct MlpTile {
     int steps, activation;
     bool adds, stop;
-    Word addend[COLUMNS];
+    ResultRow addend;
 };
 
 inline CellOperand cell_operand(const Word word[TERMS]) {
@@ -179,7 +179,7 @@ RESULTS:
         for (int c = 0; c < COLUMNS; c++) {
 #pragma HLS unroll
             const Word dot = round_sum(sum[r][c], MLP_UNIT);
-            row.word[c] = activated(tile.adds ? add(dot, tile.addend[c]) : dot, tile.activation);
+            row.word[c] = activated(tile.adds ? add(dot, tile.addend.word[c]) : dot, tile.activation);
         }
         o.write(row);
     }
