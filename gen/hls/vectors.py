@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compiler.emb import Bags, Compiler
 from gen.compiler.tables import SSD, CardImages, Table
 from golden import tt
-from golden.emb import bags, packer
+from golden.emb import bags, packer, pooling
 from golden.emb.core import COUNTERS, Emb, Memory
 from golden.emb.row_decoder import scaled
 from golden.fp import fp32
@@ -108,37 +108,28 @@ def _pooling(random: np.random.Generator, config: Any) -> Vectors:
     out = Vectors()
     for mode in ("sum", "weighted", "mean", "max") * 3:
         beats, form = int(random.integers(1, config.row_beats_max + 1)), int(random.integers(0, 3))
-        width = beats * config.words
-        tokens: list[tuple[int, Any, Any]] = []
-        rows: list[Words] = []
-        vectors_in: list[Words] = []
-        results: list[Words] = []
+        weighted = mode == "weighted"
+        tokens: list[NDArray] = []
+        rows, vectors_in, results = [], [], []
         for _ in range(4):
             kinds = random.integers(0, 3, int(random.choice([0, 1, 2, 9])))
-            values = words_of(random, (len(kinds), width), 0.01)
-            weights = words_of(random, len(kinds), 0.01) if mode == "weighted" else np.full(len(kinds), bags.ONE)
+            values = words_of(random, (len(kinds), beats * config.words), 0.01)
+            weights = words_of(random, len(kinds), 0.01) if weighted else np.full(len(kinds), bags.ONE)
             mean = fp32.bits(fp32.div(np.float32(1), np.float32(max(len(kinds), 1)))) if mode == "mean" else bags.ONE
-            partials, factors = [], []
-            for kind, value, weight in zip(kinds.tolist(), values, weights.tolist(), strict=True):
-                tokens.append((kind, weight, weight if mode == "weighted" and kind == _TT_VECTOR else mean))
-                (vectors_in if kind == _TT_VECTOR else rows).append(value)
-                if kind == _TT_VECTOR:
-                    partials.append(value)
-                    factors.append(tokens[-1][2])
-            for tier in (_DRAM_ROW, _SSD_ROW):
-                mine = kinds == tier
-                if mine.any():
-                    partials.append(fp32.bits(bags.pool(values[mine], [0, int(mine.sum())], None if mode == "max" else
-                                                        weights[mine].astype(np.uint32), maximum=mode == "max"))[0])
-                    factors.append(mean)
-            tokens.append((_BAG_END, bags.ONE, mean))
-            all_of = np.array(partials, np.uint32).reshape(-1, width)
-            vector = bags.pool(all_of, [0, len(all_of)], np.array(factors, np.uint32), maximum=mode == "max")
-            results.append(packer.pack(vector, FORMAT(form), config.words))
-        tokens.append((_ALL_DONE, 0, 0))
-        out.put(int(mode == "max"), beats, form, len(tokens), len(rows) * beats, len(vectors_in) * beats,
-                np.concatenate(results).size // config.words)
-        out.put(np.array(tokens), *rows, *vectors_in, *results)
+            of_tt = kinds == _TT_VECTOR
+            tokens += [np.stack([kinds, weights, np.where(of_tt & weighted, weights, mean)], 1),
+                       np.array([[_BAG_END, bags.ONE, mean]])]
+            rows.append(values[~of_tt])
+            vectors_in.append(values[of_tt])
+            tiers = {name: kinds == kind for name, kind in (("chunk", _TT_VECTOR), ("dram", _DRAM_ROW),
+                                                            ("ssd", _SSD_ROW))}
+            vector = pooling.bag(*(values[mine] for mine in tiers.values()), mode="sum" if weighted else mode,
+                                 **{f"{name}_weights": weights[mine] for name, mine in tiers.items() if weighted})
+            results.append(packer.pack(vector[None], FORMAT(form), config.words))
+        tokens.append(np.array([[_ALL_DONE, 0, 0]]))
+        parts = [np.concatenate(each) for each in (tokens, rows, vectors_in, results)]
+        out.put(int(mode == "max"), beats, form, len(parts[0]), len(parts[1]) * beats, len(parts[2]) * beats,
+                parts[3].size // config.words, *parts)
     return out
 
 

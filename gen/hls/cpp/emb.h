@@ -2,8 +2,7 @@
 //
 // A program that is not allowed ends the run with the RTL's code; nothing outside of the buffers is read or written.
 // Instructions follow one another without overlap.
-#ifndef HOTRAIL_EMB_KERNEL_H
-#define HOTRAIL_EMB_KERNEL_H
+#pragma once
 
 #include "emb_bags.h"
 
@@ -65,33 +64,30 @@ struct Result {
     Word word[HOTRAIL_RESULT_WORDS];
 };
 
-inline void put(Result &block, int offset, uint64_t value, bool wide) {
-    block.word[offset / 4] = Word(value);
-    if (wide) block.word[offset / 4 + 1] = Word(value >> 32);
-}
+inline void put(Result &block, int offset, Word value) { block.word[offset / 4] = value; }
 
 inline void count(Result &block, int offset, uint64_t more) {
-    const int at = offset / 4;
-    put(block, offset, (block.word[at] | uint64_t(block.word[at + 1]) << 32) + more, true);
+    const uint64_t sum = (block.word[offset / 4] | uint64_t(block.word[offset / 4 + 1]) << 32) + more;
+    put(block, offset, Word(sum));
+    put(block, offset + 4, Word(sum >> 32));
 }
 
-inline void count_bags(Result &block, const Instruction &item, const Counts &counts) {
-    const uint64_t stored = uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4;
-    count(block, HOTRAIL_EMB_RESULT_BAGS, item.count);
+// Rows of a tier, `bytes` each.
+inline void count_rows(Result &block, int rows, int bytes_of, uint64_t number, uint64_t bytes) {
+    count(block, rows, number);
+    count(block, bytes_of, number * bytes);
+}
+
+inline void count_done(Result &block, const Instruction &item, const Counts &counts) {
+    const uint64_t beat = WORDS * 4, stored = stored_beats(item.row_beats, item.row_format) * beat;
+    const bool fill = item.opcode == HOTRAIL_EMB_FILL;
+    count(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS, 1);
+    if (item.opcode == HOTRAIL_EMB_LOAD) return;
+    count(block, fill ? HOTRAIL_EMB_RESULT_CACHE_FILLS : HOTRAIL_EMB_RESULT_BAGS, item.count);
     count(block, HOTRAIL_EMB_RESULT_INDICES, item.indices_count);
-    count(block, HOTRAIL_EMB_RESULT_DRAM_ROWS, counts.dram);
-    count(block, HOTRAIL_EMB_RESULT_DRAM_BYTES, counts.dram * stored);
-    count(block, HOTRAIL_EMB_RESULT_TT_ROWS, counts.tt);
-    count(block, HOTRAIL_EMB_RESULT_TT_BYTES, counts.tt * uint64_t(item.row_beats) * WORDS * 4);
-    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, counts.ssd);
-    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES, counts.ssd * stored);
-}
-
-inline void count_fill(Result &block, const Instruction &item) {
-    count(block, HOTRAIL_EMB_RESULT_CACHE_FILLS, item.count);
-    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, item.count);
-    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES,
-          item.count * uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4);
+    count_rows(block, HOTRAIL_EMB_RESULT_DRAM_ROWS, HOTRAIL_EMB_RESULT_DRAM_BYTES, counts.dram, stored);
+    count_rows(block, HOTRAIL_EMB_RESULT_TT_ROWS, HOTRAIL_EMB_RESULT_TT_BYTES, counts.tt, item.row_beats * beat);
+    count_rows(block, HOTRAIL_EMB_RESULT_SSD_ROWS, HOTRAIL_EMB_RESULT_SSD_BYTES, fill ? item.count : counts.ssd, stored);
 }
 
 // Writes words of the block from a beat on.
@@ -109,11 +105,10 @@ WRITE_RESULT:
 // All that a run does. memory, tables: what stays in the kernel from run to run.
 inline void emb_run(const Beat *program, uint32_t program_count, const Beat *inputs, Beat *outputs, Beat *rows,
                     const Beat *ring_memory, Beat *result, const Buffers &buffers, TTMemory &memory, Tables &tables) {
-    Result block;
-    for (int w = 0; w < HOTRAIL_RESULT_WORDS; w++) block.word[w] = 0;
+    Result block = {{0}};
     Ring ring = {result_word(result, HOTRAIL_EMB_RESULT_RELEASED) & POSITION_MASK,
                  result_word(result, HOTRAIL_EMB_RESULT_FILLED) & POSITION_MASK};
-    put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
+    put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released);
 PROGRAM:
     for (uint32_t number = 0; number < program_count; number++) {
 #pragma HLS loop_tripcount min=1 max=1024
@@ -130,30 +125,26 @@ PROGRAM:
         else fault = check_bounds(item, buffers);
         if (!fault.code && item.opcode == HOTRAIL_EMB_BAGS) {
             fault = bags(inputs, outputs, rows, ring_memory, result, item, buffers, memory, tables, ring, counts);
-            if (!fault.code) count_bags(block, item, counts);
         } else if (!fault.code && item.opcode == HOTRAIL_EMB_FILL) {
             fault = fill(inputs, rows, ring_memory, result, item, buffers, ring);
-            if (!fault.code) count_fill(block, item);
         }
         if (fault.code) {
-            put(block, HOTRAIL_EMB_RESULT_CODE, fault.code, false);
-            put(block, HOTRAIL_EMB_RESULT_INSTRUCTION, number, false);
-            put(block, HOTRAIL_EMB_RESULT_BAG, fault.bag, false);
-            put(block, HOTRAIL_EMB_RESULT_INDEX, fault.index, false);
-            put(block, HOTRAIL_EMB_RESULT_DETAIL, fault.detail, false);
-            put(block, HOTRAIL_EMB_RESULT_STATE, HOTRAIL_EMB_STATE_RUNNING, false);
+            put(block, HOTRAIL_EMB_RESULT_CODE, fault.code);
+            put(block, HOTRAIL_EMB_RESULT_INSTRUCTION, number);
+            put(block, HOTRAIL_EMB_RESULT_BAG, fault.bag);
+            put(block, HOTRAIL_EMB_RESULT_INDEX, fault.index);
+            put(block, HOTRAIL_EMB_RESULT_DETAIL, fault.detail);
+            put(block, HOTRAIL_EMB_RESULT_STATE, HOTRAIL_EMB_STATE_RUNNING);
             break;
         }
-        count(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS, 1);
+        count_done(block, item, counts);
         // A position before what was released releases nothing.
         if (((item.release - ring.released) & POSITION_MASK) <= POSITION_MASK / 2) ring.released = item.release;
-        put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
-        put(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE, number + 1, false);
+        put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released);
+        put(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE, number + 1);
         write_result(result, block, HOTRAIL_EMB_RESULT_RELEASED / 4, WORDS);
     }
     write_result(result, block, 0, HOTRAIL_FINAL_WORDS);
 }
 
 }  // namespace hotrail
-
-#endif

@@ -1,8 +1,8 @@
 // The C simulation: plays vectors of the oracle through the units and the kernel and compares every bit.
 //
-//     csim FOLDER [TIMES [SEED]]      reads FOLDER/*.bin, written by `hotrail hls`
+//     csim FOLDER [TIMES]     reads FOLDER/*.bin, written by `hotrail hls`
 //
-// TIMES: programs are played so often; SEED: of tensor-train tables of any bits, which are tried besides.
+// TIMES: programs are played so often.
 // Buffers have the size that the kernel is told of, each by itself on the heap: with -fsanitize=address an access
 // outside of one ends the simulation. A co-simulation copies HOTRAIL_COSIM_DEPTH beats of each, and no host runs beside
 // it: pages land before the run as far as the ring has room.
@@ -140,37 +140,6 @@ void test_tt(Reader &in, size_t number) {
     lookups.write({0, false, true});
     tt_unit(lookups, o, tt_memory, table, row_beats);
     expect_items("tt", number, o, in.many<Beat>(size_t(in.one()) * row_beats));
-}
-
-// Descriptors and cores of any bits, as a LOAD may bring them: what the unit says of them is not defined, where it
-// reads and writes is. Loops are kept short.
-void test_tt_hostile(uint32_t seed) {
-    const int TIMES = 200;
-    auto draw = [&seed]() { return (seed = seed * 1664525u + 1013904223u) >> 8; };
-    auto drawn_beat = [&draw]() {
-        Beat beat;
-        for (Word &word : beat.word) word = draw() ^ draw() << 16;
-        return beat;
-    };
-    for (int time = 0; time < TIMES; time++) {
-        const Word table = draw() % TT_TABLES;
-        for (Word part = 0; part < 4; part++) tt_load(tt_memory, 2u << 16 | part << 18 | table, drawn_beat());
-        for (int k = 0; k < 8; k++) {
-            const Word y = draw() & 1, block = TT_GROUPED && (draw() & 1);
-            const Word line = draw() % ((y ? TT_Y_LINES : TT_X_LINES) << block) & 0xFFFF;
-            tt_load(tt_memory, block << 22 | (draw() & 3) << 18 | y << 16 | line, drawn_beat());
-        }
-        Descriptor &d = tt_memory.table[table];
-        for (uint32_t *count : {&d.products_first_tiles, &d.products_middle_tiles, &d.last_tiles}) *count &= 7;
-        for (uint32_t *count : {&d.products_first_lines, &d.products_middle_lines, &d.last_lines}) *count &= 3;
-        hls::stream<Lookup> lookups;
-        hls::stream<Beat> o;
-        const int rows = 1 + draw() % 8, beats = 1 + draw() % EMB_ROW_BEATS_MAX;
-        for (int k = 0; k <= rows; k++) lookups.write({draw() ^ draw() << 16, k == rows - 1, k == rows});
-        tt_unit(lookups, o, tt_memory, table, beats);
-        expect("tt hostile", time, o.size(), beats);
-    }
-    std::printf("hostile: %d cases\n", TIMES);
 }
 
 // A buffer; a co-simulation reads HOTRAIL_COSIM_DEPTH beats of it.
@@ -324,7 +293,6 @@ int main(int count, char **arguments) {
     play(folder, "pooling", test_pooling);
     play(folder, "tt", test_tt);
     test_emb(folder + "/emb.bin", count > 2 ? std::atoi(arguments[2]) : 1);
-    if (count > 3) test_tt_hostile(std::atoi(arguments[3]));
 #endif
 #if HOTRAIL_HAS_MLP
     play(folder, "mlp", test_mlp);
