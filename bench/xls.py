@@ -156,7 +156,7 @@ def pipeline(name: str, text: str, latency: int) -> str:
 
 
 def _rows(name: str, what: str, unit: Any, text: str) -> Iterator[Row]:
-    """What XLS' takes, with our unit's latency where it can use as many cycles, then ours, which should take no more."""
+    """What XLS' takes, with our unit's latency where it uses as many cycles, then ours, which should take no more."""
     latency = KEPT_LATENCY if "init" in text else unit.latency
     texts, metadata = convert(unit, f"hls_{name}")
     theirs, ours = (synthesise(each, top, cache=build_folder() / "synth") for each, top in (

@@ -1,6 +1,5 @@
-"""The Verilog that XLS makes under the benches of our units: bits where both round alike, else those of float32
-operations one after the other; each result in its cycle, which is our unit's where nothing is kept from one to the next.
-With the extra xls alone."""
+"""XLS' Verilog under the benches of our units: bits where both round alike, else those of float32 operations one after
+the other; each result in its cycle, which is our unit's where nothing is kept. With the extra xls alone."""
 
 from importlib.util import find_spec
 
