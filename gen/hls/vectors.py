@@ -27,13 +27,14 @@ from golden.tt.load import Limits, Loader
 from hw.isa import EMB
 from hw.isa.emb import FORMAT
 
-__all__ = ["UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
+__all__ = ["HOSTILE", "UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
 
 Words = NDArray[np.uint32]
 #: What a word of the outputs is before a run.
 UNTOUCHED = 0xC0DE5EED
 PAGE = 4096
 TIMEOUT = 50        # polls
+HOSTILE = 8         # programs with a flipped bit in a file
 #: What the oracle says of a run besides its counters.
 STATUS = ("code", "instruction", "bag", "index", "detail", "released", "instructions_done")
 CORNERS = np.array([0, 0x80000000, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3F7FFFFF, 0x7F7FFFFF,
@@ -260,7 +261,7 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
         if code := case(program.words, program.inputs, program.outputs_beats, program.pages):
             raise AssertionError(f"the oracle refuses a compiled program with code {code}")
     # The same programs with a bit that should not be there; not in what they release, which is whole pages.
-    for number in range(8):
+    for number in range(HOSTILE):
         program = programs[1 + number % 4]
         words = program.words.copy()
         words[int(random.integers(len(words))), int(random.integers(15))] ^= np.uint32(1 << int(random.integers(32)))
