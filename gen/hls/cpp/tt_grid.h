@@ -112,8 +112,10 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
                 if (PEAKS) sum.peak = peak;
 #else
                 raise(sum, peak);
-                for (int s = 0; s < N; s++)
-                    for (int w = 0; w < N && (s & ~slot.combined) == leader; w++) add_term(sum, term[s][w]);
+                for (int s = 0; s < N; s++) {
+                    if ((s & ~slot.combined) != leader) continue;
+                    for (int w = 0; w < N; w++) add_term(sum, term[s][w]);
+                }
 #endif
             }
         }
