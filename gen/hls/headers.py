@@ -4,14 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from amaranth.lib import data
+
 from golden.fp import fp32
 from golden.hotline import bank, randomizer
 from golden.tt.rows import MOST_ROWS
+from hw.emb import loader
+from hw.emb.program import INPUTS, OUTPUTS, RING, ROWS
+from hw.emb.tokens import POSITION_BITS
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import ROW_FORMAT
 from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
-from hw.tt.descriptor import descriptor_parts
+from hw.tt.descriptor import Target, descriptor_parts
 
 __all__ = ["TOP", "headers"]
 
@@ -55,7 +60,7 @@ def _config(cores: Mapping[str, Any]) -> str:
     if "emb" in cores:
         emb = cores["emb"]
         words = emb.words
-        lines += ["#define HOTRAIL_HAS_EMB 1", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
+        lines += ["#define HOTRAIL_HAS_EMB 1", f"#define HOTRAIL_POSITION_BITS {POSITION_BITS}", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
                   f"#define TT_CHUNK_ROWS {MOST_ROWS}", f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}",
                   f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
                   f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}", f"#define HOTRAIL_COSIM_DEPTH {COSIM_DEPTH}"]
@@ -68,6 +73,7 @@ def _config(cores: Mapping[str, Any]) -> str:
                   *_sizes("HOTLINE", cores["hotline"], "bank_bits", "set_bits")]
     lines += ["", "namespace hotrail {", f"const int WORDS = {words};     // of a beat",
               _enum("RowFormat", "", {item.name: item.value for item in ROW_FORMAT}),
+              _enum("Arena", "IN_", {"INPUTS": INPUTS, "OUTPUTS": OUTPUTS, "ROWS": ROWS, "RING": RING}),
               _enum("Activation", "ACTIVATION_", {item.name: item.value for item in ACTIVATION}),
               _enum("Policy", "POLICY_", {name.upper(): at for at, name in enumerate(bank.POLICIES)}), "}"]
     return _header("config", lines)
@@ -117,8 +123,15 @@ def _descriptor(config: TTConfig) -> str:
         names += [f"    uint32_t {each};" for each, _, _ in places]
         loads += [f"    {'} else ' if part else ''}if (part == {part}) {{",
                   *(f"        d.{each} = descriptor_field(word, {at}, {bits});" for each, at, bits in places)]
-    lines = ["namespace hotrail {", "", "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {",
-             *names, "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
+    places = [*_places("", data.Layout.cast(loader.Header), 0)]
+    lines = ["namespace hotrail {", "", _enum("Target", "TARGET_", {item.name: item.value for item in Target}),
+             f"const int LOAD_HEADERS = {loader.HEADERS}, LAST_PART = {loader.LAST_PART};", "",
+             "// Where a load beat goes. above: bits that nothing has.", "struct LoadHeader {",
+             f"    uint32_t {', '.join(each.strip('_') for each, _, _ in places)}, above;", "};", "",
+             "inline LoadHeader load_header(uint32_t word) {",
+             f"    return {{{', '.join(f'word >> {at} & {(1 << bits) - 1}' for _, at, bits in places)}, "
+             f"word >> {loader.HEADER_BITS}}};", "}", "",
+             "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {", *names, "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
              "    const int low = at / 32;",
              "    const uint64_t both = word[low] | (at % 32 + bits > 32 ? uint64_t(word[low + 1]) << 32 : 0);",
              "    return uint32_t(both >> at % 32 & ((uint64_t(1) << bits) - 1));", "}", "",

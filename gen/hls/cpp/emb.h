@@ -12,24 +12,24 @@ namespace hotrail {
 
 inline Fault load(const Beat *inputs, const Instruction &item, const Buffers &buffers, TTMemory &memory,
                   Tables &tables) {
-    const uint32_t HEADERS = 16, BLOCKS = HEADERS / WORDS, GROUP_BEATS = BLOCKS + HEADERS;
-    const uint32_t depth[3] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
-    if (!inside(buffers.inputs_beats, item.indices, item.count + (uint64_t(item.count) + 15) / HEADERS * BLOCKS))
+    const uint32_t BLOCKS = LOAD_HEADERS / WORDS, depth[] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
+    const uint64_t groups = (item.count + LOAD_HEADERS - 1ull) / LOAD_HEADERS;
+    if (!inside(buffers.inputs_beats, item.indices, item.count + groups * BLOCKS))
         return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
 LOAD:
     for (uint32_t at = 0; at < item.count; at++) {
 #pragma HLS loop_tripcount min=1 max=65536
-        const uint32_t group = item.indices + at / HEADERS * GROUP_BEATS, k = at % HEADERS;
-        const Word header = inputs[group + k / WORDS].word[k % WORDS];
-        const int target = header >> 16 & 3;
-        const bool block = header >> 22 & 1, table = target == 2;
-        if (header >> 23 || target > 2 || (block && (!TT_GROUPED || table)) || (TT_BLOCK16_ONLY && !block && !table)
-            || (header & 0xFFFF) >= depth[table ? 2 : target & 1] << block) {
+        const uint32_t group = item.indices + at / LOAD_HEADERS * (BLOCKS + LOAD_HEADERS), k = at % LOAD_HEADERS;
+        const Word word = inputs[group + k / WORDS].word[k % WORDS];
+        const LoadHeader to = load_header(word);
+        const bool table = to.target == TARGET_TABLE;
+        if (to.above || to.target > TARGET_TABLE || (to.block && (!TT_GROUPED || table))
+            || (TT_BLOCK16_ONLY && !to.block && !table) || to.address >= depth[to.target] << to.block) {
             for (int number = 0; number < TT_TABLES; number++) tables.loaded[number] = false;
-            return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, header, 0, at);
+            return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, word, 0, at);
         }
-        tt_load(memory, header, inputs[group + BLOCKS + k]);
-        if (table && (header >> 18 & 3) == 3) tables.loaded[header & (TT_TABLES - 1)] = true;
+        tt_load(memory, to, inputs[group + BLOCKS + k]);
+        if (table && to.part == LAST_PART) tables.loaded[to.address & (TT_TABLES - 1)] = true;
     }
     return no_fault();
 }

@@ -55,7 +55,7 @@ BAGS:
 #pragma HLS loop_tripcount min=1 max=65536
 #pragma HLS pipeline II=1
                 const Word word = word_at(inputs, item.indices, number, indices);
-                const uint32_t device = word >> DEVICE_SHIFT, row = word & POSITION_MASK;
+                const uint32_t device = word >> HOTRAIL_POSITION_BITS, row = word & POSITION_MASK;
                 const Word weight = item.weighted ? word_at(inputs, item.weights, number, weights) : ONE_WORD;
                 PoolToken token = {DRAM_ROW, weight, mean};
                 Fetch row_fetch = {false, false, row};

@@ -17,9 +17,7 @@ extern "C" void hotrail_host_step();        // the host's part between two polls
 
 namespace hotrail {
 
-const uint32_t POSITION_MASK = (1u << 30) - 1;      // of an index word, and of ring positions
-const int DEVICE_SHIFT = 30;
-enum Arena { IN_INPUTS, IN_OUTPUTS, IN_ROWS, IN_RING };     // detail of BOUNDS
+const uint32_t POSITION_MASK = (1u << HOTRAIL_POSITION_BITS) - 1;   // of an index word, and of ring positions
 
 struct Fault {
     uint32_t code, bag, index, detail;

@@ -127,7 +127,7 @@ TTMemory tt_memory;
 
 void test_tt(Reader &in, size_t number) {
     for (Word loads = in.one(); loads; loads--) {
-        const Word header = in.one();
+        const LoadHeader header = load_header(in.one());
         tt_load(tt_memory, header, in.next<Beat>());
     }
     const int table = in.one(), row_beats = in.one();

@@ -115,13 +115,11 @@ inline void write_quarter(uint64_t store[LINES][2][LINE / 4], int address, bool 
     }
 }
 
-// One beat of a load; header: {block[22], flip[21:20], part[19:18], target[17:16], address[15:0]}, checked before.
-inline void tt_load(TTMemory &memory, Word header, const Beat &beat) {
-    const int address = header & 0xFFFF, target = header >> 16 & 3, part = header >> 18 & 3;
-    const bool block = header >> 22 & 1;
-    if (target == 0) write_quarter<TT_X_LINES>(memory.x, address, block, part, beat);
-    else if (target == 1) write_quarter<TT_Y_LINES>(memory.y, address, block, part, beat);
-    else load_descriptor(memory.table[address & (TT_TABLES - 1)], part, beat.word);
+// One beat of a load, whose header has been checked.
+inline void tt_load(TTMemory &memory, const LoadHeader &to, const Beat &beat) {
+    if (to.target == TARGET_X) write_quarter<TT_X_LINES>(memory.x, to.address, to.block, to.part, beat);
+    else if (to.target == TARGET_Y) write_quarter<TT_Y_LINES>(memory.y, to.address, to.block, to.part, beat);
+    else load_descriptor(memory.table[to.address & (TT_TABLES - 1)], to.part, beat.word);
 }
 
 }  // namespace hotrail

@@ -19,11 +19,11 @@ int main(int, char **arguments) {
     };
     for (int time = 0; time < TIMES; time++) {
         const Word table = draw() % TT_TABLES;
-        for (Word part = 0; part < 4; part++) tt_load(tt_memory, 2u << 16 | part << 18 | table, drawn_beat());
+        for (Word part = 0; part < 4; part++) tt_load(tt_memory, {table, TARGET_TABLE, part, 0, 0, 0}, drawn_beat());
         for (int k = 0; k < 8; k++) {
             const Word y = draw() & 1, block = TT_GROUPED && (draw() & 1);
             const Word line = draw() % ((y ? TT_Y_LINES : TT_X_LINES) << block) & 0xFFFF;
-            tt_load(tt_memory, block << 22 | (draw() & 3) << 18 | y << 16 | line, drawn_beat());
+            tt_load(tt_memory, {line, y ? TARGET_Y : TARGET_X, draw() & 3, 0, block, 0}, drawn_beat());
         }
         Descriptor &d = tt_memory.table[table];
         for (uint32_t *count : {&d.products_first_tiles, &d.products_middle_tiles, &d.last_tiles}) *count &= 7;
