@@ -60,10 +60,11 @@ def _config(cores: Mapping[str, Any]) -> str:
     if "emb" in cores:
         emb = cores["emb"]
         words = emb.words
-        lines += ["#define HOTRAIL_HAS_EMB 1", f"#define HOTRAIL_POSITION_BITS {POSITION_BITS}", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
-                  f"#define TT_CHUNK_ROWS {MOST_ROWS}", f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}",
-                  f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
-                  f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}", f"#define HOTRAIL_COSIM_DEPTH {COSIM_DEPTH}"]
+        numbers = {"HOTRAIL_HAS_EMB": 1, "HOTRAIL_POSITION_BITS": POSITION_BITS, "HOTRAIL_LONGEST_BAG": LONGEST_BAG,
+                   "HOTRAIL_RESULT_WORDS": EMB.result_words, "HOTRAIL_FINAL_WORDS": EMB.final_words,
+                   "HOTRAIL_COSIM_DEPTH": COSIM_DEPTH, "TT_CHUNK_ROWS": MOST_ROWS}
+        lines += [*(f"#define {name} {value}" for name, value in numbers.items()), *_sizes("EMB", emb),
+                  *_sizes("TT", emb.tt, "x_bits", "y_bits")]
     if "mlp" in cores:
         lines += ["#define HOTRAIL_HAS_MLP 1", *_sizes("MLP", cores["mlp"])]
     if "hotline" in cores:
@@ -131,7 +132,8 @@ def _descriptor(config: TTConfig) -> str:
              "inline LoadHeader load_header(uint32_t word) {",
              f"    return {{{', '.join(f'word >> {at} & {(1 << bits) - 1}' for _, at, bits in places)}, "
              f"word >> {loader.HEADER_BITS}}};", "}", "",
-             "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {", *names, "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
+             "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {", *names, "};", "",
+             "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
              "    const int low = at / 32;",
              "    const uint64_t both = word[low] | (at % 32 + bits > 32 ? uint64_t(word[low + 1]) << 32 : 0);",
              "    return uint32_t(both >> at % 32 & ((uint64_t(1) << bits) - 1));", "}", "",
