@@ -179,7 +179,7 @@ def test_a_host_that_fills_too_far(tiny, tmp_path):
         memory = Memory(words, inputs, outputs, drawer.rows, ring_beats=drawer.ring_beats)
         code = emb_case(drawer.out, drawer.oracle, memory, page_beats=drawer.page_beats, overfill=overfill)
         assert code == EMB.code("RING_OVERFLOW" if overfill else "TIMEOUT")
-    assert equal(tiny, put(tmp_path, {"emb.bin": drawer.out.data})) == {"fp32": 0, "pooling": 0, "mlp": 0, "emb": 3}
+    assert equal(tiny, put(tmp_path, {"emb.bin": drawer.out.data}))["emb"] == 3
 
 
 @pytest.mark.regress
