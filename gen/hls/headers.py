@@ -125,7 +125,8 @@ def _descriptor(config: TTConfig) -> str:
         loads += [f"    {'} else ' if part else ''}if (part == {part}) {{",
                   *(f"        d.{each} = descriptor_field(word, {at}, {bits});" for each, at, bits in places)]
     places = [*_places("", data.Layout.cast(loader.Header), 0)]
-    lines = ["namespace hotrail {", "", _enum("Target", "TARGET_", {item.name: item.value for item in Target}),
+    targets: Any = Target       # Amaranth ships no types
+    lines = ["namespace hotrail {", "", _enum("Target", "TARGET_", {item.name: item.value for item in targets}),
              f"const int LOAD_HEADERS = {loader.HEADERS}, LAST_PART = {loader.LAST_PART};", "",
              "// Where a load beat goes. above: bits that nothing has.", "struct LoadHeader {",
              f"    uint32_t {', '.join(each.strip('_') for each, _, _ in places)}, above;", "};", "",

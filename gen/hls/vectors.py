@@ -240,11 +240,11 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
     oracle, dram = Emb.of(config, images.cores), images.rows.reshape(-1).copy()
     emb_start(out, dram, ring_beats)
 
-    def case(words: NDArray, inputs: NDArray, outputs_beats: int, pages: NDArray) -> int:
+    def case(words: NDArray, inputs: NDArray, outputs_beats: int, pages: NDArray, overfill: int = 0) -> int:
         outputs = np.full(outputs_beats * config.words, UNTOUCHED, np.uint32)
         memory = Memory(words.reshape(-1), inputs.reshape(-1), outputs, dram, images.pages[pages].reshape(-1), 0,
                         ring_beats)
-        return emb_case(out, oracle, memory, page_beats=images.page_beats)
+        return emb_case(out, oracle, memory, page_beats=images.page_beats, overfill=overfill)
 
     programs = [compiler.load()]
     for batch in range(4):
@@ -266,6 +266,11 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
         words = program.words.copy()
         words[int(random.integers(len(words))), int(random.integers(15))] ^= np.uint32(1 << int(random.integers(32)))
         case(words, program.inputs, program.outputs_beats, program.pages)
+    # A host that brings nothing, and one that says it has brought more than the ring holds.
+    for overfill, code in ((0, "TIMEOUT"), (ring_beats + 1, "RING_OVERFLOW")):
+        program = programs[1]
+        if case(program.words, program.inputs, program.outputs_beats, program.pages[:0], overfill) != EMB.code(code):
+            raise AssertionError(f"the oracle does not end in {code}")
     return out
 
 
