@@ -24,7 +24,7 @@ __all__ = ["KEPT_LATENCY", "MAC", "POOL", "POOL_WORDS", "dot", "operation", "pip
 FAMILY = "ultrascale_plus"
 #: Cycles after which a process that keeps a sum sends it: more stages than these stay empty, as all of an addition lies
 #: between the sum before and after.
-KEPT_LATENCY = 4
+KEPT_LATENCY = {"mac": 4, "pool": 3}
 
 
 class _Words(Component):
@@ -157,7 +157,7 @@ def pipeline(name: str, text: str, latency: int) -> str:
 
 def _rows(name: str, what: str, unit: Any, text: str) -> Iterator[Row]:
     """What XLS' takes, with our unit's latency where it uses as many cycles, then ours, which should take no more."""
-    latency = KEPT_LATENCY if "init" in text else unit.latency
+    latency = KEPT_LATENCY.get(name, unit.latency)
     texts, metadata = convert(unit, f"hls_{name}")
     theirs, ours = (synthesise(each, top, cache=build_folder() / "synth") for each, top in (
         ({f"xls_{name}.v": pipeline(name, text, latency)}, f"xls_{name}"), (texts, metadata["top"])))

@@ -73,7 +73,7 @@ def test_dot_products(width):
 
 def test_multiply_accumulate():
     lane = DotLane(**terms(1))
-    lane.latency = xls.KEPT_LATENCY
+    lane.latency = xls.KEPT_LATENCY["mac"]
     of_xls = Runner(lane, "xls_mac", instead(
         3, 1, ".rst(rst), .mac__i_data({i[63:32], i[95:64], i[0]}), .mac__i_vld(1'b1), .mac__o_data(o), "
         ".mac__o_rdy(1'b1)", "mac", xls.MAC, lane.latency))
@@ -99,7 +99,7 @@ def rounded_every_time(values, weights, maximum):
 
 def test_pooling(monkeypatch):
     lane, words = pooling.Words(**PARAMETERS), xls.POOL_WORDS
-    lane.latency = xls.KEPT_LATENCY
+    lane.latency = xls.KEPT_LATENCY["pool"]
     of_xls = Runner(lane, "xls_pool", instead(
         2 + words, words + 1,
         f".rst(rst), .pool__i_data({{i[{32 * (2 + words) - 1}:64], i[63:32], i[3:0], i[8], i[9], i[10]}}), "
