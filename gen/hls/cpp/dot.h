@@ -76,8 +76,7 @@ inline void accumulate(Sum &sum, Word x, Word y) {
 }
 
 inline Word round_sum(Sum sum, int unit = UNIT_SINGLE) {
-    if (int(sum.special)) return special_word(int(sum.special));
-    return round_signed(int64_t(sum.total), int(sum.peak) + unit);
+    return int(sum.special) ? special_word(int(sum.special)) : round_signed(int64_t(sum.total), int(sum.peak) + unit);
 }
 
 // -- Four numbers that share an exponent.

@@ -21,8 +21,6 @@ namespace hotrail {
 
 const int CHUNK_ROWS = TT_CHUNK_ROWS;
 
-// -- One product.
-
 struct Slices {             // where the slices of a row begin, in operands
     int first, middle, last, second;
 };
@@ -166,8 +164,6 @@ ROWS:
     }
     run_product(memory, d, LAST, last_stage(d), last, 0, vector);
 }
-
-// -- The unit on its streams.
 
 struct Lookup {
     uint32_t index;
