@@ -267,10 +267,10 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
         words[int(random.integers(len(words))), int(random.integers(15))] ^= np.uint32(1 << int(random.integers(32)))
         case(words, program.inputs, program.outputs_beats, program.pages)
     # A host that brings nothing, and one that says it has brought more than the ring holds.
-    for overfill, code in ((0, "TIMEOUT"), (ring_beats + 1, "RING_OVERFLOW")):
+    for overfill, ended in ((0, "TIMEOUT"), (ring_beats + 1, "RING_OVERFLOW")):
         program = programs[1]
-        if case(program.words, program.inputs, program.outputs_beats, program.pages[:0], overfill) != EMB.code(code):
-            raise AssertionError(f"the oracle does not end in {code}")
+        if case(program.words, program.inputs, program.outputs_beats, program.pages[:0], overfill) != EMB.code(ended):
+            raise AssertionError(f"the oracle does not end in {ended}")
     return out
 
 
