@@ -65,8 +65,9 @@ class Bundle(Folder):
 
     def __init__(self, folder: str | Path):
         place = Path(folder)
-        if (place / FILE).is_file() and not (place / MANIFEST).exists() and not (place / "tables").exists():
-            raise ValueError(f"{folder} is no bundle, it is a plan: hotrail compile {folder} --out FOLDER")
+        plan = place.parent if place.name == FILE else place
+        if (plan / FILE).is_file() and not (plan / MANIFEST).exists() and not (plan / "tables").exists():
+            raise ValueError(f"{folder} is no bundle, it is a plan: hotrail compile {plan} --out FOLDER")
         super().__init__(folder, KIND, VERSION)
         self.plan = Plan.load(self.path(FILE))
         self.device = str(self.path(DEVICE)) if DEVICE in self else self.plan.device

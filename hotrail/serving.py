@@ -10,7 +10,7 @@ from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
-from hotrail.reading import log_options
+from hotrail.reading import Count, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -47,8 +47,8 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
-@click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
-@click.option("--batch", type=click.IntRange(1), help="Samples per batch [the plan's].")
+@click.option("--samples", type=Count(), default=256, show_default=True, help="Samples of the log to run.")
+@click.option("--batch", type=Count(), help="Samples per batch [the plan's].")
 @click.option("--weights", type=click.Path(path_type=Path),
               help="The .npz that was compiled, for the distance from the dense rows.")
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,

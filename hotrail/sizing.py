@@ -21,7 +21,7 @@ from hotrail.planning import (
     TT_SHARE,
     WEIGHTS,
 )
-from hotrail.reading import Number, Readings, log_options
+from hotrail.reading import Count, Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -38,7 +38,7 @@ PRICE = Number(0)
 @log_options
 @DEVICE
 @PRESET
-@click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
+@click.option("--cards", type=Count(), default=8, show_default=True,
               help="Most cards that share one copy of the model.")
 @click.option("--card-price", type=PRICE, help="USD for a card [517 for a SmartSSD, November 2026].")
 @click.option("--server-price", type=PRICE, help="USD for a CPU server of 64 cores [7,890, its processor in 2021].")
@@ -53,7 +53,7 @@ PRICE = Number(0)
 @ERROR_BUDGET
 @WEIGHTS
 @DIM
-@click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
+@click.option("--batch", type=Count(), help="Most samples per batch [the model's, else 2048].")
 @SAMPLE
 @click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search for a placement, in seconds of work.")

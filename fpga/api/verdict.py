@@ -198,7 +198,7 @@ def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even:
                         f"{many(cores.number(qps), 'core')}")
     least, number, most = cards.numbers(qps)
     low, need, high = (cards.need(qps, of_rate) for of_rate in (cards.spread[1], 1.0, cards.spread[0]))
-    span = f": {least} to {many(most, 'card')}" if least != most else ""
+    span = f": {least:,} to {many(most, 'card')}" if least != most else ""
     count = (f"{many(number, 'card')} (the load takes {need:.3g} by the plan, {low:.3g} to {high:.3g} by the spread of "
              f"plans over twins{span})")
     priced = [(money, each) for each in choices[1:] if (money := each.money(qps, prices))]
