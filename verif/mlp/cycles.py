@@ -105,7 +105,8 @@ class Program(_Part):
         self._rules = Rules(config)
         self.items = [MLP.decode(words[at:at + MLP.words]) for at in range(0, len(words), MLP.words)]
         self._arguments, self._before = arguments, [0, 0, 0]
-        self._begun, self.error = False, None
+        self._begun = False
+        self.error: Fault | None = None
         jobs = np.array([_job(vars(item), item.opcode, item.out) for item in self.items], np.int64)
         super().__init__(_sizes(config), jobs, len(jobs))
 
@@ -165,6 +166,7 @@ class _Loader(_Part):
     instruction whose beat had one."""
 
     error: int | None = None
+    number = -1
 
     def _show(self) -> None:
         super()._show()
