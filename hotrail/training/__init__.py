@@ -7,10 +7,10 @@ from gen.base.extras import extra
 
 _WHERE = {"CachedEmbeddingBag": "bag", "CachedEmbeddingBagCollection": "tables", "DispatchLoader": "loader",
           "RankedEmbeddingBag": "ranks", "TensorTrainBag": "tensor_trains", "ahead": "bag", "load": "store",
-          "save": "store"}
+          "save": "store", "sizes": "loader"}
 
 __all__ = ["CachedEmbeddingBag", "CachedEmbeddingBagCollection", "DispatchLoader", "RankedEmbeddingBag",
-           "TensorTrainBag", "ahead", "load", "save"]
+           "TensorTrainBag", "ahead", "load", "save", "sizes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -136,7 +136,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         batch = _Batch(torch.as_tensor(rows), keeps=True)
         self._jobs.put((self, batch, None))
         self._jobs.put((self, batch, 0))
-        batch.coming.result()
+        self._ticket(batch)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -153,6 +153,8 @@ class CachedEmbeddingBag(torch.nn.Module):
 
     def forget(self) -> None:
         """Batches that were announced will not come."""
+        if os.getpid() != self._process:
+            return
         for batch in self._announced:
             batch.coming.cancel()
         self.prefetch(len(self._announced))
@@ -179,15 +181,8 @@ class CachedEmbeddingBag(torch.nn.Module):
                              "announced must be looked up, in turn")
         self._announced.popleft()
         self._brought -= 1
-        # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
-        self._wanted = batch
-        self._ended.put(-1)
-        try:
-            ticket = batch.coming.result()
-        finally:
-            self._wanted = None
-            del batch
-        assert ticket is not None, "it was not cancelled"
+        ticket = self._ticket(batch)
+        del batch
         # A copy of the rows, which the cache's later ones do not touch.
         rows = self._cache[ticket.slots]
         if self.training and torch.is_grad_enabled():
@@ -198,6 +193,19 @@ class CachedEmbeddingBag(torch.nn.Module):
     def may_keep(self) -> int:
         """Rows that a loader keeps: all, or those that leave half of the cache to others."""
         return self.rows if self.cache_rows == self.rows else self.cache_rows // 2
+
+    def _ticket(self, batch: "_Batch") -> "Ticket":
+        """Waits for its rows."""
+        # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
+        self._wanted = batch
+        self._ended.put(-1)
+        try:
+            ticket = batch.coming.result()
+        finally:
+            self._wanted = None
+            del batch
+        assert ticket is not None, "it was not cancelled"
+        return ticket
 
     def _bring(self, batch: "_Batch", in_flight: int) -> "Ticket | None":
         """Of the thread: waits for the batches whose rows must leave, then moves rows; None: nobody wants them."""

@@ -11,9 +11,10 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 from gen.training.popular import Bags, Popular
+from gen.training.workload import sizes
 from hotrail.training.bag import Whole, announced
 
-__all__ = ["DispatchLoader"]
+__all__ = ["DispatchLoader", "sizes"]
 
 #: Takes from a sample its indices in a table, an array or a tensor.
 Lookup = Callable[[Any], Any]

@@ -72,6 +72,7 @@ class RankedEmbeddingBag(torch.nn.Module):
         self._state = torch.zeros(0)
         self.exchanged = self.reduced = self._steps = 0
         self._announced: deque[_Batch] = deque()
+        self._failed = False
         self._open = 0              # mini-batches of other rows whose step is to come
         if cache_rows == rows:
             self.keep(np.arange(rows))
@@ -102,8 +103,8 @@ class RankedEmbeddingBag(torch.nn.Module):
     def forget(self) -> None:
         """Mini-batches that were announced will not come."""
         for batch in self._announced:
-            if batch.coming is not None:
-                with _sentence():
+            if batch.coming is not None and not self._failed:
+                with self._together():
                     batch.coming.result()
                 self._open -= 1
         self._announced.clear()
@@ -130,11 +131,11 @@ class RankedEmbeddingBag(torch.nn.Module):
                                  "announced as popular")
             self._announced.popleft()
         else:
-            with _sentence():
-                self.prefetch()
-                if batch.coming is None:
-                    raise ValueError("the mini-batch before has rows of other owners and has not taken its step: its "
-                                     "backward comes first")
+            self.prefetch()
+            if batch.coming is None:
+                raise ValueError("the mini-batch before has rows of other owners and has not taken its step: its "
+                                 "backward comes first")
+            with self._together():
                 self._check(batch)
                 rows[slots < 0] = batch.coming.result()
             self._announced.popleft()
@@ -179,7 +180,7 @@ class RankedEmbeddingBag(torch.nn.Module):
         rows.grad = None
         ticket.use()
         hot = ticket.slots >= 0
-        with _sentence():
+        with self._together():
             if batch.whole.popular:
                 self._check(batch)
             popular, summed = self._reduce(ticket.slots[hot], change[hot])
@@ -227,6 +228,19 @@ class RankedEmbeddingBag(torch.nn.Module):
                                  "order")
         self._steps += 1
 
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Around messages: after one that failed, the ranks are no longer at the same place."""
+        if self._failed:
+            raise RuntimeError("the ranks went apart before; all go on from their last checkpoint, in a new group")
+        self._failed = True
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError("a rank of the group is gone or does not answer; the table is as before this step, and "
+                               f"all ranks go on from their last checkpoint ({str(error).split('. ')[0]})") from error
+        self._failed = False
+
     # The table
 
     @torch.no_grad()
@@ -245,7 +259,7 @@ class RankedEmbeddingBag(torch.nn.Module):
             raise IndexError(f"index {int(kept[0] if kept[0] < 0 else kept[-1])} is none of the table's {self.rows} "
                              "rows")
         own = kept % self.ranks == self.rank
-        with _sentence():
+        with self._together():
             self._check(_Batch(kept, Whole(True, zlib.crc32(kept.numpy().tobytes()))))
             self._write_back()
             popular = [self._shared(each, own, kept) for each in (self._store.weight, self._store.state)
@@ -274,7 +288,7 @@ class RankedEmbeddingBag(torch.nn.Module):
         """A copy (rows, dim) of the whole table, in every process; all call it."""
         self._write_back()
         every = torch.arange(self.rows)
-        with _sentence():
+        with self._together():
             return self._shared(self._store.weight, every % self.ranks == self.rank, every)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -313,12 +327,3 @@ class _Batch:
         self.coming: Future[torch.Tensor] | None = None
         # Its cold rows by owner; how many go to each rank and come from it; the rows that others want of this one.
         self.order = self.sent = self.asked = self.wanted = self.back[:0]
-
-
-@contextmanager
-def _sentence() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        raise RuntimeError("a rank of the group is gone or does not answer; the table is as before this step, and all "
-                           f"ranks go on from their last checkpoint ({str(error).split('. ')[0]})") from error

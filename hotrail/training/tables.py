@@ -10,6 +10,7 @@ TorchRec need not be installed: tables and features are taken by their attribute
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -78,7 +79,7 @@ class CachedEmbeddingBagCollection(torch.nn.Module):
 
     def __init__(self, tables: Iterable[TableConfig], *, cache_rows: Mapping[str, int], rate: float,
                  heat: Mapping[str, ArrayLike] | None = None, is_weighted: bool = False,
-                 tensor_trains: Mapping[str, Mapping[str, Any]] | None = None, place: str | None = None,
+                 tensor_trains: Mapping[str, Mapping[str, Any]] | None = None, place: str | Path | None = None,
                  **options: Any):
         super().__init__()
         self._tables, self._is_weighted = list(tables), is_weighted
