@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, default_collate
 
 from gen.training.popular import Bags, Popular
@@ -18,6 +19,8 @@ __all__ = ["DispatchLoader", "sizes"]
 
 #: Takes from a sample its indices in a table, an array or a tensor.
 Lookup = Callable[[Any], Any]
+#: A sample, and its rows by feature.
+Sample = tuple[Any, list[NDArray[np.int64]]]
 HELD = 2        # full mini-batches of other samples that wait for a popular one to come between them
 
 
@@ -65,7 +68,8 @@ class DispatchLoader(DataLoader[Any]):
         self.popular_batches = self.other_batches = 0
 
     def __iter__(self) -> Iterator[Any]:            # type: ignore[override]
-        reads: Iterator[list[Any]] = super().__iter__()
+        found: Iterator[list[Any]] = super().__iter__()
+        reads: Iterator[list[Sample]] = ([(sample, self._rows_of(sample)) for sample in samples] for samples in found)
         if not self._learned:
             reads = self._learn_from(reads)
         for is_popular, samples in announced(self._dispatched(reads), self._bags, self._announce, self._depth,
@@ -73,9 +77,12 @@ class DispatchLoader(DataLoader[Any]):
             self.is_popular = is_popular
             self.popular_batches += is_popular
             self.other_batches += not is_popular
-            yield self._collate(self._part(samples))
+            yield self._collate([sample for sample, _ in self._part(samples)])
 
-    def _learn_from(self, reads: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    def _rows_of(self, sample: Any) -> list[NDArray[np.int64]]:
+        return [np.asarray(of(sample), np.int64).reshape(-1) for _, of in self._features]
+
+    def _learn_from(self, reads: Iterator[list[Sample]]) -> Iterator[list[Sample]]:
         """Learns from the first ones; they come all the same."""
         first = list(islice(reads, max(1, -(-self._learn // self.batch_size))))     # type: ignore[operator]
         self._rows.learn(self._lookups(list(chain.from_iterable(first))))
@@ -84,19 +91,19 @@ class DispatchLoader(DataLoader[Any]):
         self._learned = True
         return chain(first, reads)
 
-    def _lookups(self, samples: list[Any]) -> Bags:
+    def _lookups(self, samples: list[Sample]) -> Bags:
         found = []
-        for name, of in self._features:
-            rows = [np.asarray(of(sample)).reshape(-1) for sample in samples]
+        for number, (name, _) in enumerate(self._features):
+            rows = [each[number] for _, each in samples]
             lengths = np.array([len(row) for row in rows], np.int64)
             found.append((name, np.concatenate([np.zeros(0, np.int64), *rows]), lengths))
         return found
 
-    def _dispatched(self, reads: Iterator[list[Any]]) -> Iterator[tuple[bool, list[Any]]]:
+    def _dispatched(self, reads: Iterator[list[Sample]]) -> Iterator[tuple[bool, list[Sample]]]:
         """(whether it is popular, its samples) of each mini-batch, those of all ranks."""
         size: int = self.batch_size     # type: ignore[assignment]
-        waiting: dict[bool, list[Any]] = {True: [], False: []}
-        full: dict[bool, deque[list[Any]]] = {True: deque(), False: deque()}
+        waiting: dict[bool, list[Sample]] = {True: [], False: []}
+        full: dict[bool, deque[list[Sample]]] = {True: deque(), False: deque()}
         last = False
         for samples in chain(reads, [None]):
             if samples is not None:
@@ -112,17 +119,17 @@ class DispatchLoader(DataLoader[Any]):
         for start in range(0, len(rest), size):
             yield start + size <= len(waiting[True]) or not waiting[False], rest[start:start + size]
 
-    def _part(self, samples: list[Any]) -> list[Any]:
+    def _part(self, samples: list[Sample]) -> list[Sample]:
         count = len(samples)
         return samples[count * self._rank // self._ranks:count * (self._rank + 1) // self._ranks]
 
-    def _announce(self, batch: tuple[bool, list[Any]]) -> None:
+    def _announce(self, batch: tuple[bool, list[Sample]]) -> None:
         is_popular, samples = batch
         whole = Whole(is_popular, 0 if self._ranks == 1 else self._digest(samples))
         given = self._lookups(self._part(samples))
         for name, bag in zip(self._names, self._bags, strict=True):
             bag.announce(torch.from_numpy(np.concatenate([rows for its, rows, _ in given if its == name])), whole)
 
-    def _digest(self, samples: list[Any]) -> int:
+    def _digest(self, samples: list[Sample]) -> int:
         return zlib.crc32(b"".join(part.tobytes() for _, rows, lengths in self._lookups(samples)
                                    for part in (rows, lengths)))
