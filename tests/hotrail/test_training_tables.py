@@ -121,3 +121,29 @@ def test_wrong():
         TensorTrainBag(20, 4, cache_rows=20, rate=RATE)
     with pytest.raises(IndexError, match="index 20 is none of the table's 20 rows"):
         TensorTrainBag(20, 4, rate=RATE)(torch.tensor([[20]]))
+
+
+def test_takes_the_place_of_torchrec():
+    """Its configurations, features and state; vectors in its own form."""
+    torchrec = pytest.importorskip("torchrec", reason="needs the extra torchrec")
+    configs = [torchrec.EmbeddingBagConfig(
+        name=table.name, embedding_dim=table.embedding_dim, num_embeddings=table.num_embeddings,
+        feature_names=table.feature_names, pooling=getattr(torchrec.PoolingType, table.pooling))
+        for table in (ITEM, DAY)]
+    theirs = torchrec.EmbeddingBagCollection(tables=configs)
+    ours = CachedEmbeddingBagCollection(theirs.embedding_bag_configs(), cache_rows={"t_item": 150}, rate=RATE)
+    ours.load_state_dict(theirs.state_dict())
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=RATE)
+    given = [torchrec.KeyedJaggedTensor.from_jt_dict(
+        {name: torchrec.JaggedTensor(part.values(), offsets=part.offsets()) for name, part in batch.items()})
+        for batch in features(10)]
+    for batch in ahead(given, ours.lookups(lambda batch: batch)):
+        found, wanted = ours(batch), theirs(batch)
+        assert type(found) is type(wanted) and found.keys() == wanted.keys()
+        torch.testing.assert_close(found.values(), wanted.values(), rtol=1e-5, atol=1e-7)
+        for one in (found, wanted):
+            one.values().sin().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for name, weight in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], weight, rtol=1e-5, atol=1e-7)
