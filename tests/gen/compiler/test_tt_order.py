@@ -7,26 +7,19 @@ import pytest
 
 from gen.compiler.tt_order import communities
 from golden.tt.reuse import first_products, leading_keys
+from tests.gen.data.test_reorder import planted
 
 MODES = (4, 3, 10)
 
 
-def walks(seed, groups=12, size=10):
-    """Lookups in stretches, each inside one scattered group of rows."""
-    random = np.random.default_rng(seed)
-    members = random.permutation(groups * size).reshape(groups, size)
-    walk = np.repeat(random.integers(0, groups, 400), 12)
-    return members[walk, random.integers(0, size, walk.size)]
-
-
 def test_what_is_held_out_is_counted():
-    asked = walks(2)
+    asked = planted(2)[0]
     found = communities(120, asked, MODES, entries=2, lanes=1)
     assert np.array_equal(np.sort(found.order), np.arange(120)) and found.lookups == 2400
     number = np.argsort(found.order)
     assert found.products == first_products(leading_keys(number[asked[2400:]], MODES), entries=2, lanes=1)
     assert 1.5 * found.products < found.by_frequency
-    later = np.concatenate([asked[:2400], walks(3)[2400:]])
+    later = np.concatenate([asked[:2400], planted(3)[0][2400:]])
     assert np.array_equal(communities(120, later, MODES, entries=2, lanes=1).order, found.order)
 
 
@@ -41,4 +34,4 @@ def test_none_asked_for_and_no_scikit_network(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ValueError, match=r"--order community needs the package sknetwork: pip install .*\[order\]"):
-        communities(120, walks(1), MODES, entries=2, lanes=1)
+        communities(120, planted(1)[0], MODES, entries=2, lanes=1)
