@@ -67,7 +67,7 @@ class DispatchLoader(DataLoader[Any]):
         self.is_popular = False
         self.popular_batches = self.other_batches = 0
 
-    def __iter__(self) -> Iterator[Any]:            # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         found: Iterator[list[Any]] = super().__iter__()
         reads: Iterator[list[Sample]] = ([(sample, self._rows_of(sample)) for sample in samples] for samples in found)
         if not self._learned:
@@ -84,7 +84,7 @@ class DispatchLoader(DataLoader[Any]):
 
     def _learn_from(self, reads: Iterator[list[Sample]]) -> Iterator[list[Sample]]:
         """Learns from the first ones; they come all the same."""
-        first = list(islice(reads, max(1, -(-self._learn // self.batch_size))))     # type: ignore[operator]
+        first = list(islice(reads, max(1, -(-self._learn // self.batch_size))))
         self._rows.learn(self._lookups(list(chain.from_iterable(first))))
         for name, bag in zip(self._names, self._bags, strict=True):
             bag.keep(self._rows.of(name))
@@ -101,7 +101,7 @@ class DispatchLoader(DataLoader[Any]):
 
     def _dispatched(self, reads: Iterator[list[Sample]]) -> Iterator[tuple[bool, list[Sample]]]:
         """(whether it is popular, its samples) of each mini-batch, those of all ranks."""
-        size: int = self.batch_size     # type: ignore[assignment]
+        size: int = self.batch_size
         waiting: dict[bool, list[Sample]] = {True: [], False: []}
         full: dict[bool, deque[list[Sample]]] = {True: deque(), False: deque()}
         last = False

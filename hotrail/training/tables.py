@@ -99,7 +99,8 @@ class CachedEmbeddingBagCollection(torch.nn.Module):
             if len(set(table.feature_names)) < len(table.feature_names):
                 raise ValueError(f"table {table.name}: its features {', '.join(table.feature_names)} are not different")
             rows = cache_rows.get(table.name, 0 if table.name in trains else table.num_embeddings)
-            common = {"heat": heat.get(table.name), "mode": mode, "rate": rate, "include_last_offset": True}
+            common: dict[str, Any] = {"heat": heat.get(table.name), "mode": mode, "rate": rate,
+                                      "include_last_offset": True}
             if table.name in trains:
                 bag: torch.nn.Module = TensorTrainBag(table.num_embeddings, table.embedding_dim, cache_rows=rows,
                                                       **common, **trains[table.name])
