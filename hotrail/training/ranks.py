@@ -62,7 +62,8 @@ class RankedEmbeddingBag(torch.nn.Module):
         self._group = group if group is not None else dist.group.WORLD
         self.rank, self.ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
         # Rows are fetched while sums are made: messages of both must not meet.
-        self._fetching = dist.new_group(dist.get_process_group_ranks(self._group))
+        self._fetching = dist.new_group(dist.get_process_group_ranks(self._group),
+                                        use_local_synchronization=group is not None)
         self.owned = range(self.rank, rows, self.ranks)
         self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place, std=std, seed=seed,
                             part=(self.rank, self.ranks))
