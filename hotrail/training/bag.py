@@ -410,15 +410,6 @@ def _serve(jobs: "SimpleQueue[Any]") -> None:
         del job, bag, batch
 
 
-def _leave() -> None:
-    """In a fork: the files are the parent's."""
-    for bag in list(_BAGS):
-        bag._store.leave()
-
-
-os.register_at_fork(after_in_child=_leave)
-
-
 @atexit.register
 def _stop() -> None:
     for bag in list(_BAGS):

@@ -33,8 +33,8 @@ class DispatchLoader(DataLoader[Any]):
 
     Parameters  lookups: by bag, what takes from a sample its indices in that bag, as an array or a tensor; joined
                 sample by sample they must be what the bag is called with; several, where a bag is called with those
-                of one feature behind those of another. learn: samples at the beginning from which
-                the logger learns which rows are popular. popular: by bag, rows that may be; default: half of the cache,
+                of one feature behind those of another. learn: samples at the beginning from which the logger learns
+                which rows are popular. popular: by bag, rows that may be; default: half of the cache,
                 or the whole table where the cache holds it. depth, fetch: as in `ahead`. rank, ranks: of several
                 processes that read the same samples, each takes its part of each mini-batch. collate_fn: called in this
                 process. options: DataLoader's own
@@ -46,7 +46,7 @@ class DispatchLoader(DataLoader[Any]):
     def __init__(self, dataset: Any, lookups: Mapping[Any, Lookup | Sequence[Lookup]], *, batch_size: int = 1,
                  learn: int = 4096, popular: Mapping[Any, int] | None = None, depth: int = 8, fetch: int = 3,
                  rank: int = 0, ranks: int = 1, collate_fn: Callable[[list[Any]], Any] | None = None, **options: Any):
-        if batch_size is None or "batch_sampler" in options:
+        if batch_size is None or options.get("batch_sampler") is not None:
             raise ValueError("a DispatchLoader makes the batches itself: batch_size must be a number, without a "
                              "batch_sampler")
         if not 0 <= rank < ranks <= batch_size:
@@ -117,7 +117,7 @@ class DispatchLoader(DataLoader[Any]):
                 yield last, full[last].popleft()
         rest = waiting[True] + waiting[False]
         for start in range(0, len(rest), size):
-            yield start + size <= len(waiting[True]) or not waiting[False], rest[start:start + size]
+            yield not waiting[False], rest[start:start + size]
 
     def _part(self, samples: list[Sample]) -> list[Sample]:
         count = len(samples)

@@ -5,6 +5,7 @@ import os
 import shutil
 from io import TextIOWrapper
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -14,6 +15,17 @@ from gen.base.staging import staged
 __all__ = ["Store", "load", "save"]
 
 CHUNK_ROWS = 1 << 16
+#: Of the folders that this process uses.
+_LOCKS: "WeakSet[TextIOWrapper]" = WeakSet()
+
+
+def _leave() -> None:
+    """In a fork: locks are its parent's, and must not last until the fork has ended."""
+    for lock in list(_LOCKS):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_leave)
 
 
 class Store:
@@ -33,14 +45,11 @@ class Store:
         self._rows, self._part = rows, part
         rows = len(range(part[0], rows, part[1]))
         self.place = Path(place) if place is not None else None
-        self._lock = self._locked(self.place) if self.place is not None else None
+        if self.place is not None:
+            self._lock = self._locked(self.place)
+            _LOCKS.add(self._lock)
         self.weight = self._array("weight", (rows, dim), std, seed)
         self.state = self._array("state", (rows,)) if keeps_state else None
-
-    def leave(self) -> None:
-        """In a fork: the lock is its parent's, and does not last until the fork has ended."""
-        if self._lock is not None:
-            self._lock.close()
 
     @staticmethod
     def _locked(place: Path) -> TextIOWrapper:
