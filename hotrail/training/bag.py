@@ -184,7 +184,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         ticket = self._ticket(batch)
         del batch
         # A copy of the rows, which the cache's later ones do not touch.
-        rows = self._cache[ticket.slots]
+        rows = self._cache.index_select(0, ticket.slots)
         if self.training and torch.is_grad_enabled():
             rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
         return pooled(self, rows, ticket, indices, offsets, per_sample_weights)
@@ -248,9 +248,9 @@ class CachedEmbeddingBag(torch.nn.Module):
         rows, into = torch.from_numpy(move.rows), torch.from_numpy(move.into).to(self.device)
         for host, cache in self._pairs():
             if len(evicted):
-                host[evicted] = cache[out_of].cpu()
+                host.index_copy_(0, evicted, cache.index_select(0, out_of).cpu())
             if len(rows):
-                cache[into] = host[rows].to(self.device)
+                cache.index_copy_(0, into, host.index_select(0, rows).to(self.device))
 
     @torch.no_grad()
     def _step(self, ticket: "Ticket", rows: torch.Tensor) -> None:
@@ -321,7 +321,7 @@ def step(weight: torch.Tensor, state: torch.Tensor | None, at: torch.Tensor, cha
         squares = state[at] + (change * change).mean(1)
         state[at] = squares
         change = change / (squares.sqrt() + EPSILON)[:, None]
-    weight[at] = weight[at].add_(change, alpha=-rate)
+    weight.index_copy_(0, at, weight.index_select(0, at).add_(change, alpha=-rate))
 
 
 def pooled(bag: Any, rows: torch.Tensor, ticket: "Ticket", indices: torch.Tensor, offsets: torch.Tensor | None,
