@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ from numpy.typing import NDArray
 from gen.base.kept import digest
 from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import made, understood
+from gen.compiler import tt_order
 from gen.compiler.tables import CardImages, Table, held_cores
 from gen.compress.post_hoc import decompose, tt_rows
 from gen.data import joins
 from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE
-from gen.data.profile import Profile
-from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
+from gen.data.profile import Profile, TableProfile
+from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, rows_of, shared
 from gen.model.device import Device
 from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
@@ -242,14 +244,18 @@ def load_inputs(plan: str | Path, profile: str | Path | None = None) -> tuple[Pl
 
 
 def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *, preset: str | Path | None = None,
-          say: Callable[[str], None] | None = None) -> Bundle:
+          order: str = tt_order.FREQUENCY, say: Callable[[str], None] | None = None) -> Bundle:
     """Makes the bundle of a plan, whole or not at all.
 
     profile: of the log that was planned for, with ids: which row is how hot. preset: of the cores, default the plan's.
+    order: of the rows of tensor trains that are decomposed here: frequency, or community where that computes fewer
+    first products in the half of the profile's samples that it was not learned from.
     say: is told how far every tensor train is from the rows that it stands for.
     Raises      ValueError: one sentence that names the table and what does not fit
     """
     say = say or (lambda text: None)
+    if order not in tt_order.ORDERS:
+        raise ValueError(f"order is {order!r}; it must be {' or '.join(tt_order.ORDERS)}")
     source = config.read("preset", preset or plan.preset, config.FOLDER)[0]
     cores = config.load(source).cores
     for kind in {card.kind for card in plan.cards}:
@@ -263,8 +269,9 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
         if plan.device.endswith(".toml"):
             writer.file(DEVICE, Path(plan.device).read_bytes())
         tables: dict[str, _Stored] = {}
+        communities = partial(_communities, unit=cores["emb"].tt, say=say) if order == tt_order.COMMUNITY else None
         for number, name in enumerate(plan.tables):
-            stored = tables[name] = _stored(name, plan, profile, weights)
+            stored = tables[name] = _stored(name, plan, profile, weights, communities)
             for member, array in stored.arrays():
                 writer.array(f"tables/{number}.{member}.npy", array)
             if stored.cores:
@@ -324,7 +331,9 @@ class _Stored:
         yield from ((f"core{k}", core) for k, core in enumerate(self.cores, 1))
 
 
-def _stored(name: str, plan: Plan, profile: Profile, weights: Weights) -> _Stored:
+def _stored(name: str, plan: Plan, profile: Profile, weights: Weights,
+            communities: Callable[..., NDArray[np.int64] | None] | None) -> _Stored:
+    """communities: numbers rows that are decomposed, where it does (`_communities`)."""
     if name not in profile.tables:
         raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
     spec, of_plan, ids, full = plan.model.tables[name], plan.tables[name], None, ""
@@ -334,8 +343,10 @@ def _stored(name: str, plan: Plan, profile: Profile, weights: Weights) -> _Store
         table, tt = None, dict(PLAIN)
         words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
     else:
-        order = by_heat(expected_counts(spec, counts, profile.tables[name]))
-        table, tt = _table(spec, of_plan, counts, order, weights)
+        order, warm = by_heat(expected_counts(spec, counts, profile.tables[name])), None
+        if communities is not None and of_plan.tt_rows and not weights.cores(spec):
+            warm = communities(spec, of_plan, order, profile.tables[name], own)
+        table, tt = _table(spec, of_plan, counts, order, weights, warm)
         words = table.placement
     if spec.ids == "vocabulary":
         ids = np.asarray(profile.tables[name].ids if own is None else own)
@@ -367,10 +378,33 @@ def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> It
                f"share the last row of {', '.join(tables)}")
 
 
-def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64],
-           weights: Weights) -> tuple[Table, dict[str, Any]]:
+def _communities(spec: TableSpec, plan: PlanTable, order: NDArray[np.int64], profile: TableProfile,
+                 vocabulary: NDArray[np.uint64] | None, unit: Any,
+                 say: Callable[[str], None]) -> NDArray[np.int64] | None:
+    """The warm rows by communities, where that computes fewer first products than by `order`."""
+    if profile.excerpt is None or profile.ids is None:
+        say(f"note: table {spec.name}: the profile keeps no samples in their order, from which communities are "
+            "learned; its tensor train's rows are numbered by frequency")
+        return None
+    warm = order[plan.devices(order)[order] == TT]
+    number = np.full(spec.rows, -1)
+    number[warm] = np.arange(len(warm))
+    known = rows_of(spec, profile.ids, profile.ids if vocabulary is None else vocabulary)
+    asked = number[known[profile.excerpt.places[profile.excerpt.places < len(known)]]]
+    found = tt_order.communities(len(warm), asked[asked >= 0], plan.row_modes, entries=unit.reuse_entries,
+                                 lanes=unit.lanes)
+    better = found.products < found.by_frequency
+    say(f"table {spec.name}: tensor train's rows by {tt_order.COMMUNITY if better else tt_order.FREQUENCY}: of "
+        f"{found.lookups:,} lookups held out, {found.products:,} compute a first product by community, "
+        f"{found.by_frequency:,} by frequency")
+    return warm[found.order] if better else None
+
+
+def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64], weights: Weights,
+           warm: NDArray[np.int64] | None = None) -> tuple[Table, dict[str, Any]]:
     """The table with its placement, its rows made when they are asked for; and what there is to say of its TT.
-    order: its rows, those first of which most accesses are expected."""
+    order: its rows, those first of which most accesses are expected. warm: those of its tensor train, in their order
+    there, if that is another one."""
     where = f"table {spec.name}"
     if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
         raise ValueError(f"{where}: the plan places {plan.dram_rows + plan.tt_rows + plan.ssd_rows} rows, the model "
@@ -382,15 +416,18 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
+            if warm is not None:
+                parts[TT] = warm
             wide = _wider(spec, weights, parts[TT], math.prod(plan.column_modes))
             cores = decompose(wide, plan.row_modes, plan.column_modes, plan.ranks).cores
-            tt_row, form = None, "decomposed"
+            tt_row, form = np.full(spec.rows, -1), "decomposed"
+            tt_row[parts[TT]] = np.arange(len(parts[TT]))
         try:
             there = math.prod(shape_of(cores)[0])
             cores = held_cores(cores, spec.tt_format)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        if tt_row is not None:
+        if form == "trained" and tt_row is not None:
             _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),
