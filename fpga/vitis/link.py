@@ -1,6 +1,7 @@
 """The link configuration: which instances of a kernel there are and which memory each of their masters reaches.
 
-Source: UG1393 ([connectivity] nk and sp, [vivado] prop); the SmartSSD's one bank has the sptag `bank0`
+Source: UG1393 ([connectivity] nk and sp, [vivado] prop, [debug] chipscope and protocol, [profile] data and exec); the
+SmartSSD's one bank has the sptag `bank0`
 """
 
 from fpga.synth.shells import card
@@ -30,8 +31,9 @@ def check_instances(kernel: str, masters: int, instances: int) -> None:
                          f"{card().masters_max}, not {instances!r}")
 
 
-def link_cfg(kernel: RtlKernel, instances: int = 1) -> str:
-    """The configuration for `v++ --link --config`, every master at the card's memory.
+def link_cfg(kernel: RtlKernel, instances: int = 1, monitors: bool = False) -> str:
+    """The configuration for `v++ --link --config`, every master at the card's memory. monitors: at every AXI port of
+    every instance a logic analyzer and a protocol checker, at every master counters of its traffic for XRT's profile.
 
     Raises ValueError: more masters than the shell has ports for"""
     check_instances(kernel.name, len(kernel.masters), instances)
@@ -40,4 +42,10 @@ def link_cfg(kernel: RtlKernel, instances: int = 1) -> str:
              "[connectivity]", f"nk={kernel.name}:{instances}:{'.'.join(names)}"]
     lines += [f"sp={name}.{bus.name}:{card().memories[0]}" for name in names for bus in kernel.masters]
     lines += ["", "[vivado]", *(f"prop={text}" for text in _PROPERTIES)]
+    if monitors:
+        ports = [f"{name}:{bus.name}" for name in names for bus in kernel.buses]
+        lines += ["", "[debug]", *(f"{core}={port}" for core in ("chipscope", "protocol") for port in ports)]
+        masters = [f"{name}:{bus.name}" for name in names for bus in kernel.masters]
+        lines += ["", "[profile]", *(f"data={kernel.name}:{port}:counters" for port in masters),
+                  *(f"exec={kernel.name}:{name}" for name in names)]
     return "\n".join(lines) + "\n"
