@@ -142,20 +142,6 @@ def test_rows_outside_their_buffer(bench):
     bench.mend(run)
 
 
-@pytest.mark.testpoint("corner_values")
-def test_garbage(bench):
-    """Instructions of random bits end as the oracle says."""
-    for _ in range(count_of(20)):
-        run = RUNS["rows"].copy()
-        at = int(bench.draw.integers(len(run.words)))
-        run.words[at] = bench.draw.integers(0, 1 << 32, 16)
-        if bench.draw.integers(2):
-            run.words[at, 0] &= 0xFFF
-        bench.refused(run)
-        tried["garbage"] += 1
-    bench.mend(RUNS["rows"])
-
-
 # The GPU
 
 @pytest.mark.turns(2)

@@ -82,17 +82,6 @@ def test_standing_batches_use_it_all():
 
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 @pytest.mark.testpoint("random_match_golden")
-def test_random_programs(benches, memory):
-    """Every field of every instruction, regions that wrap, results over results, operands all in place in time: bit
-    for bit with the oracle."""
-    bench = benches(memory)
-    for _ in range(count_of(30)):
-        bench.same(any_program(bench.config, bench.draw))
-    assert not bench.card.violations()
-
-
-@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
-@pytest.mark.testpoint("random_match_golden")
 def test_random_networks(benches, memory):
     """Networks as compiled, bit for bit with the oracle."""
     bench = benches(memory)
@@ -194,16 +183,6 @@ def test_stalls(bench, standing, channel, share):
     bench.stalls(standing[0], channel, share)
 
 
-@pytest.mark.testpoint("backpressure_both_sides")
-def test_random_programs_with_stalls(benches):
-    """Programs of all kinds while every channel stalls."""
-    bench = benches(seed=6)
-    for seed in range(count_of(10)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.6)))
-        bench.same(any_program(bench.config, bench.draw))
-        tried["stalls"] += 1
-
-
 # Programs and arguments that are wrong
 
 spoil = ProgramMutator(MLP)
@@ -268,20 +247,6 @@ def test_wrong_programs(bench, mixed, name):
     told, result = bench.refused(run, PLACE)
     assert told["instructions_done"] <= result.instructions_done
     tried["wrong programs"] += 1
-    bench.mend(mixed)
-
-
-@pytest.mark.testpoint("corner_values")
-def test_garbage(bench, mixed):
-    """Instructions of random bits end as the oracle says, which is never well."""
-    for _ in range(count_of(20)):
-        run = mixed.copy()
-        at = int(bench.draw.integers(len(run.words)))
-        run.words[at] = bench.draw.integers(0, 1 << 32, 16)
-        if bench.draw.integers(2):
-            run.words[at, 0] &= 0xFFFF
-        bench.refused(run, PLACE)
-        tried["garbage"] += 1
     bench.mend(mixed)
 
 
