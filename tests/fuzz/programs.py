@@ -10,6 +10,7 @@ pair with stalls on all channels. A difference is a finding; it ends its seed.
 
 import argparse
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,14 +44,16 @@ class Tally:
     def programs(self) -> int:
         return sum(sum(ends.values()) for ends in self.ends.values())
 
-    def seed(self, core: str, preset: str, memory: str, seed: int) -> None:
-        """The programs of a seed."""
+    def seed(self, core: str, preset: str, memory: str, seed: int, until: float = math.inf) -> None:
+        """The programs of a seed, until the clock is there."""
         names = {code.code: code.name for code in KERNELS[core].codes}
         ends = self.ends.setdefault(core, Counter())
         trials, number = None, -1
         try:
             trials = trials_of(core, preset, memory, seed)
             for number in range(PROGRAMS):
+                if time.monotonic() >= until:
+                    return
                 ends[names[trials.trial(bool(number & 1), stalls=bool(number & 2))]] += 1
         except Exception as error:      # whatever it is: the campaign goes on
             notes = "; ".join(getattr(error, "__notes__", ()))
@@ -66,13 +69,12 @@ def campaign(places: Sequence[tuple[str, str, str]], *, first: int = 1, seeds: i
              count: int | None = None, seconds: float | None = None) -> Iterator[Tally]:
     """The tally after each seed. places: (core, preset, memory), in turn; seeds: from `first` on [for ever]; it ends
     behind `count` programs or `seconds` of the clock as well."""
-    tally, begin = Tally(), time.monotonic()
+    tally, until = Tally(), math.inf if seconds is None else time.monotonic() + seconds
     for seed in itertools.count(first) if seeds is None else range(first, first + seeds):
         for place in places:
-            tally.seed(*place, seed)
+            tally.seed(*place, seed, until)
             yield tally
-            if count is not None and tally.programs >= count or (
-                    seconds is not None and time.monotonic() - begin >= seconds):
+            if count is not None and tally.programs >= count or time.monotonic() >= until:
                 return
 
 
