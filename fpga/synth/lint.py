@@ -221,11 +221,10 @@ def _slang(files: list[Path], top: str) -> list[Finding]:
         design.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(file.read_text("utf-8"), manager, file.name))
     engine, found = pyslang.DiagnosticEngine(manager), []
     for item in design.getAllDiagnostics():
-        file, line = manager.getFileName(item.location), manager.getLineNumber(item.location)
+        place, line = manager.getFileName(item.location), manager.getLineNumber(item.location)
         name = "error" if item.isError() else re.sub(r"DiagCode\((\w+)\)", r"\1", str(item.code))
-        module = file.removesuffix(".v")
-        found.append(Finding("slang", name, f"{file}:{line}: {engine.formatMessage(item)}",
-                             "" if file == PORTS else module))
+        module = "" if place == PORTS else place.removesuffix(".v")
+        found.append(Finding("slang", name, f"{place}:{line}: {engine.formatMessage(item)}", module))
     return found
 
 
