@@ -265,6 +265,7 @@ def test_abort_at_any_cycle(bench, standing):
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("killed_hosts")
 def test_a_host_killed_at_any_cycle(bench, standing):
     """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
