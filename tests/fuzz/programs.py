@@ -48,9 +48,8 @@ class Tally:
         """The programs of a seed, until the clock is there."""
         names = {code.code: code.name for code in KERNELS[core].codes}
         ends = self.ends.setdefault(core, Counter())
-        trials, number = None, -1
+        trials, number = trials_of(core, preset, memory, seed), 0
         try:
-            trials = trials_of(core, preset, memory, seed)
             for number in range(PROGRAMS):
                 if time.monotonic() >= until:
                     return
@@ -61,8 +60,7 @@ class Tally:
                 f"program {number}: {type(error).__name__}: {error}\n  {notes}\n  again: python -m tests.fuzz.programs "
                 f"--core {core} --preset {preset} --memory {memory} --seed {seed}")
         finally:
-            if trials is not None:
-                trials.close()
+            trials.close()
 
 
 def campaign(places: Sequence[tuple[str, str, str]], *, first: int = 1, seeds: int | None = None,
