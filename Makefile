@@ -29,7 +29,7 @@ help:
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
 	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
-	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys and Icarus on the Verilog"
+	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys, slang and Icarus on the Verilog"
 	@echo "                (PRESET=\"tiny screc\": of these alone)"
 	@echo "make bench      every figure with its target; build/bench.json"
 	@echo "make docs       the guide as a site that works from disk, build/site/index.html"

@@ -73,9 +73,9 @@ def verilog(preset: tuple[str, ...], out: Path | None) -> None:
 @click.argument("preset", nargs=-1, shell_complete=preset_names)
 @JSON
 def lint(preset: tuple[str, ...]) -> None:
-    """Checks the Verilog of PRESET with three tools.
+    """Checks the Verilog of PRESET with four tools.
 
-    Verilator, Yosys and Icarus; only waived warnings may remain.
+    Verilator, Yosys, slang and Icarus; only waived warnings may remain, as often as they were looked at.
     """
     from fpga.synth import lint as checks
 
@@ -92,6 +92,8 @@ def lint(preset: tuple[str, ...]) -> None:
             click.echo(f"  {finding.tool} {finding.name}: {finding.text}")
     if "icarus" not in asked:
         click.echo("Icarus is not installed and was left out (apt-get install iverilog).")
+    if "slang" not in asked:
+        click.echo("slang is not installed and was left out (pip install pyslang).")
     stale = [waiver for waiver in accepted if not waiver.met and waiver.tool in asked and not preset]
     for waiver in stale:
         click.echo(f"waiver {waiver.tool} {waiver.name} ({waiver.match}) catches nothing any more: remove it")

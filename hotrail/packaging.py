@@ -21,6 +21,8 @@ _OPTIONS = (
     click.option("--no-gate", is_flag=True, help="Skips the gate's measurement; package.json records it."),
     click.option("--experimental-memory", is_flag=True, help="Adds memory.tcl: the link asks the shell's memory for "
                  "another address map and more bursts; nobody has linked with it yet."),
+    click.option("--monitors", is_flag=True, help="Adds a logic analyzer (ILA), protocol checkers and profile counters "
+                 "at every AXI port; the gate does not count their area."),
     click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build]."),
     JSON,
 )
@@ -50,7 +52,7 @@ def _show(gate: Any) -> None:
 
 
 def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
-          out: Path | None, experimental_memory: bool, experimental_xo: bool = False) -> Any:
+          out: Path | None, experimental_memory: bool, monitors: bool, experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
     from fpga.vitis.check import untested
@@ -58,7 +60,8 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     try:
         made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
                             force=force, gated=not no_gate, experimental_xo=experimental_xo,
-                            experimental_memory=experimental_memory, say=click.echo, measured=_show)
+                            experimental_memory=experimental_memory, monitors=monitors, say=click.echo,
+                            measured=_show)
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)

@@ -1,33 +1,34 @@
-"""Second opinions on the Verilog: Verilator, Yosys and Icarus; each accepted warning is named in a file.
+"""Second opinions on the Verilog: Verilator, Yosys, slang and Icarus; each accepted warning is named in a file.
 
 A waiver names a class of warnings and why they are accepted. How often each is met in the modules of a part is kept
-too, for the preset `tiny`: more of them is a finding. `python -m fpga.synth.lint` writes the numbers anew.
+too, by preset and core: more of them is a finding. `python -m fpga.synth.lint PRESET` writes the numbers anew.
 """
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from gen.base.tools import build_folder, environment, verilator, yosys
 from gen.rtl import primitives
-from gen.rtl.config import Preset, load
+from gen.rtl.config import Preset, load, names
 from gen.rtl.cores import CORES
 from gen.rtl.verilog import Build, children, emit, interface
 
-__all__ = ["COUNTED", "Finding", "WAIVED", "WAIVERS", "Waiver", "check", "excess", "of_presets", "waived", "waivers"]
+__all__ = ["Finding", "WAIVED", "WAIVERS", "Waiver", "check", "excess", "of_presets", "waived", "waivers"]
 
 PORTS = "ports_of_parts.v"
 WAIVERS = Path(__file__).parent / "waivers.toml"
 WAIVED = Path(__file__).parent / "waived.toml"
-COUNTED = "tiny"    # the preset whose warnings are counted
 RECORD = "python -m fpga.synth.lint"
 
 Counts = dict[str, dict[str, int]]      # tool/name of a waiver -> part -> how often it is met in the part's modules
@@ -82,8 +83,8 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
     """What the tools say about the Verilog and no waiver covers. Counts in `accepted` what each covered.
 
     Every file is read with the modules that it instantiates reduced to their ports: an array of 512 equal
-    cells is checked as one cell and one array. Yosys reads everything together once more for the hierarchy.
-    Icarus is asked when it is installed (see `tools`)."""
+    cells is checked as one cell and one array. Yosys and slang read everything together once more for the hierarchy.
+    Icarus and slang are asked when they are installed (see `tools`)."""
     texts = {Path(file).stem: Path(file).read_text("utf-8") for file in sorted(files)}
     accepted = waivers() if accepted is None else accepted
     known = texts | {Path(file).stem: text for file, text in primitives.models(texts).items()}
@@ -99,6 +100,7 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
         others = sorted(known.keys() - texts.keys())
         (work / PORTS).write_text("".join(interface(known[part]) for part in others), "utf-8")
         found += _yosys([work / f"{name}.v" for name in texts], top)
+        found += _slang([work / f"{name}.v" for name in texts] + [work / PORTS], top)
     left = []
     for finding in found:
         waiver = next((w for w in accepted if w.covers(finding)), None)
@@ -110,8 +112,8 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
     return left
 
 
-def waived(path: Path = WAIVED) -> dict[str, Counts]:
-    """How often each waiver may be met, by core of the preset that is counted."""
+def waived(path: Path = WAIVED) -> dict[str, dict[str, Counts]]:
+    """How often each waiver may be met, by preset and core; of a preset that is not there, any number of times."""
     return tomllib.loads(path.read_text("utf-8"))
 
 
@@ -123,7 +125,7 @@ def excess(counts: Counts, allowed: Counts) -> list[Finding]:
         for part, count in parts.items():
             if count > (most := allowed.get(kind, {}).get(part, 0)):
                 found.append(Finding(tool, name, f"{part}: {count} are waived, and {most} were looked at; look at the "
-                                                 f"others, then {RECORD}"))
+                                                 f"others, then {RECORD} PRESET"))
     return found
 
 
@@ -156,14 +158,16 @@ def _of_core(preset: str, core: str, config: object, accepted: list[Waiver]) -> 
     fresh = [Waiver(waiver.tool, waiver.name, waiver.match, waiver.reason) for waiver in accepted]
     built = emit(CORES[core].unit(config), f"hotrail_{core}", build_folder() / preset, preset=preset)
     left = check(built.files, built.top, fresh)
-    if preset == COUNTED and config == load(COUNTED).cores.get(core):
-        left += excess(_counts(built, fresh), waived().get(core, {}))
+    counted = waived().get(preset)
+    if counted is not None and config == load(preset).cores.get(core):
+        left += excess(_counts(built, fresh), counted.get(core, {}))
     return left, [waiver.met for waiver in fresh]
 
 
 def tools() -> dict[str, bool]:
     """The tools that will be asked."""
-    return {"verilator": True, "yosys": True, "icarus": shutil.which("iverilog") is not None}
+    return {"verilator": True, "yosys": True, "slang": find_spec("pyslang") is not None,
+            "icarus": shutil.which("iverilog") is not None}
 
 
 def _verilator(files: list[Path], top: str) -> list[Finding]:
@@ -203,6 +207,27 @@ def _yosys(files: list[Path], top: str) -> list[Finding]:
     ]
 
 
+def _slang(files: list[Path], top: str) -> list[Finding]:
+    """Errors and warnings of every class that it knows."""
+    if not tools()["slang"]:
+        return []
+    import pyslang
+
+    manager = pyslang.SourceManager()
+    options = pyslang.ast.CompilationOptions()
+    options.topModules = {top}
+    design = pyslang.ast.Compilation(pyslang.Bag([options]))
+    for file in files:
+        design.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(file.read_text("utf-8"), manager, file.name))
+    engine, found = pyslang.DiagnosticEngine(manager), []
+    for item in design.getAllDiagnostics():
+        place, line = manager.getFileName(item.location), manager.getLineNumber(item.location)
+        name = "error" if item.isError() else re.sub(r"DiagCode\((\w+)\)", r"\1", str(item.code))
+        module = "" if place == PORTS else place.removesuffix(".v")
+        found.append(Finding("slang", name, f"{place}:{line}: {engine.formatMessage(item)}", module))
+    return found
+
+
 def _icarus(files: list[Path], top: str) -> list[Finding]:
     if not tools()["icarus"]:
         return []
@@ -227,20 +252,31 @@ def _short(text: str) -> str:
     return re.sub(r"(/[^\s:]*/)([^/\s:]+\.v)", r"\2", text)
 
 
-def main() -> None:
-    """Writes anew how often each waiver is met. What is new has been looked at before."""
-    lines = [f"# How often each waiver of waivers.toml is met in the modules of a part, of the preset {COUNTED}.",
-             f"# Written by `{RECORD}`: more of them is a finding of `make lint`.", ""]
+def _counted(preset: str) -> dict[str, Counts]:
+    """How often each waiver is met in the cores of a preset. Raises SystemExit: a finding that none covers"""
+    counted = {}
     with tempfile.TemporaryDirectory() as folder:
-        for core, config in load(COUNTED).cores.items():
-            built = emit(CORES[core].unit(config), f"hotrail_{core}", Path(folder) / core, preset=COUNTED)
+        for core, config in load(preset).cores.items():
+            built = emit(CORES[core].unit(config), f"hotrail_{core}", Path(folder) / core, preset=preset)
             accepted = waivers()
             if left := check(built.files, built.top, accepted):
-                raise SystemExit(f"{core}: {left[0].tool} {left[0].name}: {left[0].text}")
-            for kind, parts in _counts(built, accepted).items():
-                lines += [f'[{core}."{kind}"]', *(f'"{part}" = {count}' for part, count in parts.items()), ""]
+                raise SystemExit(f"{preset}/{core}: {left[0].tool} {left[0].name}: {left[0].text}")
+            counted[core] = _counts(built, accepted)
+    return counted
+
+
+def main(presets: Sequence[str]) -> None:
+    """Writes anew how often each waiver is met in these presets [all]. What is new has been looked at before."""
+    counted = {preset: _counted(preset) for preset in presets or names()}
+    counted = waived() | counted
+    lines = ["# How often each waiver of waivers.toml is met in the modules of a part, by preset and core.",
+             f"# Written by `{RECORD}`: more of them is a finding of `make lint`.", ""]
+    for preset, cores in sorted(counted.items()):
+        for core, kinds in cores.items():
+            for kind, parts in kinds.items():
+                lines += [f'[{preset}.{core}."{kind}"]', *(f'"{part}" = {count}' for part, count in parts.items()), ""]
     WAIVED.write_text("\n".join(lines), "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -85,7 +85,7 @@ def kernels(preset: str) -> list[str]:
 
 def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None = None, instances: int = 1,
             out: Path | None = None, force: bool = False, gated: bool = True, experimental_xo: bool = False,
-            experimental_memory: bool = False,
+            experimental_memory: bool = False, monitors: bool = False,
             say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
@@ -93,8 +93,9 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
                 clock_mhz: of the kernel, one that the platform offers, default: its first; instances: in the image;
                 out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
                 gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado;
-                experimental_memory: memory.tcl for the link; say: is told what takes long; measured: is told of the
-                gate
+                experimental_memory: memory.tcl for the link; monitors: a logic analyzer, protocol checkers and
+                counters of traffic at the AXI ports, which the gate does not count; say: is told what takes long;
+                measured: is told of the gate
     Raises      ConfigError: the preset, a board's file; ValueError: the core, platform, clock, instances or `out`;
                 Busy: another process makes it; PackageError: refused, or not on disk as it was written
     """
@@ -122,11 +123,12 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             if judged.misses and not force:
                 raise PackageError(judged.misses)
         kernel, texts = named(kernel, texts)
-        parts = contents(kernel, texts, link_cfg(kernel, instances, platform=board), part=board.part)
+        link = link_cfg(kernel, instances, monitors, platform=board)
+        parts = contents(kernel, texts, link, monitors, part=board.part)
         if board.path:
             parts[BOARD] = board.path.read_bytes()
         if experimental_xo:
-            parts[f"{kernel.name}.xo"] = xo(kernel, texts)
+            parts[f"{kernel.name}.xo"] = xo(kernel, texts, monitors)
         if experimental_memory:
             parts[MEMORY] = memory_tcl().encode()
         for name, data in parts.items():
@@ -152,11 +154,13 @@ def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[
     return replace(kernel, files=tuple(sorted(own))), own
 
 
-def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, *, part: str = "") -> dict[str, bytes]:
-    """What is generated from the description, by its path in the package. part: default, the default platform's."""
+def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, monitors: bool = False, *, part: str = ""
+             ) -> dict[str, bytes]:
+    """What is generated from the description, by its path in the package. monitors: nets are marked for one; part:
+    default, the default platform's."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
-              f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(), rdl_name(kernel): rdl(kernel).encode(),
+              f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel, monitors).encode(), rdl_name(kernel): rdl(kernel).encode(),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel, part).encode(), LINK: link.encode()}
     found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
     found |= model(kernel)

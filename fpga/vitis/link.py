@@ -2,7 +2,7 @@
 
 All masters of an instance are at one channel of the card's memory, since a core reaches a buffer by either of them;
 instances take the channels in turn.
-Source: UG1393 ([connectivity] nk, sp and slr, [vivado] prop)
+Source: UG1393 ([connectivity] nk, sp and slr, [vivado] prop, [debug] chipscope and protocol, [profile] data and exec)
 """
 
 from fpga.vitis.description import RtlKernel
@@ -33,9 +33,11 @@ def check_instances(kernel: str, masters: int, instances: int, platform: "str | 
                          f"{ports}, not {instances!r}")
 
 
-def link_cfg(kernel: RtlKernel, instances: int = 1, *, platform: "str | Platform" = DEFAULT) -> str:
+def link_cfg(kernel: RtlKernel, instances: int = 1, monitors: bool = False, *, platform: "str | Platform" = DEFAULT
+             ) -> str:
     """The configuration for `v++ --link --config`. On a card of several super logic regions they share the instances
-    evenly, in their order.
+    evenly, in their order. monitors: at every AXI port of every instance a logic analyzer and a protocol checker, at
+    every master counters of its traffic for XRT's profile.
 
     Raises ValueError: more masters than the shell has ports for"""
     board = Platform.load(platform)
@@ -48,4 +50,10 @@ def link_cfg(kernel: RtlKernel, instances: int = 1, *, platform: "str | Platform
     if board.slrs > 1:
         lines += [f"slr={name}:SLR{number * board.slrs // instances}" for number, name in enumerate(names)]
     lines += ["", "[vivado]", *(f"prop={text}" for text in _PROPERTIES)]
+    if monitors:
+        ports = [f"{name}:{bus.name}" for name in names for bus in kernel.buses]
+        lines += ["", "[debug]", *(f"{core}={port}" for core in ("chipscope", "protocol") for port in ports)]
+        masters = [f"{name}:{bus.name}" for name in names for bus in kernel.masters]
+        lines += ["", "[profile]", *(f"data={kernel.name}:{port}:counters" for port in masters),
+                  *(f"exec={kernel.name}:{name}" for name in names)]
     return "\n".join(lines) + "\n"

@@ -53,13 +53,13 @@ def xo_xml(kernel: RtlKernel, files: Mapping[str, bytes]) -> bytes:
     return document.text(root)
 
 
-def xo(kernel: RtlKernel, texts: Mapping[str, str]) -> bytes:
+def xo(kernel: RtlKernel, texts: Mapping[str, str], monitors: bool = False) -> bytes:
     """A kernel's .xo; the same bytes from the same kernel and Verilog everywhere.
 
-    Parameters  texts: the Verilog by name
+    Parameters  texts: the Verilog by name; monitors: nets are marked for a logic analyzer
     Raises      ValueError: they are not the kernel's files"""
     files = {"component.xml": component_xml(kernel, texts), xgui_path(kernel): xgui(kernel).encode(),
-             f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel).encode(),
+             f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel, monitors).encode(),
              **{f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}}
     entries = {"xo.xml": xo_xml(kernel, files), f"{kernel.name}/kernel.xml": kernel_xml(kernel),
                **{f"ip_repo/{ip_folder(kernel)}/{name}": data for name, data in files.items()}}

@@ -69,12 +69,14 @@ class Program:
     """hw.hotline.program.Program, by what it sets going: (what, with what) for each instruction in order.
 
     "register": position, first, rows, base, pinned, join; "clear"; "learn" and "train": source, beats, and all that
-    is told of the job; "save": out, beats; "load": source, beats. joins: what the address registers say, by position.
+    is told of the job; "save": out, beats; "load": source, beats. joins: what the address registers say, by position;
+    places: of those that are not pinned, base and first.
     """
 
     sizes: Sizes
     arguments: Arguments = field(default_factory=Arguments)
     joins: dict[int, int] = field(default_factory=dict)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def run(self, program: Sequence[Sequence[int]]) -> Iterator[Action | Fault]:
         """Actions of instructions of 16 words each, up to the first that is refused."""
@@ -113,7 +115,21 @@ class Program:
             item["row_beats_log2"] <= 6 and item["batch"] >= 1 and item["mailbox_slots"] >= 1
             and item["mailbox_pitch"] >= 1 and indices <= sizes.slots(item["row_beats_log2"])
             and item["batch"] * sample_beats <= sizes.frame_beats
-            and not (item["pooled"] and self.joins.get(0, 0)))
+            and not (item["pooled"] and self.joins.get(0, 0))
+            and self._one_place(item["indices"], item["row_beats_log2"]))
+
+    def _one_place(self, indices: int, row_beats_log2: int) -> bool:
+        """Whether each row has one place and each place one row: by their numbers rows lie one behind the other."""
+        return len({(base - (first << row_beats_log2)) % (1 << 32)
+                    for position, (base, first) in self.places.items() if position < indices}) <= 1
+
+    def register(self, item: Mapping[str, int]) -> None:
+        """S_WR writes an address register."""
+        position = item["position"]
+        self.joins[position] = item["join"]
+        self.places.pop(position, None)
+        if not item["pinned"]:
+            self.places[position] = item["base"], item["first_high"] << 32 | item["first_low"]
 
     def vectors(self, item: Mapping[str, int]) -> int:
         """Of a pooled sample."""
@@ -143,7 +159,7 @@ class Program:
     def _action(self, item: Mapping[str, int]) -> Action:
         kind = OPCODES[item["opcode"]]
         if kind == "S_WR":
-            self.joins[item["position"]] = item["join"]
+            self.register(item)
             values: dict[str, Any] = {name: item[name] for name in ("position", "base", "pinned", "join")}
             return "register", values | {
                 "first": item["first_high"] << 32 | item["first_low"], "rows": item["table_rows"]}

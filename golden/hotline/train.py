@@ -184,7 +184,7 @@ class Hotline:
         kind = OPCODES[item["opcode"]]
         self._ready = (0, 0)
         if kind == "S_WR":
-            program.joins[item["position"]] = item["join"]
+            program.register(item)
             self.registers[item["position"]] = Register(
                 item["first_high"] << 32 | item["first_low"], item["table_rows"], item["base"], item["pinned"],
                 item["join"])

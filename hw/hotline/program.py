@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream
+from amaranth.lib import data, enum, memory, stream
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import data_layout, read_layout, request_layout
@@ -73,6 +73,15 @@ class Job(data.Struct):
     rate: 32
 
 
+class _Places(NamedTuple):
+    """What `Program._places` hands on. compare: while they are compared; over: in the last cycle of that; differ: then,
+    whether there are two that do not go together."""
+
+    compare: Signal
+    over: Signal
+    differ: Signal
+
+
 class _State(NamedTuple):
     """What `Program.elaborate` hands to other methods."""
 
@@ -136,8 +145,8 @@ class Program(Part):
                 error             Out  see program_error_layout
     Timing      besides its beats an instruction takes 9 + CALM_CYCLES cycles, the latter those in which no part was
                 busy; 3 more for each of its sums and one for each bit of the multiplier; 3 more than the memory to its
-                first sample; TRAIN CALM_CYCLES + 3 more, and pooled ones 1 + indices. A beat of samples or of an image
-                a cycle
+                first sample; TRAIN CALM_CYCLES + 7 + indices more, and pooled ones 1 + indices. A beat of samples or
+                of an image a cycle
     Handshake   streams from registers, but for i_image_beats to o_write_data, which are wired through
     Faults      a beat of samples or of an image with an error is not passed on, and no more is; `error` then stays
     Reset       drops everything
@@ -171,6 +180,7 @@ class Program(Part):
         state = _State(instructions=instructions, item=item, writes_register=writes_register)
         allowed = self._allowed(m, state)
         bounds = self._sums(m, state, allowed)
+        places = self._places(m, state)
         self._told(m, state, allowed, bounds)
         reader = InputReader(
             m, self.config, o_requests=self.o_input_requests, i=self.i_inputs, o_beats=self.o_beats,
@@ -179,7 +189,7 @@ class Program(Part):
         writer = ImageWriter(
             m, self.config, i=self.i_image_beats, o_requests=self.o_write_requests, o_data=self.o_write_data,
             written=self.written, base=self.arguments.mailbox, out=item.out)
-        self._sequence(m, state, allowed, bounds, reader, writer)
+        self._sequence(m, state, allowed, bounds, places, reader, writer)
         return m
 
     def _allowed(self, m: Module, state: _State) -> _Allowed:
@@ -246,6 +256,66 @@ class Program(Part):
         return _Sums(
             check=check, vectors=vectors, sent_from=sent_from, many=many, rows=rows, sum=bounded)
 
+    def _places(self, m: Module, state: _State) -> _Places:
+        """Rows are told apart by their numbers, so each must have one place and no two the same: base - (first <<
+        row_beats_log2) is equal in all registers that TRAIN looks up. They are compared one by one, in its `PLACES`."""
+        item, config = state.item, self.config
+        layout = data.StructLayout({"base": 32, "first": 32})
+        store = memory.Memory(shape=layout, depth=config.positions, init=[], attrs={"ram_style": "distributed"})
+        m.submodules.places = store
+        write, read = store.write_port(), store.read_port(domain="comb")
+        looked = Signal(config.positions)
+        position = item.position[:config.position_bits]
+        m.d.comb += [
+            write.en.eq(state.writes_register),
+            write.addr.eq(position),
+            write.data.base.eq(item.base),
+            write.data.first.eq(item.first_low),
+        ]
+        with m.If(state.writes_register):
+            with m.Switch(position):
+                for number in range(config.positions):
+                    with m.Case(number):
+                        m.d.sync += looked[number].eq(~item.pinned)
+        compare = Signal()
+        over = Signal()
+        differ = Signal()
+        at = Signal(8)
+        last = Signal(8, reset_less=True)
+        rest = Signal(config.positions)         # of `looked`, from `at` on
+        valid = Signal(3)
+        entry = Signal(layout, reset_less=True)
+        base = Signal(32, reset_less=True)
+        before = Signal(32, reset_less=True)    # beats of the rows before the table's
+        place = Signal(32, reset_less=True)     # of the row with the number 0
+        wanted = Signal(32, reset_less=True)
+        known = Signal()
+        m.d.comb += read.addr.eq(at[:config.position_bits])
+        m.d.comb += over.eq(at == last)
+        m.d.sync += [
+            last.eq(item.indices + 3),
+            at.eq(0),
+            rest.eq(looked),
+            valid.eq(0),
+            known.eq(0),
+            differ.eq(0),
+            entry.eq(read.data),
+            base.eq(entry.base),
+            before.eq(entry.first << item.row_beats_log2[:3]),
+            place.eq(base - before),
+        ]
+        with m.If(compare):
+            m.d.sync += [
+                at.eq(at + 1),
+                rest.eq(rest >> 1),
+                valid.eq(Cat(rest[0] & (at < item.indices), valid)),
+                known.eq(known | valid[2]),
+                differ.eq(differ | valid[2] & known & (place != wanted)),
+            ]
+            with m.If(valid[2] & ~known):
+                m.d.sync += wanted.eq(place)
+        return _Places(compare=compare, over=over, differ=differ)
+
     def _told(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums) -> None:
         """What stands at the other parts."""
         item, job, registers = state.item, self.job, self.registers
@@ -264,7 +334,8 @@ class Program(Part):
                     with m.Case(position):
                         m.d.sync += allowed.joined[position].eq(item.join != JOIN.BEGIN)
 
-    def _sequence(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, reader, writer) -> None:
+    def _sequence(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, places: _Places, reader,
+                  writer) -> None:
         item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
         instructions, refuse = state.instructions, state.instructions.refuse
         wait = Signal(2)
@@ -299,7 +370,16 @@ class Program(Part):
                         refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
                     with m.Elif(kind[S_WR] | kind[CLEAR]):
                         m.next = "BEGIN"
-                    with m.Elif(kind[TRAIN] & item.pooled):
+                    with m.Elif(kind[TRAIN]):
+                        m.next = "PLACES"
+                    with m.Else():
+                        m.next = "SUM"
+            with m.State("PLACES"):
+                m.d.comb += places.compare.eq(1)
+                with m.If(places.over):
+                    with m.If(places.differ):
+                        refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
+                    with m.Elif(item.pooled):
                         m.next = "COUNT"
                     with m.Else():
                         m.next = "SUM"

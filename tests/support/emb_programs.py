@@ -1,5 +1,6 @@
 """Programs of the EMB core that nobody compiles: drawn from what hw.isa says, allowed or with one mistake."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +12,12 @@ from golden.emb.stripes import Stripes
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from tests.support import emb_tables as make
-from tests.support.program_mutator import ProgramMutator
+from tests.support.differential import Draw
 
 __all__ = ["PAGE", "Drawn", "Programs", "images"]
 
 PAGE = 4096
 POSITIONS = 1 << 30
-MUTATOR = ProgramMutator(EMB)
 KINDS = ("BAGS",) * 6 + ("FILL",) * 2 + ("LOAD",)
 # Row modes, column modes and ranks of tensor trains whose chunks may have from 1 to 8 rows in the preset `tiny`.
 TRAINS = (((5, 5, 4), (2, 2, 4), 4), ((6, 6), (4, 4), 16), ((8, 8), (4, 4), 8), ((3, 5, 4, 5), (2, 2, 2, 4), 6),
@@ -25,13 +25,19 @@ TRAINS = (((5, 5, 4), (2, 2, 4), 4), ((6, 6), (4, 4), 16), ((8, 8), (4, 4), 8), 
 
 
 def images(random, config):
-    """A tensor train of each shape, ready to be loaded."""
+    """A tensor train of each shape that the unit takes, ready to be loaded; where it takes block16, every other one or
+    all."""
     tables = []
     for number, (modes, columns, rank) in enumerate(TRAINS):
+        block16 = config.tt.block16_only or config.tt.grouped and number % 2
         rows = int(np.prod(modes))
         values = np.zeros((rows, int(np.prod(columns))), np.float32)
-        tables.append(Table.place(f"t{number}", values, np.full(rows, TT), cores=make.cores(random, modes, columns,
-                                                                                          rank)))
+        cores = make.cores(random, modes, columns, rank)
+        table = Table.place(f"t{number}", values, np.full(rows, TT), cores=cores,
+                            tt_format="block16" if block16 else "float32")
+        with suppress(ValueError):      # vectors with holes, where the array is larger
+            CardImages([table], config, PAGE)
+            tables.append(table)
     return CardImages(tables, config, PAGE)
 
 
@@ -49,22 +55,18 @@ class Drawn:
     items: list = field(default_factory=list)
 
 
-class Programs:
+class Programs(Draw):
     """Draws programs for a core with tables loaded, `rows_beats` of rows and a ring. images: of the tables."""
 
+    spared = frozenset({"release"})     # it says what later instructions may read
+
     def __init__(self, random, images, *, rows_beats, ring_beats):
-        self.r, self.images, self.config = random, images, images.config
+        super().__init__(EMB, random)
+        self.images, self.config = images, images.config
         self.rows_beats, self.ring_beats = rows_beats, ring_beats
         self.words = self.config.words
         self.page_beats = PAGE // (4 * self.words)
         self.placed = list(images.placed.values())
-
-    def one(self, values):
-        return values[int(self.r.integers(len(values)))]
-
-    def upto(self, most, least=0):
-        """A whole number, often one of the ends."""
-        return int(self.one((least, most, self.r.integers(least, most + 1))))
 
     def draw(self, wrong=False):
         """A program; wrong: with one mistake."""
@@ -76,11 +78,12 @@ class Programs:
         items = [(kind, item) for kind in [*kinds, "BAGS"] if (item := getattr(self, kind.lower())())]
         if self.r.random() < 0.2:       # nothing is read behind it
             items[-1][1]["release"] = (self.released + self.landed + int(self.r.integers(1 << 20))) % POSITIONS
-        words = np.stack([MUTATOR.garble(self.r, encode(kind, item)) for kind, item in items])
+        words = np.stack([self.mutator.garble(self.r, encode(kind, item)) for kind, item in items])
         inputs = np.concatenate(self.inputs) if self.inputs else np.zeros(self.words, np.uint32)
         drawn = Drawn(words, inputs.astype(np.uint32), self.outputs, first, pages, "", items)
         if wrong:
-            drawn.mistake = self.mistake(drawn)
+            self.spoil(drawn, self.edge, self.edge, self.unlike, self.index, self.index, self.length, self.reserved,
+                       self.order, self.word, self.shorter, self.header)
         return drawn
 
     def region(self, values):
@@ -168,75 +171,60 @@ class Programs:
         return {"count": self.images.load_beats, "indices": self.region(self.images.load),
                 "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
 
-    # One mistake.
+    # Mistakes.
 
-    def mistake(self, drawn):
-        """Puts one into the program; what it is, in words. Some of them are none: a value that is allowed."""
-        number = int(self.r.integers(len(drawn.items)))
-        (kind, item), line = drawn.items[number], drawn.words[number]
-        what = self.one((self.edge, self.edge, self.unlike, self.index, self.index, self.length, self.reserved,
-                         self.shorter, self.header))
-        return f"{kind} {number}: {what(drawn, kind, item, line)}"
-
-    def put(self, line, name, value):
-        MUTATOR.set(line, name, value)
-        return f"{name} = {value}"
-
-    def edge(self, drawn, kind, item, line):
-        """A field at the end of what is allowed, or behind it. A release says what later instructions may read."""
-        names = [use.field for use in EMB.instruction(kind).uses if use.field != "release"] + ["opcode"]
-        name = self.one(names)
-        return self.put(line, name, self.one(MUTATOR.edges(name)))
-
-    def unlike(self, drawn, kind, item, line):
+    def unlike(self, drawn, number):
         """An instruction that is not as its tensor-train table."""
+        item = drawn.items[number][1]
         if not item.get("tt_rows"):
             return "none"
         placed = self.placed[item["tt_table"]]
-        return self.put(line, *self.one((
+        return self.put(drawn, number, *self.one((
             ("chunk_rows", placed.chunk_rows + 1), ("row_beats", placed.value_beats + 1),
             ("row_beats", max(placed.value_beats - 1, 1)), ("tt_rows", 1 << self.config.tt.index_bits),
             ("tt_table", len(self.placed) + int(self.r.integers(100))))))
 
-    def word(self, drawn, at, value):
+    def word(self, drawn, number):
+        """Anything in a word that says nothing of the ring."""
+        word = self.upto(12)
+        drawn.words[number, word] = self.r.integers(1 << 32)
+        return f"word {word} = {drawn.words[number, word]:#x}"
+
+    def input(self, drawn, at, value):
         before = int(drawn.inputs[at])
         drawn.inputs[at] = value & 0xFFFFFFFF
         return f"word {at} of the inputs = {value & 0xFFFFFFFF:#x} instead of {before:#x}"
 
-    def index(self, drawn, kind, item, line):
+    def index(self, drawn, number):
+        kind, item = drawn.items[number]
         count = {"BAGS": item.get("indices_count", 0), "FILL": 2 * item["count"]}.get(kind, 0)
         if not count:
             return "none"
         at = item["indices"] * self.words + int(self.r.integers(count))
         rows, placed = item["dram_rows"], self.placed[item["tt_table"]] if item.get("tt_rows") else None
         end = item["ring_first"] + item["ring_count"]
-        return self.word(drawn, at, int(self.one((
+        return self.input(drawn, at, int(self.one((
             rows, 3 << 30, 3 << 30 | 5, 1 << 30 | min(item.get("tt_rows", 0), POSITIONS - 1),
             1 << 30 | (placed.table.tt_rows if placed else 0), 2 << 30 | end % POSITIONS,
             2 << 30 | (item["ring_first"] - 1) % POSITIONS, self.r.integers(1 << 32)))))
 
-    def length(self, drawn, kind, item, line):
+    def length(self, drawn, number):
+        kind, item = drawn.items[number]
         if kind != "BAGS":
             return "none"
         at = item["lengths"] * self.words + int(self.r.integers(item["count"]))
-        return self.word(drawn, at, self.one((int(drawn.inputs[at]) + 1, int(drawn.inputs[at]) - 1, 65537, -1)))
+        return self.input(drawn, at, self.one((int(drawn.inputs[at]) + 1, int(drawn.inputs[at]) - 1, 65537, -1)))
 
-    def reserved(self, drawn, kind, item, line):
-        word = self.one((0, 9))
-        bits = [bit for bit in range(32) if EMB.reserved(word) >> bit & 1]
-        bit = self.one(bits)
-        line[word] |= np.uint32(1 << bit)
-        return f"bit {bit} of word {word}"
-
-    def shorter(self, drawn, kind, item, line):
+    def shorter(self, drawn, number):
         if self.r.random() < 0.5 and drawn.outputs_beats:
             drawn.outputs_beats -= 1
             return "outputs a beat shorter"
         drawn.inputs = drawn.inputs[:-self.words].copy()
         return "inputs a beat shorter"
 
-    def header(self, drawn, kind, item, line):
+    def header(self, drawn, number):
+        kind, item = drawn.items[number]
         if kind != "LOAD":
             return "none"
         at = item["indices"] * self.words + int(self.r.integers(16))
-        return self.word(drawn, at, int(drawn.inputs[at]) | self.one((1 << 22, 1 << 31, 3 << 16, 0xFFFF)))
+        return self.input(drawn, at, int(drawn.inputs[at]) | self.one((1 << 22, 1 << 31, 3 << 16, 0xFFFF)))

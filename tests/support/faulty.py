@@ -128,18 +128,22 @@ class FaultyBench:
         assert told["code"] or not missing
         return missing
 
-    def refused(self, run, place):
-        """Runs a program with a mistake: code and place are the oracle's, what is written is right or untouched, or
-        was not to be written at all."""
+    def refused(self, run, place=("code", "instruction", "detail")):
+        """Runs a program with a mistake, see `judge`."""
         self.start(run)
         told, outputs = self.finish(run)
+        return told, self.judge(run, told, outputs, place)
+
+    def judge(self, run, told, outputs, place):
+        """Of a run that ended in a fault: code and place are the oracle's, what is written is right or untouched, or
+        was not to be written at all. Returns the oracle's result."""
         result, wanted = self.expected(run)
         assert result.code
         assert {name: told[name] for name in place} == {name: getattr(result, name) for name in place}
         beats, right = (words.reshape(-1, self.config.words) for words in (outputs, wanted))
         untouched = (beats == UNTOUCHED).all(axis=1)
         assert (untouched | (beats == right).all(axis=1) | (right == UNTOUCHED).all(axis=1)).all()
-        return told, result
+        return result
 
     def clean(self):
         """Whatever a test that failed has left behind."""
@@ -221,23 +225,28 @@ class FaultyBench:
             self.mend(run)
             self.tried["resets"] += 1
 
+    def gone(self):
+        """The host is gone, and its driver resets the core alone, not the card: nothing is written from then on,
+        whoever has the memory. Returns what lay there, by buffer."""
+        self.card.set_faults(Faults(host_dies_after=0))
+        self.card.software_reset()
+        self.busy = False
+        contents = {held: self.card.read(held) for held in self.card.buffers()}
+        for held, data in contents.items():
+            self.card.write(held, np.full_like(data, OTHERS))
+        assert not self.card.step(3000), "an interrupt for a host that is gone"
+        for held in contents:
+            assert (self.card.read(held) == OTHERS).all(), held.name
+        assert not self.card.violations(), self.card.violations()
+        return contents
+
     def kills(self, run, cycles, count):
-        """A host that is gone at any moment: its driver resets the core alone. Nothing is written from then on, whoever
-        has the memory, and the next run is right, without a reset of the card."""
+        """A host that is gone at any moment: the next run is right, without a reset of the card."""
         for at in spread(1, cycles + 60, count):
             self.start(run)
             self.serve(run, at)
-            self.card.set_faults(Faults(host_dies_after=0))
-            self.card.software_reset()
-            self.busy = False
-            contents = {name: self.card.read(held) for name, held in self.buffers.items()}
-            for name, data in contents.items():
-                self.card.write(self.buffers[name], np.full_like(data, OTHERS))
-            assert not self.card.step(3000), "an interrupt for a host that is gone"
-            for name, data in contents.items():
-                assert (self.card.read(self.buffers[name]) == OTHERS).all(), (name, at)
-                self.card.write(self.buffers[name], data)
-            assert not self.card.violations(), self.card.violations()
+            for held, data in self.gone().items():
+                self.card.write(held, data)
             self.mend(run)
             self.tried["hosts killed"] += 1
 

@@ -39,6 +39,7 @@ class Run:
     count: int | None = None
     most: int | None = None
     timeout: int = TIMEOUT
+    mistake: str = ""
     image: np.ndarray | None = field(default=None)
 
     @property
@@ -111,7 +112,7 @@ class Bench(FaultyBench):
     def start(self, run):
         empty = np.zeros((1, self.words), np.uint32)
         self.busy, self.seen = True, []
-        self.gpu = Gpu(run.log.layout, gradients, run.times, watch=self.seen.append)
+        self.gpu = self.device(run)
         words = run.words if len(run.words) else np.zeros((1, HOTLINE.words), np.uint32)
         self.card.run({
             "program": self.place("program", words),
@@ -125,6 +126,16 @@ class Bench(FaultyBench):
             "rows": self.place("rows", run.rows if len(run.rows) else empty), "rows_beats": len(run.rows),
             "hot": self.place("hot", run.hot if len(run.hot) else empty), "hot_beats": len(run.hot),
             "timeout": run.timeout, "result": self.place("result", self.block("dealt", "finished"))})
+
+    def device(self, run):
+        return Gpu(run.log.layout, gradients, run.times, watch=self.seen.append)
+
+    def answer(self, run, batch, words):
+        """The gradients (rows, words of a row) of a mini-batch, whose words are as in the mailbox."""
+        layout = run.log.layout
+        out = np.zeros(batch.updates.shape, np.float32)
+        out[:, :layout.dim] = gradients(Batch.read(layout, run.how, words)) if batch.kind == GATHERED else 0
+        return out
 
     def serve(self, run, until=None):
         """The GPU at work, until the core is done, or for so many cycles."""
@@ -153,7 +164,6 @@ class Bench(FaultyBench):
         mailbox = np.full(run.mailbox_beats * self.words, UNTOUCHED, np.uint32)
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), mailbox, run.rows.reshape(-1).copy(),
                         run.hot.reshape(-1), run.gradients_beats)
-        layout, how = run.log.layout, run.how
         self.wanted = []
 
         def gpu(batch):
@@ -161,9 +171,7 @@ class Bench(FaultyBench):
             head[:4] = batch.number, batch.kind, len(batch.samples), len(batch.places)
             words = np.concatenate([head, batch.samples.reshape(-1), batch.rows.reshape(-1)]).reshape(-1, self.words)
             self.wanted.append(words)
-            out = np.zeros(batch.updates.shape, np.float32)
-            out[:, :layout.dim] = gradients(Batch.read(layout, how, words)) if batch.kind == GATHERED else 0
-            return out.view(np.uint32)
+            return self.answer(run, batch, words).view(np.uint32)
 
         result = self.core.run(memory, self.gpu.kinds, gpu, run.count)
         return result, SimpleNamespace(mailbox=mailbox, rows=memory.rows)
@@ -195,13 +203,14 @@ class Bench(FaultyBench):
         assert len({values[name].word // self.words for name in names}) <= 1, names
         return names
 
-    def cut(self, run, told, left):
-        """Mini-batches that were taken are right, rows are as the gathered ones that are told as updated leave them."""
+    def cut(self, run, told, left, result=None):
+        """Mini-batches that were taken are right, rows are as the gathered ones that are told as updated leave them.
+        result: the oracle's, if it has run."""
         unset = self.unset(told)
         if told["code"] == 0:
             self.compare(run, told, left, unset)
             return False
-        result, _ = self.taken(run)
+        result = result or self.taken(run)[0]
         gathered = [batch for batch in result.batches if batch.kind == GATHERED]
         if "batches_updated" not in unset:
             assert told["batches_updated"] <= len(gathered)
@@ -213,20 +222,18 @@ class Bench(FaultyBench):
     def rows_after(self, run, batches):
         """The rows' buffer as these mini-batches leave it."""
         rows = run.rows.copy().reshape(-1, self.words)
-        beats = np.arange(1 << run.log.layout.row_beats_log2)
         for batch in batches:
-            rows[batch.places[:, None] + beats] = batch.updates.reshape(len(batch.places), -1, self.words)
+            beats = batch.updates.shape[1] // self.words
+            rows[batch.places[:, None] + np.arange(beats)] = batch.updates.reshape(-1, beats, self.words)
         return rows.reshape(-1)
 
-    def refused(self, run, place=("code", "instruction", "detail")):
-        """Runs something with a mistake: code and place are the oracle's."""
-        self.start(run)
-        told, left = self.finish(run)
+    def judge(self, run, told, left, place):
+        """Mini-batches that were taken are right."""
         result, _ = self.taken(run)
         assert result.code and told["code"], told
         assert {name: told[name] for name in place} == {name: getattr(result, name) for name in place}
-        self.cut(run, told, left)
-        return told, result
+        self.cut(run, told, left, result)
+        return result
 
 
 tried: Counter = Counter()      # faults by kind, of all files

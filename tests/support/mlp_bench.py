@@ -8,8 +8,9 @@ from fpga import card
 from gen.compiler.mlp import Compiler
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
+from tests.support.differential import Differential
 from tests.support.faulty import UNTOUCHED, FaultyBench
-from tests.support.mlp_programs import Run
+from tests.support.mlp_programs import Programs, Run, everything
 from tests.support.mlp_sizes import TINY, batch
 
 TIMEOUT = 6000          # cycles without progress
@@ -67,3 +68,18 @@ class Bench(FaultyBench):
         assert (told["corrected"], told["uncorrectable"]) == (corrected, 0)
         assert told["slots"] + sum(told[name] for name in STALLED) <= told["cycles"]
         return told["cycles"]
+
+
+class Trials(Differential):
+    """Programs on the core, its twin and the oracle. Every line of their memories is loaded before."""
+
+    def __init__(self, config=TINY, memory="ideal", seed=1):
+        random = np.random.default_rng(seed)
+        self.config, self.whole = config, everything(config, random)
+        super().__init__(Programs(config, random), memory)
+
+    def bench(self, kind):
+        return Bench(self.memory, config=self.config, kind=kind)
+
+    def again(self):
+        assert not self.compare(self.whole)

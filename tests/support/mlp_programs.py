@@ -1,4 +1,6 @@
-"""Programs of the MLP core, put together at random: every field, waits for everything before, lines used once."""
+"""Programs of the MLP core, put together at random: every field, waits for everything before, lines used once; and
+mistakes in them.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +11,8 @@ from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
-from tests.support.program_mutator import ProgramMutator
+from tests.support.differential import Draw
+from tests.support.program_mutator import ProgramMutator, shorter
 
 MUTATOR = ProgramMutator(MLP)
 
@@ -27,6 +30,7 @@ class Run:
     weights: np.ndarray     # (beats, words of a beat)
     outputs_beats: int
     count: int | None = None
+    mistake: str = ""
 
     def copy(self) -> "Run":
         return Run(self.words.copy(), self.inputs.copy(), self.weights.copy(), self.outputs_beats, self.count)
@@ -207,3 +211,84 @@ def any_program(config: MlpConfig, draw: np.random.Generator) -> Run:
             return mix.run()
         except Full:
             pass        # draw another one
+
+
+def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
+    """Loads every line of every memory."""
+    steps = min(config.weight_lines, MLP.field("steps").highest)
+    groups = config.units * config.weight_lines // steps
+    mix = Mix(config, draw, rows_from=0, weights_from=0, addends_from=0)
+    mix.add("LOAD_ROWS", count=config.samples, source=mix.data("inputs", config.samples * config.row_lines),
+            stride=config.row_lines, row_beats=config.row_lines, features=1, line=0, line_stride=1)
+    mix.add("LOAD_WEIGHTS", count=groups, steps=steps, weight_line=0,
+            source=mix.data("weights", groups * steps * config.line_beats))
+    mix.add("LOAD_ADDENDS", count=config.addend_lines, addend_line=0,
+            source=mix.data("weights", config.addend_lines // config.groups_per_beat))
+    return mix.run()
+
+
+class Programs(Draw):
+    """Draws programs, and mistakes in them; what an instruction waits for is not taken away, as the results would
+    depend on time."""
+
+    spared = frozenset({"wait_rows", "wait_weights", "wait_layers", "max_in_flight"})
+    orders = ("missing", "last")        # behind one that is there twice, instructions wait for too little
+    LONGEST = 20_000        # steps of an instruction
+
+    def __init__(self, config: MlpConfig, random: np.random.Generator):
+        super().__init__(MLP, random)
+        self.config = config
+
+    def draw(self, wrong: bool = False) -> Run:
+        while True:
+            run = any_program(self.config, self.r)
+            if not wrong:
+                return run
+            self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
+                       self.word, self.late, self.shorter)
+            if not self.long(run):
+                return run
+
+    def unlike(self, run: Run, number: int) -> str:
+        """Fields that do not go together, or that mean another layer."""
+        return self.put(run, number, *self.one((
+            ("last_columns", self.config.columns + 1), ("features", 2), ("features_in", int(self.r.integers(2))),
+            ("half", int(self.r.integers(2))), ("mode", int(self.r.integers(2))),
+            *((name, int(self.r.integers(4))) for name in ("addend", "target", "activation")))))
+
+    def word(self, run: Run, number: int) -> str:
+        """Anything in a word of sizes and places."""
+        word = self.upto(11)
+        run.words[number, word] = self.r.integers(1 << 32)
+        return f"word {word} = {run.words[number, word]:#x}"
+
+    def late(self, run: Run, number: int) -> str:
+        """Waits for more than comes before it."""
+        name = self.one(("wait_rows", "wait_weights", "wait_layers"))
+        return self.put(run, number, name, self.one((self.mutator.value_of(run.words[number], name) + 1, 1 << 31)))
+
+    def shorter(self, run: Run, number: int) -> str:
+        buffer = self.one([name for name in ("inputs", "weights", "outputs")
+                           if run.outputs_beats > 0 or name != "outputs"])
+        shorter(buffer)(run)
+        return f"{buffer} a beat shorter"
+
+    def long(self, run: Run) -> bool:
+        """Whether an instruction that may be allowed takes too long to be tried."""
+        for words in run.words:
+            item = MLP.decode(words.tolist())
+            kind = MLP.opcodes.get(item.opcode)
+            sizes = {use.field: getattr(item, use.field) for use in MLP.instruction(kind).uses} if kind else {}
+            if any(value > MLP.field(name).highest for name, value in sizes.items()):
+                continue
+            steps = item.count * max(item.features, 1) * max(item.row_beats, 1) * max(item.groups, 1) * max(
+                item.steps, 1) * (item.features if kind == "INTERACT" else 1)
+            ends = {"LOAD_ROWS": (item.source + (item.count * item.features - 1) * item.stride, len(run.inputs)),
+                    "LOAD_WEIGHTS": (item.source + item.count * item.steps, len(run.weights)),
+                    "LOAD_ADDENDS": (item.source + item.count // self.config.groups_per_beat, len(run.weights))}
+            end, size = ends.get(kind, (0, 0))
+            if item.target == TARGET.MEMORY:
+                end, size = item.out + (item.count - 1) * item.out_stride, run.outputs_beats
+            if steps > self.LONGEST and end <= size:
+                return True
+        return False

@@ -19,9 +19,12 @@ from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
 from verif.hotline.shapes import CONFIGS, sizes_of
 
-__all__ = ["KINDS", "PIECE", "QUICK", "TOP", "USED", "Bench", "any_item", "any_program", "encode", "least_pitches"]
+__all__ = ["BEGIN", "KINDS", "PIECE", "QUICK", "TOP", "USED", "Bench", "any_item", "any_program", "encode",
+           "least_pitches"]
 
 TOP = (1 << 32) - 1
+BEGIN = 1 << 31 | 5     # beat of row 0
+ROW_BEATS_LOG2 = -1
 PROGRAM, INPUTS, MAILBOX = 0x40_0000_1000, 0x10_1234_0000, 0x7_FFFF_0000
 PIECE = 1 << 15
 KINDS = {instruction.name: instruction.opcode for instruction in HOTLINE.instructions}
@@ -290,9 +293,15 @@ def least_pitches(config: HotlineConfig, item: dict[str, int], vectors: int) -> 
     return 1 + item["batch"] * item["sample_beats"] + (sent << log2), rows << log2
 
 
+def _row_beats_log2(r: random.Random, config: HotlineConfig, joins: dict[int, int]) -> int:
+    """Of all TRAIN of a program, whose rows lie one behind the other by their numbers, from BEGIN on."""
+    return joins.setdefault(ROW_BEATS_LOG2, r.choice([at for at in range(7) if sizes_of(config).slots(at)]))
+
+
 def any_item(r: random.Random, config: HotlineConfig, kind: str, joins: dict[int, int], *,
              most: int = 30) -> dict[str, int]:
-    """An instruction of at most so many samples that is allowed; fields that it does not use are noise."""
+    """An instruction of at most so many samples that is allowed; fields that it does not use are noise. joins: of the
+    program's registers, and its ROW_BEATS_LOG2."""
     item = {field.name: r.getrandbits(field.bits) for field in HOTLINE.fields}
     item["opcode"] = KINDS[kind]
     sizes = sizes_of(config)
@@ -304,9 +313,11 @@ def any_item(r: random.Random, config: HotlineConfig, kind: str, joins: dict[int
         item["table_rows"] = min(rows, (1 << 31) - 1)
         first = r.choice([0, (1 << sizes.domain_bits) - rows, r.randint(0, (1 << sizes.domain_bits) - rows)])
         item["first_low"], item["first_high"] = first & TOP, first >> 32
+        if not item["pinned"]:
+            item["base"] = BEGIN + (first << _row_beats_log2(r, config, joins)) & TOP
     elif kind in ("LEARN", "TRAIN"):
         sample_beats = item["sample_beats"] = r.randint(1, 8)
-        log2 = item["row_beats_log2"] = r.choice([at for at in range(7) if sizes.slots(at)])
+        log2 = item["row_beats_log2"] = _row_beats_log2(r, config, joins)
         if kind == "LEARN":
             item["row_beats_log2"] = r.getrandbits(4)
         top = min(config.positions, sample_beats * config.words, sizes.slots(log2) if kind == "TRAIN" else 64)

@@ -14,6 +14,7 @@ from hw.isa import HOTLINE
 from verif.bench import report, rng, start
 from verif.bench.runner import seeds, shapes, simulate
 from verif.hotline.program import (
+    BEGIN,
     KINDS,
     PIECE,
     QUICK,
@@ -65,7 +66,8 @@ async def random_match_golden(dut):
     for number in range(4 if REGRESS else 2):
         r = rng(f"random {number}")
         bench = await Bench.fresh(dut, r, latency=r.choice([1, 30]), busy=r.choice([0, 7, 40]))
-        bench.put(any_program(r, bench.config, 25, kinds=QUICK) + any_program(r, bench.config, 3))
+        joins: dict[int, int] = {}
+        bench.put(any_program(r, bench.config, 25, joins, kinds=QUICK) + any_program(r, bench.config, 3, joins))
         await bench.run()
         bench.judge()
         assert bench.finished == 28
@@ -78,7 +80,8 @@ async def backpressure_both_sides(dut):
     for number in range(4 if REGRESS else 2):
         r = rng(f"pressure {number}")
         bench = await Bench.fresh(dut, r, flow=r.choice([0.15, 0.5, 0.9]), latency=r.choice([1, 20]), busy=20)
-        bench.put(any_program(r, bench.config, 10, kinds=QUICK) + any_program(r, bench.config, 2))
+        joins: dict[int, int] = {}
+        bench.put(any_program(r, bench.config, 10, joins, kinds=QUICK) + any_program(r, bench.config, 2, joins))
         await bench.run(cycles=300_000)
         bench.judge()
 
@@ -100,10 +103,11 @@ async def latency_and_rate_as_documented(dut):
         ("CLEAR", {"opcode": KINDS["CLEAR"]}, [], 0),
         ("LEARN", {"opcode": KINDS["LEARN"], "count": 500, "sample_beats": 1, "indices": 4}, [1], first),
         ("LEARN 8", {"opcode": KINDS["LEARN"], "count": 70, "sample_beats": 8, "indices": 4}, [4], first),
+        # Registers are compared one by one.
         # Multipliers: sample_beats, sample_beats, mailbox_slots, indices, row_beats, mailbox_slots, row_beats.
-        ("TRAIN", train, [1, 1, 3, 4, 2, 3, 2], first + CALM_CYCLES + 3),
+        ("TRAIN", train, [1, 1, 3, 4, 2, 3, 2], first + CALM_CYCLES + 7 + 8),
         # And vectors, and the hot rows' beats; positions are counted.
-        ("pooled", train | {"pooled": 1}, [1, 1, 3, 4, 4, 2, 3, 2, 2], first + CALM_CYCLES + 3 + 1 + 8),
+        ("pooled", train | {"pooled": 1}, [1, 1, 3, 4, 4, 2, 3, 2, 2], first + CALM_CYCLES + 7 + 8 + 1 + 8),
         ("LOAD", {"opcode": KINDS["LOAD"]}, [1], first + 1),
     ):
         bench.put([item] * 4)
@@ -208,6 +212,8 @@ def _refusals(r: random.Random, config: HotlineConfig) -> list[tuple[str, dict[s
         (1, config.frame_beats + 1), (1, (1 << 16) - 1), (8, config.frame_beats // 8 + 1), (3, config.frame_beats),
         (8, 1 << 15))]
     cases.append(("TRAIN", {"pooled": 1, "_join": 1}))
+    cases += [("TRAIN", {"indices": indices, "sample_beats": 1, "_place": off})
+              for indices, off in ((2, 1), (2, TOP), (2, 1 << 31), (config.words, 1))]
     return cases
 
 
@@ -224,8 +230,12 @@ async def malformed_programs(dut):
         joins: dict[int, int] = {}
         items = any_program(r, config, r.randrange(3), joins, kinds=("S_WR", "CLEAR"))
         if change.get("_join"):
-            items.append({"opcode": KINDS["S_WR"], "position": 0, "join": change["_join"], "table_rows": 1})
+            items.append({"opcode": KINDS["S_WR"], "position": 0, "join": change["_join"], "table_rows": 1,
+                          "base": BEGIN})
             joins[0] = 1
+        if off := change.get("_place"):
+            items += [{"opcode": KINDS["S_WR"], "position": at, "table_rows": 1, "base": BEGIN + off * at & TOP}
+                      for at in range(2)]
         item = any_item(r, config, kind, joins)
         item |= {name: value for name, value in change.items() if not name.startswith("_")}
         words = encode(item)

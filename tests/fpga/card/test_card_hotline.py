@@ -42,23 +42,6 @@ def test_standing_runs_use_it_all(bench):
         assert 0.2 < np.mean(bench.gpu.kinds) < 0.9 and len(bench.gpu.kinds) > 4 * run.how.slots
 
 
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
-@pytest.mark.testpoint("random_match_golden")
-def test_random_logs(benches, memory):
-    """Tables, positions, bags, payloads, mini-batches and GPUs of all kinds, pooled and not, anything in the fields
-    that an instruction ignores: bit for bit with the oracle."""
-    bench = benches(memory)
-    for _ in range(count_of(12)):
-        log, how = make.wild(bench.draw)
-        times = Times(int(bench.draw.integers(1, 2000)), int(bench.draw.integers(0, 20)))
-        run = run_of(log, how, float(bench.draw.choice([0, 0.2, 1])), times=times)
-        for words in run.words:
-            MUTATOR.garble(bench.draw, words)
-        bench.same(run)
-    assert not bench.card.violations()
-
-
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_same_twice(bench, standing):
     """The cycles are the same twice."""
@@ -352,17 +335,6 @@ def test_slow_reads_of_hot_rows_are_not_counted_as_gathering(bench):
     bench.sound()
     bench.compare(run, told, left)
     assert (told["stall_frames"], told["stall_mailbox"]) == (0, 0) and told["stall_gather"] <= 1, told
-
-
-@pytest.mark.testpoint("backpressure_both_sides")
-def test_random_logs_with_stalls(benches):
-    """Logs of all kinds while every channel stalls."""
-    bench = benches(seed=6)
-    for seed in range(count_of(6)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.6)))
-        log, how = make.wild(bench.draw)
-        bench.same(run_of(log, how))
-        tried["stalls"] += 1
 
 
 @pytest.mark.parametrize("values, sentence", [

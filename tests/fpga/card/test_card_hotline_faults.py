@@ -142,20 +142,6 @@ def test_rows_outside_their_buffer(bench):
     bench.mend(run)
 
 
-@pytest.mark.testpoint("corner_values")
-def test_garbage(bench):
-    """Instructions of random bits end as the oracle says."""
-    for _ in range(count_of(20)):
-        run = RUNS["rows"].copy()
-        at = int(bench.draw.integers(len(run.words)))
-        run.words[at] = bench.draw.integers(0, 1 << 32, 16)
-        if bench.draw.integers(2):
-            run.words[at, 0] &= 0xFFF
-        bench.refused(run)
-        tried["garbage"] += 1
-    bench.mend(RUNS["rows"])
-
-
 # The GPU
 
 @pytest.mark.turns(2)
@@ -279,6 +265,7 @@ def test_abort_at_any_cycle(bench, standing):
     bench.aborts(*standing, 16)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("killed_hosts")
 def test_a_host_killed_at_any_cycle(bench, standing):
     """Its driver resets the core alone: nothing is written from then on, and the next run is right."""

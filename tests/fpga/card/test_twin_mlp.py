@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from fpga.api.network import MlpNetwork, Runner
-from fpga.card import CardError, Faults
+from fpga.card import CardError
 from fpga.card import open as open_card
 from gen.compiler.emb import encode
 from gen.compiler.mlp import Compiler
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND
-from tests.support.faulty import CHANNELS, count_of
 from tests.support.mlp_bench import Bench
-from tests.support.mlp_programs import Mix, Run, any_program
+from tests.support.mlp_programs import Mix, Run
 from tests.support.mlp_sizes import TINY, batch, joined, plain
 from tests.support.twins import told
 
@@ -43,23 +42,6 @@ def test_is_its_card(name, memory):
             given = batch(network, count)
             assert twin(*given).tobytes() == card(*given).tobytes()
             assert told(twin) == told(card) and twin.last["cycles"] > count
-
-
-@pytest.mark.testpoint("latency_and_rate_as_documented", unit="mlp/core")
-@pytest.mark.parametrize("memory", ["ideal", "ddr4"])
-def test_random_programs_with_stalls(memory):
-    """Cycles, counters and values are equal: every field of every instruction, and every other run with stalls on all
-    channels."""
-    card, twin = (Bench(memory, kind=kind) for kind in ("sim", "twin"))
-    with card.card, twin.card:
-        for number in range(count_of(12)):
-            draw = np.random.default_rng(number)
-            program = any_program(TINY, draw)
-            stalls = {channel: draw.uniform(0, 0.8) for channel in CHANNELS} if number % 2 else {}
-            for each in card, twin:
-                each.card.set_faults(Faults(seed=number, stalls=stalls))
-            assert twin.same(program) == card.same(program), number
-            assert twin.card.counters() == card.card.counters(), number
 
 
 @pytest.mark.parametrize(("missing", "detail"), [("LOAD_ROWS", 0), ("LOAD_WEIGHTS", 1), ("LOAD_ADDENDS", 2)])

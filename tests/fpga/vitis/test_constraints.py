@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fpga.vitis.constraints import CELLS, xdc
+from fpga.vitis.constraints import CELLS, MARKED, xdc
 from tests.support.vitis_kernels import KERNELS, prepared
 
 
@@ -15,12 +15,13 @@ def test_all_that_is_named_is_there(core):
     every = "\n".join(texts.values())
     modules = dict(re.findall(r"(?s)\nmodule (\w+)\((.*?)\nendmodule", f"\n{every}"))
     (shell,) = set(re.findall(r"(?m)^  (\w+) frame \($", every))
-    names = [CELLS["arguments"], *CELLS["broadcast"]]
+    names = [CELLS["arguments"], *CELLS["broadcast"], *MARKED]
     for name in names:
         instance, register = name.split("/")
         (module,) = re.findall(rf"(?m)^  (\w+) {instance} \($", modules[shell])
         assert re.search(rf"(?m)^  reg (\[\d+:0\] )?{register.removesuffix('_reg')} = ", modules[module]), name
-    text = xdc(kernel)
+    text = xdc(kernel, monitors=True)
+    assert text.startswith(xdc(kernel)) and "MARK_DEBUG" not in xdc(kernel)
     assert all(f"frame/{name}*" in text for name in names) and text.isascii()
     for line in text.splitlines():
         assert line.count("[") == line.count("]") and line.count("{") == line.count("}"), line

@@ -145,6 +145,20 @@ def test_link_gives_every_master_the_one_bank(core, instances):
                if line[0] != "[connectivity]")
 
 
+@pytest.mark.parametrize("core", KERNELS)
+def test_monitors_are_at_every_port(core):
+    """An analyzer and a protocol checker at each AXI interface of each instance, counters at each master; all else is
+    as without them."""
+    kernel, _ = prepared(core)
+    found, without = linked(link_cfg(kernel, 2, monitors=True)), linked(link_cfg(kernel, 2))
+    assert found[:len(without)] == without
+    ports = [f"{kernel.name}_{number}:{bus.name}" for number in (1, 2) for bus in kernel.buses]
+    assert found[len(without):] == [
+        *(("[debug]", debug, port) for debug in ("chipscope", "protocol") for port in ports),
+        *(("[profile]", "data", f"{kernel.name}:{port}:counters") for port in ports if "s_axi" not in port),
+        *(("[profile]", "exec", f"{kernel.name}:{kernel.name}_{number}") for number in (1, 2))]
+
+
 @pytest.mark.parametrize("instances", [0, -1, 8, True, "2"])
 def test_link_instances_wrong(instances):
     kernel, _ = prepared("mlp")

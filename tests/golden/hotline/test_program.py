@@ -58,3 +58,19 @@ def test_rows_of_a_mini_batch_are_no_more_than_there_are_slots():
     item = {"count": 1, "sample_beats": 2, "indices": 16, "batch": 16, "mailbox_slots": 1, "gradients_pitch": 32}
     for pitch, wrong in ((1 + 32 + 32, None), (32 + 32, (BOUNDS, 1))):
         assert Program(sizes=SIZES).refused(encode("TRAIN", **item, mailbox_pitch=pitch)) == wrong
+
+
+@pytest.mark.parametrize(("register", "allowed"), [
+    ({"first_low": 100, "base": 250}, True), ({"first_low": 100, "base": 251}, False),
+    ({"first_low": 0, "base": 52}, False), ({"first_low": 7, "base": 0, "pinned": 1}, True),
+    ({"first_low": 0, "first_high": 1, "base": 50}, True)])
+def test_each_row_has_one_place(register, allowed):
+    """By their numbers rows lie one behind the other, two beats each; modulo the address space."""
+    program = Program(sizes=SIZES)
+    for fields in ({"position": 0, "base": 50}, {"position": 1, **register}, {"position": 2, "base": 9}):
+        program.register(decode(encode("S_WR", table_rows=1, **fields)))
+    train = {"count": 1, "sample_beats": 1, "batch": 1, "row_beats_log2": 1, "mailbox_slots": 1, "mailbox_pitch": 40,
+             "gradients_pitch": 40}
+    refused = [program.refused(encode("TRAIN", indices=indices, **train)) for indices in (1, 2, 3)]
+    assert refused[0] is None and (refused[1] is None) == allowed
+    assert refused[2] == (2, encode("TRAIN", indices=3, **train)[0])

@@ -1,0 +1,136 @@
+"""Programs that no compiler writes, on each core, its twin and its oracle: what hw.isa allows is right, what it does
+not allow is refused, and all say the same.
+
+The preset `tiny`, whose models other tests build anyway; `python -m tests.fuzz.programs` tries the others, for as long
+as one likes.
+"""
+
+import itertools
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.compiler.emb import encode
+from hw.isa import EMB
+from tests.fuzz.programs import CORES, trials_of
+from tests.support.differential import try_some
+from tests.support.emb_programs import Drawn
+from tests.support.emb_trials import TINY
+from tests.support.killed_hosts import kill
+
+UNIT = ("emb/core", "mlp/core", "hotline/core")
+
+SEED = int(os.environ.get("HOTRAIL_SEED") or os.environ.get("HOTRAIL_FIRST_SEED") or "1")
+REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
+COUNTS = {"emb": 24, "mlp": 16, "hotline": 6}      # programs of a kind
+
+
+@pytest.fixture(scope="module", params=CORES)
+def trials(request):
+    made = trials_of(request.param, "tiny", "ideal", SEED)
+    yield request.param, made
+    made.close()
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["allowed", "wrong"])
+@pytest.mark.testpoint("random_match_golden", "backpressure_both_sides", "corner_values")
+@pytest.mark.testpoint("latency_and_rate_as_documented", unit=("emb/core", "mlp/core"))
+def test_all_say_the_same(trials, wrong):
+    """Code and place, every bit that is written, counters; the cycles where there is a twin. Every other program with
+    stalls on all channels."""
+    core, made = trials
+    try_some(made, wrong, COUNTS[core])
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("wrong", [False, True], ids=["allowed", "wrong"])
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.testpoint("random_match_golden")
+def test_all_say_the_same_with_ddr4(core, wrong):
+    """With times that vary, and the counters of the memory."""
+    made = trials_of(core, "tiny", "ddr4", SEED)
+    try_some(made, wrong, COUNTS[core] // 2)
+    made.close()
+
+
+# Hosts that are killed.
+
+MOMENTS = {"call": 24, "register": 40, "cycle": 3000}
+
+
+@pytest.mark.testpoint("killed_hosts")
+def test_hosts_killed_for_real(trials):
+    """SIGKILL at any moment of its work: the driver resets the core alone, and what comes then is right."""
+    core, made = trials
+    draw = np.random.default_rng(SEED)
+    kinds = itertools.cycle(MOMENTS)
+    for what in itertools.islice(kinds, 70 if REGRESS else 3):
+        kill(made.sim, [made.programs.draw() for _ in range(3)], (what, int(draw.integers(1, MOMENTS[what]))))
+        made.again()
+        assert not made.trial()
+
+
+# Programs of the EMB core, by hand.
+
+@pytest.fixture(scope="module")
+def emb():
+    made = trials_of("emb", "tiny", "ideal", SEED)
+    yield made
+    made.close()
+
+
+def bags(indices, **fields):
+    """BAGS of one index each over rows of a beat, as Drawn takes it with its inputs."""
+    return {"count": len(indices), "lengths": 0, "indices": 16, "indices_count": len(indices), "dram_rows": 8,
+            "row_beats": 1, "chunk_rows": 1, "out_stride": 1, **fields}
+
+
+def by_hand(indices, *items, first=0, pages=0):
+    """Bags of the same indices, one of each, in every instruction."""
+    inputs = np.zeros((24, TINY.words), np.uint32)
+    inputs[:16] = 1
+    inputs.reshape(-1)[64:64 + len(indices)] = indices
+    words = np.stack([encode("BAGS", bags(indices, **{"out": number * 64, **item}))
+                      for number, item in enumerate(items)])
+    return Drawn(words, inputs.reshape(-1), 64 * len(items), first, pages)
+
+
+def test_rows_in_pieces_are_not_taken_for_whole_ones(emb):
+    """Nor the other way round, where all else of them is the same."""
+    row = {"row_beats": 4, "out_stride": 4}
+    pieces = [{**row, "piece_beats": piece} for piece in (0, 1, 2, 0, 1)]
+    assert not emb.compare(by_hand([0, 1, 0, 1], *pieces))
+
+
+def after(free, drawn):
+    """The program behind an instruction of one empty bag that releases the ring up to `free`."""
+    empty = encode("BAGS", {**bags([]), "count": 1, "lengths": len(drawn.inputs) // TINY.words, "release": free})
+    inputs = np.concatenate([drawn.inputs, np.zeros(TINY.words, np.uint32)])
+    return replace(drawn, words=np.concatenate([empty[None], drawn.words]), inputs=inputs)
+
+
+@pytest.mark.parametrize("first", [0, 4096, (1 << 30) - 256])
+def test_a_ring_begins_anywhere_and_is_released_ahead(emb, first):
+    """Positions that have not landed are released; rows behind them land and are read."""
+    behind = (first + 10 * 256) % (1 << 30)
+    stretch = {"ring_first": behind, "ring_count": 256, "release": behind}
+    drawn = by_hand([2 << 30 | behind, 2 << 30 | behind + 3], stretch, first=first, pages=11)
+    assert not emb.compare(after(behind, drawn))
+
+
+def test_what_is_released_stays_so(emb):
+    """Whatever later instructions say, and from the run's first position on."""
+    rows = [2 << 30 | 4096 + place for place in (256, 300)]
+    stretch = {"ring_first": 4096 + 256, "ring_count": 512}
+    assert not emb.compare(after(0, by_hand(rows, stretch, {**stretch, "release": 4096 + 256}, stretch,
+                                              {**stretch, "release": 9}, stretch, first=4096, pages=8)))
+
+
+def test_a_row_that_the_ring_has_no_room_for_never_lands(emb):
+    """Before the instruction in front of it has released what lies there."""
+    last = emb.ring_beats
+    drawn = by_hand([2 << 30 | last], {"ring_first": 256, "ring_count": last, "release": 256}, pages=9)
+    assert emb.compare(drawn) == EMB.code("TIMEOUT")
+    assert not emb.compare(after(256, drawn))
