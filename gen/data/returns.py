@@ -110,20 +110,21 @@ class Returns:
         return cls(after, whole, once, before, int(found[0]) / (1 << 32))
 
 
-def measured(ids: Sequence[NDArray[np.uint64]], counts: Sequence[NDArray[np.int64]]) -> Returns | None:
-    """Of the stretches up to each of ENDS: ids, ascending, and the accesses to each. None of too few."""
+def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[NDArray[np.uint64]],
+             counts: Sequence[NDArray[np.int64]]) -> Returns | None:
+    """known, total: ids, ascending, and the accesses to each; ids, counts: the same of the stretches up to each of
+    ENDS. None of too few."""
     totals = np.array([int(each.sum()) for each in counts])
     if min(totals[:-1].sum(), totals[1:].sum()) < FEWEST:
         return None
-    known = np.unique(np.concatenate(ids))
     weight = np.ones(len(known), np.int64)
     if len(known) > ROWS:
-        known, weight = _some(known, ids, counts)
+        known, weight = _some(known, total)
     of = np.zeros((len(ENDS), len(known)), np.int64)
     for stretch, (own, many) in enumerate(zip(ids, counts, strict=True)):
-        place = np.minimum(np.searchsorted(known, own), len(known) - 1)
-        there = known[place] == own
-        of[stretch, place[there]] = many[there]
+        if len(own):
+            place = np.minimum(np.searchsorted(own, known), len(own) - 1)
+            of[stretch] = np.where(own[place] == known, many[place], 0)
     ends = np.append(0, ENDS)
     after, whole = np.zeros((len(SPLITS), len(PLACES)), np.int64), np.zeros(len(SPLITS), np.int64)
     once, before = np.zeros((2, len(SPLITS) + 1), np.int64)
@@ -138,16 +139,11 @@ def measured(ids: Sequence[NDArray[np.uint64]], counts: Sequence[NDArray[np.int6
     return Returns(after, whole, once, before) if whole[:WHOLE].any() else None
 
 
-def _some(known: NDArray[np.uint64], ids: Sequence[NDArray[np.uint64]],
-          counts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def _some(known: NDArray[np.uint64], total: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """(ids, how many each stands for): those with most accesses, and by a hash every so many of the others."""
-    total = np.zeros(len(known), np.int64)
-    for own, many in zip(ids, counts, strict=True):
-        total[np.searchsorted(known, own)] += many
-    least = np.partition(total, -ROWS // 2)[-ROWS // 2]
+    hot = total > np.partition(total, -ROWS // 2)[-ROWS // 2]
     each = -(-2 * len(known) // ROWS)
     hashed = (known * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    hot = total > least
     kept = hot | (hashed % np.uint64(each) == 0)
     return known[kept], np.where(hot[kept], 1, each)
 

@@ -61,8 +61,9 @@ class Rows:
 
     def hot(self, item: Item, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(seconds of DRAM for the rows that are fetched, seconds that the core takes longer for all accesses) of a
-        batch, where the rows up to rows[i] are in DRAM; the larger one counts."""
-        accesses = item.lookups * self.expected[item.name].heat.cdf(rows)
+        batch, where the rows up to rows[i] are in DRAM; the larger one counts. A step's share of the accesses is up to
+        that of a row smaller than what its rows have."""
+        accesses = item.lookups * self.expected[item.name].heat.cdf(np.maximum(rows - 1, 0))
         fetched = accesses if item.fetch_curve is None else np.interp(rows, *item.fetch_curve)
         return fetched * item.dram_s, accesses * item.core_s - item.bags_s
 

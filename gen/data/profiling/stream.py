@@ -95,7 +95,7 @@ def finished(counted: Counted, sample: float) -> Profile:
     both = _all(stretches)
     excerpts = counted.blocks.excerpts({name: table.ids for name, table in both.tables.items()
                                         if table.ids is not None})
-    tables = {name: replace(table, returns=_returns([each.tables[name] for each in stretches]),
+    tables = {name: replace(table, returns=_returns(table, [each.tables[name] for each in stretches]),
                             excerpt=excerpts.get(name)) for name, table in both.tables.items()}
     found = replace(both, tables=tables, sampled=sample)
     if not others:
@@ -112,9 +112,10 @@ def _all(profiles: Sequence[Profile]) -> Profile:
     return profiles[0]
 
 
-def _returns(stretches: Sequence[TableProfile]) -> Returns | None:
-    ids, counts = [each.ids for each in stretches], [each.counts for each in stretches]
-    return measured([each for each in ids if each is not None], [each for each in counts if each is not None])
+def _returns(table: TableProfile, stretches: Sequence[TableProfile]) -> Returns | None:
+    ids, counts = ([each for table in (table, *stretches) if (each := getattr(table, name)) is not None]
+                   for name in ("ids", "counts"))
+    return measured(ids[0], counts[0], ids[1:], counts[1:])
 
 
 def merge(one: Profile, other: Profile) -> Profile:
