@@ -45,10 +45,17 @@ def horizon_of(plan: Plan, profile: Profile, costs: Costs) -> Horizon | None:
     every = tuple(
         Refresh(round(share * samples),
                 _from_ssd(plan, profile, {name: returns.expecting(share) for name, returns in known.items()}),
-                plan.seconds * _seconds(plan, profile.expecting(share), orders, costs) / now if now else plan.seconds)
+                _of_batch(plan, _seconds(plan, profile.expecting(share), orders, costs) / now if now else 1.0))
         for share in EVERY)
     return Horizon(round(horizon * samples), max(plan.from_ssd - off, 0.0), min(plan.from_ssd + off, 1.0),
                    every)
+
+
+def _of_batch(plan: Plan, times: float) -> float:
+    """Seconds of a batch whose embedding takes so many times as long as planned."""
+    emb = max(card.seconds for card in plan.cards if card.kind == "emb")
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    return max(emb * times, *(card.seconds for card in mlp), 0.0) + max((card.after_s for card in mlp), default=0.0)
 
 
 def schedule(plan: Plan, within: float) -> int | None:
