@@ -172,13 +172,15 @@ class _Counts:
 
     def __init__(self, log: Log) -> None:
         self.log, self.samples = log, 0
-        self.ids = {name: IdCounter() for name in log.tables}
+        self.ids: dict[str, IdCounter] = {}
         self.bags: dict[str, NDArray[np.int64]] = {name: np.zeros(2, np.int64) for name in log.tables}
 
     def add(self, chunk: Chunk) -> None:
         self.samples += chunk.samples
-        for name, counter in self.ids.items():
-            counter.add(chunk.ids[name])
+        for name in self.bags:
+            if name not in self.ids:        # a part of a log has samples of few stretches
+                self.ids[name] = IdCounter()
+            self.ids[name].add(chunk.ids[name])
             if name in chunk.offsets:
                 more = np.bincount(np.diff(chunk.offsets[name]), minlength=len(self.bags[name]))
                 more[:len(self.bags[name])] += self.bags[name]
@@ -191,7 +193,7 @@ class _Counts:
             return Profile(self.log.source, self.samples, dict(zip(self.bags, pool.map(self._table, self.bags))))
 
     def _table(self, name: str) -> TableProfile:
-        ids, counts = self.ids.pop(name).counted()      # its memory is free again at once
+        ids, counts = self.ids.pop(name, IdCounter()).counted()     # its memory is free again at once
         heat, lengths = Heat.of(counts), np.flatnonzero(self.bags[name])
         return TableProfile(name, heat.touched, self.samples, heat, lengths, self.bags[name][lengths], ids, counts)
 
