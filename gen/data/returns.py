@@ -25,7 +25,7 @@ HALVES = (5, 6)
 #: Places from the hottest row to the coldest up to which accesses are counted.
 PLACES = np.arange(1, 97) / 96
 #: Accesses before and after a cut, of which fewer say nothing.
-FEWEST = 1000
+FEWEST = 2000
 #: Samples until the next refresh, as a share of the log's, where nothing else is said.
 HORIZON = 0.25
 #: Rows of which all are compared; of more, those with most accesses and some of the others.

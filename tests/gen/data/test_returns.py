@@ -40,11 +40,13 @@ def by_hand(log, table):
         all_before.append(sum(before.values()))
         if split == len(SPLITS):
             break
+        alike: dict[int, list[int]] = {}
+        for row, many in before.items():
+            alike.setdefault(many, []).append(behind[row])
         knots = [(0, 0)]
-        for many in sorted(set(before.values()), reverse=True):
-            rows = [row for row, own in before.items() if own == many]
-            place = len(rows) / len(before) / 2 + len(rows) * many / sum(before.values()) / 2
-            knots.append((knots[-1][0] + place, knots[-1][1] + sum(behind[row] for row in rows)))
+        for many, asked in sorted(alike.items(), reverse=True):
+            place = len(asked) / len(before) / 2 + len(asked) * many / sum(before.values()) / 2
+            knots.append((knots[-1][0] + place, knots[-1][1] + sum(asked)))
         known = min(sum(before.values()), sum(behind.values())) >= FEWEST
         after[split] = known * np.rint(np.interp(PLACES, *zip(*knots)))
         whole.append(known * sum(behind.values()))

@@ -52,7 +52,7 @@ def test_as_many_rows_as_fit_and_the_rest_is_priced():
 
 def test_rows_that_nobody_reads_come_last_and_none_leaves_the_ssd_that_may_not():
     random = np.random.default_rng(6)
-    ids = {"a": np.repeat(np.arange(50), 30), "b": random.zipf(1.2, 1500) % 4000}
+    ids = {"a": np.repeat(np.arange(50), 40), "b": random.zipf(1.2, 2000) % 4000}
     known = profile(of_arrays(ids))
     model = Recommender("m", "", {"a": TableSpec("a", 30_000, 64), "b": TableSpec("b", 4000, 64)}, None, BATCH)
     plan = planned(model, known, replace(COSTS, dram_bytes=4 << 20), levels=2)

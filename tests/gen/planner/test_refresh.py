@@ -67,10 +67,10 @@ def test_the_same_traffic_moves_nothing(running):
     plan, words = running
     found = refresh(plan, words, VOCABULARIES, drawn(1), TIGHT, **QUICK)
     assert found.rows == found.least == found.fresh_rows == 0 and not found.words
-    assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.03) and found.stayed_s == found.plan.seconds
+    assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.05) and found.stayed_s == found.plan.seconds
 
 
-@pytest.mark.parametrize("within", [0.085, 0.095])
+@pytest.mark.parametrize("within", [0.07, 0.1])
 def test_new_traffic_moves_what_it_must(running, within):
     plan, words = running
     found = refresh(plan, words, VOCABULARIES, shifted(), TIGHT, within=within, **QUICK)
@@ -93,7 +93,7 @@ def test_new_traffic_moves_what_it_must(running, within):
 
 def test_the_fewest_rows_of_an_earlier_limit_are_fewer(running):
     found = [refresh(*running, VOCABULARIES, shifted(), TIGHT, within=within, **QUICK).rows
-             for within in (0.085, 0.095, 0.2)]
+             for within in (0.07, 0.1, 0.2)]
     assert found == sorted(found, reverse=True) and found[0] > found[-1]
 
 
