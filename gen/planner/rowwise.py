@@ -42,6 +42,7 @@ class Rows:
 
     def __init__(self, expected: Mapping[str, Expected], costs: Costs | None):
         self.expected, self._costs = expected, costs
+        self._lowered: dict[Item, Item] = {}
 
     @property
     def costs(self) -> Costs:
@@ -68,9 +69,12 @@ class Rows:
         return fetched * item.dram_s, accesses * item.core_s - item.bags_s
 
     def lowered(self, item: Item) -> Item:
-        """The item, lowered at its steps."""
-        if not self.known(item):
-            return item
+        """The item, lowered at its steps; computed once."""
+        if item not in self._lowered:
+            self._lowered[item] = self._lower(item) if self.known(item) else item
+        return self._lowered[item]
+
+    def _lower(self, item: Item) -> Item:
         at, points = _steps(item), self._points(item)
         rows = item.rows[at]
 
