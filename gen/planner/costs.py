@@ -247,7 +247,7 @@ def in_rounds(touched: NDArray[np.float64], rounds: NDArray[np.float64], lookups
         return np.where(full == 0, window * lookups / rounds[0], touched[0])
     high = np.clip(full, 1, len(rounds) - 1)
     below, above = touched[high - 1, columns], touched[high, columns]
-    part = (window - below) / np.maximum(above - below, 1e-300)
+    part = (window - below) / np.where(above > below, above - below, 1.0)
     in_window = rounds[high - 1] + part * (rounds[high] - rounds[high - 1])
     return np.select([full == 0, full < len(rounds)],
                      [touched[0] * lookups / rounds[0], window * lookups / np.where(full > 0, in_window, 1.0)],
