@@ -90,7 +90,7 @@ def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path
 def test_a_plan_is_no_slower_for_what_is_filled():
     """Of random tables and rooms: every card within its room, which is used, times those of its rows."""
     several = 0
-    for seed in range(6):
+    for seed in range(4):
         random = np.random.default_rng(seed)
         ids = {f"t{j}": random.zipf(1.1 + random.random(), 3000) % int(random.integers(10, 9000)) for j in range(1, 4)}
         # The first table takes most of the time and little room: cards share its samples, and all have rows to fill in.
