@@ -41,6 +41,9 @@ ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
                                  "[the model's, else formats as given].")
 WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
+HORIZON = click.option("--horizon", type=Number(0, min_open=True),
+                       help="Samples until the next refresh, which the plan is made for; up to 16 as a multiple of the "
+                            "log's [0.25].")
 DIM = click.option("--dim", type=Count(), help="Values per row, without a model [64].")
 VALUES = click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
 SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
@@ -75,6 +78,7 @@ SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0,
 @click.option("--batch", type=Count(), help="Samples per batch [the model's, else 2048].")
 @SAMPLE
 @HELD_BACK
+@HORIZON
 @click.option("--gap", type=Number(0), default=0.01, show_default=True,
               help="Optimality gap at which a search may end.")
 @click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
@@ -87,7 +91,7 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
          str, cards: int, levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
          error_budget: float | None, weights: Path | None, dim: int | None, batch: int | None, sample: float,
-         held_back: float, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         held_back: float, horizon: float | None, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
@@ -100,7 +104,7 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
 
     options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
                            sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
-                           table_wise, error_budget, weights, join, table, **how)
+                           table_wise, error_budget, weights, join, table, horizon, **how)
     readings = Readings()
     folder = out or build_folder() / "plan"
     with together(folder, "plan") as half:
@@ -123,8 +127,9 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
            ssd_share=made.from_ssd, unseen_share=made.unseen, cards=made.cards, tables=made.tables,
            fewer_levels_s={levels: each[0] for levels, each in made.ablation.items()},
            what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held,
-           log=readings.log, formats={name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
-                    for name, spec in made.model.tables.items()}, error_budgets=made.widths, accuracy=made.accuracy)
+           horizon=made.horizon, log=readings.log, formats={
+               name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
+               for name, spec in made.model.tables.items()}, error_budgets=made.widths, accuracy=made.accuracy)
 
 
 @click.command()
@@ -242,6 +247,7 @@ def refresh(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tupl
     """
     from fpga.api import refreshing as flow
     from gen.bundle import Bundle
+    from gen.planner.horizon import schedule
     from gen.planner.plan import duration
     from hotrail.terminal import progress, say
 
@@ -255,10 +261,13 @@ def refresh(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tupl
     moves = f"{found.rows:,} move" if found.rows else "no row has to move"
     fewer = f"; fewer than {found.least:,} do not suffice" if found.least else ""
     say(f"rows       {moves}{fewer}; a plan made afresh moves {found.fresh_rows:,}")
+    if (samples := schedule(opened.plan, within)) is not None:
+        say(f"schedule   refresh again after {samples:,} samples: until then a batch is expected to take at most "
+            f"{within:.0%} longer")
     say(f"delta      {delta.folder}: {size:,} bytes" + (f"; the bundle that it leaves: {whole}" if whole else ""))
     result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=found.plan.seconds, stayed_s=found.stayed_s,
            fresh_s=found.fresh.seconds, rows=found.rows, rows_least=found.least, rows_fresh=found.fresh_rows,
-           assumed=found.plan.assumed, log=readings.log)
+           next_samples=schedule(opened.plan, within), assumed=found.plan.assumed, log=readings.log)
 
 
 COMMANDS = (plan, profile, model, refresh)

@@ -28,6 +28,7 @@ from gen.model.weights import FileWeights
 from gen.planner.assume import model_of
 from gen.planner.build import check_cards
 from gen.planner.costs import Costs, row_bytes
+from gen.planner.horizon import horizon_of
 from gen.planner.plan import Plan
 from gen.planner.planning import make
 from gen.planner.served import served
@@ -69,6 +70,7 @@ class Options(LogOptions):
     weights: Path | None = None
     join: bool = False
     tables: Sequence[str] = ()
+    horizon: float | None = None
 
 
 def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
@@ -83,7 +85,8 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 [float32], or error_budget, within which both are chosen, and weights, an .npz, of whose rows errors
                 are measured [normal rows], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of
                 each search, explain [True]: also with fewer memories and more cards, table_wise [False], join [False]
-                small tables into products
+                small tables into products, horizon [a quarter of the log]: samples until the next refresh, up to 16
+                as a multiple of the log's
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
@@ -109,9 +112,10 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         made = replace(made, accuracy=accuracy(made.model, weights, profile, chunks))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    tail = tail_of(profile)
+    tail, shared = tail_of(profile), costs.shared(options.cards)
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
-                   held=None if tail is None else served(made, profile, tail, costs.shared(options.cards)))
+                   held=None if tail is None else served(made, profile, tail, shared),
+                   horizon=horizon_of(made, profile, shared))
     made.save(folder)
     return made, profile
 
@@ -162,8 +166,8 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
     costs = measure(options.device, options.preset, dims=dims,
                     row_formats=sorted(formats) if budgets.count(None) == len(budgets) else ROW_FORMATS)
     profile = flow.run(flow.Options(options.logs, model, dim, options.sample, held_back=options.held_back,
-                                    tables=options.tables, **options.given()), folder, say=say, progress=progress,
-                       read=read)
+                                    tables=options.tables, horizon=options.horizon, **options.given()), folder,
+                       say=say, progress=progress, read=read)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables, "
         f"{sum(table.heat.total for table in profile.tables.values()):,} accesses to "
         f"{sum(table.heat.touched for table in profile.tables.values()):,} rows")

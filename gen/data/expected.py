@@ -1,7 +1,8 @@
 """What a log lets expect of the next one: accesses to rows of its own, and to rows that it does not have.
 
-Where a profile says what the log's end asked of the rows before it (gen.data.returns), the next log is expected to ask
-the same of the rows of the whole log, by how often each was accessed, and as much of others. Without, so large a part
+Where a profile says what parts of the log asked of the rows before them (gen.data.returns), the next samples, as many
+as its horizon has, are expected to ask the same of the rows of the whole log, by their rank, and as much of others.
+Without, so large a part
 of the accesses is to rows that the log does not have as the N accesses have that are the only one to their row, n1 / N
 (Good, Biometrika 1953, after Turing), and the rows that it has take the rest by their counts. No row of the log is
 expected to be hotter than one that it has more often: where it would be, both are as hot as they are on average. Rows
@@ -9,7 +10,7 @@ that the log does not have are alike; by Good and Turing none is hotter than one
 have no row share the table's last.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +19,17 @@ from numpy.typing import NDArray
 
 from gen.data.profile import Heat
 from gen.data.remap import rows_of
-from gen.data.returns import Returns
+from gen.data.returns import Returns, places
 
 if TYPE_CHECKING:
     from gen.data.order import Order
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
-__all__ = ["Expected", "expected", "expected_counts"]
+__all__ = ["Curve", "Expected", "expected", "expected_counts"]
 
+#: Rows, rising, and what a quantity is at each; linear between two of them.
+Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
 #: Expected accesses are counted in parts of one: so many, fewer where their sum would pass a word.
 PARTS, SUM = 1 << 32, 1 << 61
 
@@ -35,12 +38,14 @@ PARTS, SUM = 1 << 32, 1 << 61
 class Expected:
     """Of one table. heat: of its rows, in parts of an access; those of the log are among the first `seen`. unseen: the
     share of the accesses that is to rows or ids that the log does not have. order: in which the log's came, where that
-    is known."""
+    is known. curves: by what they are of, (knots, values), as gen.planner.in_order has computed them."""
 
     heat: Heat
     seen: int
     unseen: float
     order: "Order | None" = None
+    curves: dict[tuple[str | float, ...], Curve] = field(
+        default_factory=dict, repr=False)
 
 
 def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -> Expected:
@@ -114,8 +119,7 @@ def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray
         return _levels(heat, returns, 0.0), 0
     total = _parts(heat) * heat.total
     if returns:
-        share = returns.share(_once(heat), heat.total)
-        return _levels(heat, returns, share), max(round(share * total / others), 1)
+        return _levels(heat, returns, returns.unseen), max(round(returns.unseen * total / others), 1)
     share = _once(heat) / heat.total
     wanted = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
     levels = _falling(wanted, np.append(heat.rows, others))
@@ -136,13 +140,15 @@ def _of_vocabulary(table: "TableProfile") -> tuple[float, NDArray[np.int64]]:
     expected of ids by their accesses, as the heat has them."""
     heat, returns = table.heat, table.returns
     least = 1 / (heat.total + 1)
-    share = max(returns.share(_once(heat), heat.total), least) if returns else max(_once(heat), 1) * least
+    share = max(returns.unseen, least) if returns else max(_once(heat), 1) * least
     return share, _levels(heat, returns, share)
 
 
 def _levels(heat: Heat, returns: Returns | None, share: float) -> NDArray[np.int64]:
     """Parts of an access that are expected of each row, by its accesses, where `share` of all is to others."""
-    asked = heat.accesses * (returns.rates(heat.accesses) if returns else np.ones(len(heat.accesses)))
+    asked = heat.accesses.astype(np.float64)
+    if returns:
+        asked = np.diff(returns.curve(places(heat.accesses, heat.rows)), prepend=0.0) / heat.rows
     return _falling(asked * ((1 - share) * _parts(heat) * heat.total / max(float(asked @ heat.rows), 1e-9)), heat.rows)
 
 

@@ -5,7 +5,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gen.data.returns import Returns
 __all__ = ["FILE", "Heat", "Profile", "TableProfile"]
 
 FEW = 1 << 12
-KIND, VERSION = "profile", 3
+KIND, VERSION = "profile", 4
 FILE = "profile.npz"    # its name beside a plan
 HEADER = "profile.json"
 DIGEST = 64             # characters of a SHA-256, the last bytes of a saved profile
@@ -97,7 +97,8 @@ class TableProfile:
     """One table. samples: of the log. bag_lengths, bag_samples: the pooling factor's distribution: so many samples have
     a bag of that length; an empty bag is one of length 0. ids, counts: ascending ids and how often each was accessed
     (None where only statistics are known). rows: of the model's table where one was named, else those touched. returns:
-    what the log's end asked of the rows before it; excerpt: samples in their order; None where that is not known."""
+    what parts of the log asked of the rows before them; excerpt: samples in their order; None where that is not
+    known."""
 
     name: str
     rows: int
@@ -126,6 +127,11 @@ class Profile:
     tables: Mapping[str, TableProfile]
     sampled: float = 1.0
     extras: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def expecting(self, samples: float) -> "Profile":
+        """The same, where so many samples are expected until the next refresh, as a share of the log's."""
+        return replace(self, tables={name: replace(table, returns=table.returns and table.returns.expecting(samples))
+                                     for name, table in self.tables.items()})
 
     def sampling(self, among: Iterable[str] | None = None) -> str:
         """A sentence of how much of the log was counted, and how far off that is for these tables (default: all);

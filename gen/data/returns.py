@@ -1,50 +1,97 @@
-"""What the last fifth of a log asked of the rows that the part before it had, which is what its next part is expected
-to ask of those that the whole log has: a held-out estimate (Jelinek and Mercer 1985), by how often rows were accessed.
+"""What parts of a log asked of the rows that the parts before them had: a held-out estimate (Jelinek and Mercer 1985).
 
-Where accesses come in no order it agrees with Good's and Turing's. Where users come and go it does not, and is right.
+The next samples are expected to ask of the rows of the whole log what the samples behind a cut asked of those before
+it, at the cut where the samples behind are the same share of those before. Rows are compared by their place from the
+hottest to the coldest: the mean of the share of all rows and of all accesses that the rows up to it have. The longer a
+log, the fewer rows are new to it: the share of accesses to new rows behind a cut is corrected by the difference that
+Good's and Turing's estimate has between the samples before the cut and the whole log. Both halves of the log are cut,
+too: by how far they differ, the estimate may be wrong.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FROM", "Returns", "measured"]
+__all__ = ["ENDS", "HORIZON", "Returns", "measured", "places"]
 
-#: The share of a log from which on it is held against what is before.
-FROM = 0.8
-#: Rows are told apart by their accesses before: so many, up to the next number.
-LEVELS = np.array([1, 2, 3, 4, 6, 9, 17, 33, 65, 129])
-#: Accesses before and after, of which fewer say nothing.
-FEWEST = 1000
+#: Where the stretches of a log end that are counted apart, in sixteenths of it.
+ENDS = (4, 8, 12, 14, 15, 16)
+#: What is compared: begin, cut and end, in sixteenths; the whole log by rising cuts, then its halves.
+SPLITS = ((0, 4, 16), (0, 8, 16), (0, 12, 16), (0, 14, 16), (0, 15, 16), (0, 4, 8), (8, 12, 16))
+WHOLE = 5
+HALVES = (5, 6)
+#: Places from the hottest row to the coldest up to which accesses are counted.
+PLACES = np.arange(1, 97) / 96
+#: Accesses before and after a cut, of which fewer say nothing.
+FEWEST = 2000
+#: Samples until the next refresh, as a share of the log's, where nothing else is said.
+HORIZON = 0.25
+#: Rows of which all are compared; of more, those with most accesses and some of the others.
+ROWS = 1 << 17
+WRONG = "what parts of the log asked of its rows is not whole"
 
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """Of one table. before, after: (LEVELS,) accesses before, and after, to rows that had so many before; unseen:
-    accesses after to rows that had none; once: rows that had one."""
+    """Of one table. after: (SPLITS, PLACES) accesses behind the cut to the rows before it up to each place; whole:
+    (SPLITS,) all accesses behind it, 0 where there are too few; once, before: (SPLITS + 1,) rows with one access before
+    it, and all accesses before it, last those of the whole log. horizon: samples that are expected, as a share of the
+    log's; half: None: as all of the log lets expect; 0, 1: as its first or second half alone."""
 
-    before: NDArray[np.int64]
     after: NDArray[np.int64]
-    unseen: int
-    once: int
+    whole: NDArray[np.int64]
+    once: NDArray[np.int64]
+    before: NDArray[np.int64]
+    horizon: float = HORIZON
+    half: int | None = None
 
-    def rates(self, accesses: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Accesses after for one before, of rows with so many; 1 on average where all rows come back alike."""
-        known = np.flatnonzero(self.before)
-        found = (self.after[known] / max(self.after.sum(), 1)) / (self.before[known] / self.before.sum())
-        return np.interp(_level(accesses), known, found)
+    def curve(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The share of the accesses that are expected to the rows up to each place."""
+        return np.interp(places, np.append(0.0, PLACES), np.append(0.0, self._at()))
 
-    def share(self, once: int, accesses: int) -> float:
-        """Of the accesses that follow a log of so many accesses, of which `once` are the only ones to their row: the
-        share to rows that it does not have. The longer a log, the fewer there are, as Good and Turing say."""
-        share = self.unseen / (self.unseen + self.after.sum())
-        return float(share * min(1.0, once / accesses * self.before.sum() / self.once if self.once else 1.0))
+    @property
+    def unseen(self) -> float:
+        """The share of the accesses that are expected to rows which the log does not have."""
+        return float(1 - self._at()[-1])
+
+    def expecting(self, horizon: float, half: int | None = None) -> "Returns":
+        """For so many samples, as a share of the log's."""
+        return replace(self, horizon=horizon, half=half)
+
+    @property
+    def spread(self) -> tuple["Returns", "Returns", "Returns"]:
+        """As the whole log, its first and its second half let expect, for as many samples as each of them has."""
+        return self.expecting(1.0), self.expecting(1.0, 0), self.expecting(1.0, 1)
+
+    def _at(self) -> NDArray[np.float64]:
+        """(PLACES,) of the accesses, cut where as many are behind, relative to those before; between two cuts on a
+        straight line."""
+        if self.half is not None and self.whole[HALVES[self.half]]:
+            return self._behind(HALVES[self.half])
+        known = [split for split in range(WHOLE) if self.whole[split]]
+        cuts, cut = [SPLITS[split][1] for split in known], 16 / (1 + self.horizon)
+        curves = [self._behind(split) for split in known]
+        high = min(max(int(np.searchsorted(cuts, cut)), 1), len(known) - 1)
+        if not high:
+            return curves[0]
+        low = high - 1
+        part = min(max((cut - cuts[low]) / (cuts[high] - cuts[low]), 0.0), 1.0)
+        found: NDArray[np.float64] = curves[low] + part * (curves[high] - curves[low])
+        return found
+
+    def _behind(self, split: int) -> NDArray[np.float64]:
+        """(PLACES,) of the accesses behind a cut, with as many new rows as the whole log lets expect."""
+        curve: NDArray[np.float64] = self.after[split] / self.whole[split]
+        alone = self.once[[split, -1]] / self.before[[split, -1]]
+        unseen = min(max(1 - curve[-1] + alone[1] - alone[0], 0.0), 1.0)
+        return curve * ((1 - unseen) / curve[-1]) if curve[-1] else curve
 
     def array(self) -> NDArray[np.int64]:
         """All numbers, as `of` takes them."""
-        return np.concatenate([[self.unseen, self.once], self.before, self.after])
+        return np.concatenate([[round(self.horizon * (1 << 32))], self.once, self.before, self.whole,
+                               self.after.ravel()])
 
     @classmethod
     def of(cls, numbers: Sequence[int] | NDArray[np.int64]) -> "Returns | None":
@@ -52,23 +99,68 @@ class Returns:
         if not len(numbers):
             return None
         found = np.asarray(numbers)
-        before, after = found[2:2 + len(LEVELS)], found[2 + len(LEVELS):]
-        if len(found) != 2 + 2 * len(LEVELS) or found.min() < 0 or not before.sum() or not found[0] + after.sum():
-            raise ValueError("what the end of the log asked of its rows is not whole")
-        return cls(before, after, int(found[0]), int(found[1]))
+        splits = len(SPLITS)
+        if len(found) != 3 + splits * (3 + len(PLACES)) or found.min() < 0 or not found[0]:
+            raise ValueError(WRONG)
+        once, before, whole, after = np.split(found[1:], np.cumsum([splits + 1, splits + 1, splits]))
+        after = after.reshape(splits, -1)
+        if not whole[:WHOLE].any() or (np.diff(after, axis=1) < 0).any() or (after[:, -1] > whole).any() \
+                or (once > before).any() or not before[:splits][whole > 0].all() or not before[-1]:
+            raise ValueError(WRONG)
+        return cls(after, whole, once, before, int(found[0]) / (1 << 32))
 
 
-def measured(ids: NDArray[np.uint64], counts: NDArray[np.int64], later_ids: NDArray[np.uint64],
-             later_counts: NDArray[np.int64]) -> Returns | None:
-    """Of ids, ascending, and their accesses before and after; None of fewer than FEWEST."""
-    if min(counts.sum(), later_counts.sum()) < FEWEST:
+def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[NDArray[np.uint64]],
+             counts: Sequence[NDArray[np.int64]]) -> Returns | None:
+    """known, total: ids, ascending, and the accesses to each; ids, counts: the same of the stretches up to each of
+    ENDS. None of too few."""
+    totals = np.array([int(each.sum()) for each in counts])
+    if min(totals[:-1].sum(), totals[1:].sum()) < FEWEST:
         return None
-    place = np.minimum(np.searchsorted(ids, later_ids), len(ids) - 1)
-    again, level = ids[place] == later_ids, _level(counts)
-    before, after = (np.bincount(at, weights, len(LEVELS)).astype(np.int64)
-                     for at, weights in ((level, counts), (level[place[again]], later_counts[again])))
-    return Returns(before, after, int(later_counts[~again].sum()), int((counts == 1).sum()))
+    weight = np.ones(len(known), np.int64)
+    if len(known) > ROWS:
+        known, weight = _some(known, total)
+    of = np.zeros((len(ENDS), len(known)), np.int64)
+    for stretch, (own, many) in enumerate(zip(ids, counts, strict=True)):
+        if len(own):
+            place = np.minimum(np.searchsorted(own, known), len(own) - 1)
+            of[stretch] = np.where(own[place] == known, many[place], 0)
+    ends = np.append(0, ENDS)
+    after, whole = np.zeros((len(SPLITS), len(PLACES)), np.int64), np.zeros(len(SPLITS), np.int64)
+    once, before = np.zeros((2, len(SPLITS) + 1), np.int64)
+    for split, (begin, cut, end) in enumerate((*SPLITS, (0, ENDS[-1], ENDS[-1]))):
+        first, middle, last = (int(np.searchsorted(ends, at)) for at in (begin, cut, end))
+        asked = of[first:middle].sum(axis=0)
+        before[split] = totals[first:middle].sum()
+        once[split] = min(int(weight[asked == 1].sum()), before[split])
+        if split < len(SPLITS) and min(before[split], totals[middle:last].sum()) >= FEWEST:
+            whole[split] = totals[middle:last].sum()
+            after[split] = np.minimum(_hottest(asked, of[middle:last].sum(axis=0), weight), whole[split])
+    return Returns(after, whole, once, before) if whole[:WHOLE].any() else None
 
 
-def _level(accesses: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.searchsorted(LEVELS, accesses, side="right") - 1
+def _some(known: NDArray[np.uint64], total: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """(ids, how many each stands for): those with most accesses, and by a hash every so many of the others."""
+    hot = total > np.partition(total, -ROWS // 2)[-ROWS // 2]
+    each = -(-2 * len(known) // ROWS)
+    hashed = (known * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    kept = hot | (hashed % np.uint64(each) == 0)
+    return known[kept], np.where(hot[kept], 1, each)
+
+
+def _hottest(before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(PLACES,) accesses after to the rows up to each place by the accesses before; rows of as many accesses share
+    theirs alike."""
+    seen = np.flatnonzero(before)
+    order = seen[np.argsort(-before[seen], kind="stable")]
+    last = np.append(np.diff(before[order]) != 0, True)
+    place = places(before[order], weight[order])[last]
+    asked = np.cumsum((weight * after)[order])[last]
+    return np.rint(np.interp(PLACES, np.append(0, place), np.append(0, asked))).astype(np.int64)
+
+
+def places(accesses: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of so many rows of so many accesses each, hottest first, the places up to the last of each."""
+    many, asked = np.cumsum(rows), np.cumsum(accesses * rows)
+    found: NDArray[np.float64] = (many / many[-1] + asked / asked[-1]) / 2
+    return found

@@ -114,8 +114,8 @@ class Latency(NamedTuple):
 
 def latency(stages: Stages, qps: float, *, queries: int = QUERIES, sizes: NDArray[np.int64] | None = None,
             seed: int = 1) -> Latency:
-    """At so many queries per second, as they arrive at random. Above what the stages bear it grows with `queries`.
-    sizes (queries,): samples of each query, in place of one."""
+    """At so many queries per second, as they arrive at random. Above the rate that the stages sustain it
+    grows with `queries`. sizes (queries,): samples of each query, in place of one."""
     size = np.ones(queries, np.int64) if sizes is None else sizes
     arrival = np.cumsum(np.random.default_rng(seed).exponential(1 / qps, len(size)))
     waited, batches = stages._serve(arrival, size)

@@ -29,7 +29,7 @@ __all__ = ["Master", "LpSolution", "Pairs"]
 ROUNDS = 200
 NEVER = Deadline()
 CLOSE = 1e-5        # of the bound: nearer need not be
-DEAR = 100.0        # times the seconds of all tables: what a whole card's memory too much costs
+PENALTY = 100.0       # times the seconds of all tables: what a whole card's memory too much costs
 NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
 
 
@@ -87,14 +87,14 @@ class Master:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
         `until`, or with a bound of `enough`."""
         room = np.append(self.choices.within(0.0, cards), cards * self.choices.cap[TIMES:])
-        return self._solve(cards * EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], cards,
+        return self._solve(cards * EVERY_TIME, room, PENALTY * self.unit[0] / self.unit, self.unit[0], cards,
                            limit, until, enough)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
         1 times the cards, some card does (the pigeonhole principle)."""
         room = np.append(self.choices.within(0.0), self.choices.cap[TIMES:])
-        return self._solve(EVERY_TIME, room, DEAR * self.unit[0] / self.unit, self.unit[0], 1,
+        return self._solve(EVERY_TIME, room, PENALTY * self.unit[0] / self.unit, self.unit[0], 1,
                            until=until, among=among, count=count)
 
     def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: float = 1.0,
@@ -103,13 +103,13 @@ class Master:
         Choices.limits takes it. allowed: (V,) options, None: all."""
         room = np.append(np.maximum(self.choices.within(seconds, cards), 0.0), np.zeros(LOADS - TIMES))
         main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
-        return self._solve(main, room, DEAR / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
+        return self._solve(main, room, PENALTY / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
 
     def tensor_trains(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
         room, main = np.append(self.choices.within(seconds), self.choices.cap[TIMES:]), np.zeros(LOADS)
         room[TT_S], main[TT_S] = 0.0, seconds
-        return self._solve(main, room, DEAR / self.unit, 1.0, 1, seconds, until)
+        return self._solve(main, room, PENALTY / self.unit, 1.0, 1, seconds, until)
 
     def _worth(self, values: NDArray[np.float64], prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of each table, less where two are worth more than their product costs."""
@@ -128,7 +128,7 @@ class Master:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the
         value's unit. Slack of a program that asks for something else only gives the first rounds a solution, and is
-        so dear that no optimum has any."""
+        so expensive that no optimum has any."""
         from highspy import Highs
 
         tables, unit, choices = self.choices.tables, self.unit, self.choices

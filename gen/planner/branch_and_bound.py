@@ -1,7 +1,7 @@
-"""A bound for few tables: all ways to deal them to the cards, each card by its own linear program.
+"""A bound for few tables: all ways to assign them to the cards, each card by its own linear program.
 
 Only the splits within a card stay mixtures, which their fine steps make nearly exact; that tables are whole, which is
-what leaves a gap where there are few of them, is not relaxed. Branch and bound, the dearest table first.
+what leaves a gap where there are few of them, is not relaxed. Branch and bound, the most expensive table first.
 """
 
 import numpy as np

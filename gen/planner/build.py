@@ -177,12 +177,13 @@ def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expect
             bags = bags_of(spec, lookups, batch, costs)
             # All parts of a batch bring together what the batch does at least.
             reads = np.maximum(_reads(item.rows, expected, lookups, item.row_bytes, costs), item.reads / count)
-            fetches = np.maximum(in_order.fetches(spec, expected, item.rows, lookups, costs),
-                                 0.0 if item.fetches is None else item.fetches / count)
+            at, fetches = in_order.fetches(spec, expected, lookups, costs)
+            if item.fetch_curve is not None:
+                fetches = np.maximum(fetches, np.interp(at, *item.fetch_curve) / count)
             yield Sharding("samples", count, replace(
                 item, lookups=lookups, ssd_reads=reads, bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s,
                 ssd_landing=_landing(reads, item.share, lookups, item.dram_s, costs), out_s=bags.out_s,
-                fetches=fetches), formats)
+                fetch_curve=(at, fetches)), formats)
             if costs.sliced(spec.dim, count, spec.row_format):
                 narrow = replace(spec, dim=spec.dim // count)
                 slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
@@ -265,7 +266,7 @@ def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs
         bags.seconds, bags.bytes, tt_share=tt_share,
         ssd_bytes=-(-(spec.rows - rows) // page_rows) * costs.page_bytes,
         in_s=bags.in_s, out_s=bags.out_s, page_in_s=costs.page_bytes * costs.link_s, shares=share,
-        fetches=in_order.fetches(spec, expected, rows, lookups, costs), core_s=costs.core_s(spec.dim)), refusal
+        fetch_curve=in_order.fetches(spec, expected, lookups, costs), core_s=costs.core_s(spec.dim)), refusal
 
 
 def _reads(rows: NDArray[np.int64], expected: Expected, lookups: float, row_bytes: int,

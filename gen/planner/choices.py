@@ -52,7 +52,7 @@ def with_levels(problem: Problem, levels: int) -> Problem:
 
 
 def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple[CardChoice, ...]:
-    """What each card bears. Its own arithmetic, table after table: the solver's is held against it."""
+    """The load of each card. Its own arithmetic, table after table: the solver's is held against it."""
     found = [[*[0.0] * TIMES, 0, 0.0, 0] for _ in range(cards)]
     for j, choice in enumerate(choices):
         item = problem.ways(j)[choice.way].item

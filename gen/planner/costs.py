@@ -252,12 +252,14 @@ def in_rounds(touched: NDArray[np.float64], rounds: NDArray[np.float64], lookups
               ring_pages: int) -> NDArray[np.float64]:
     """(C,) pages of a batch of so many lookups. touched (T, C): different ones of rounds[t] lookups, rising; the last
     row is of the batch."""
-    window = max(ring_pages // 2, 1)
-    reads = touched[-1].copy()
-    for at in range(len(reads)):
-        full = np.searchsorted(touched[:, at], window)
-        if not full and len(rounds) > 1:
-            reads[at] = touched[0, at] * lookups / rounds[0]
-        elif full < len(rounds):
-            reads[at] = window * lookups / np.interp(window, touched[:, at], rounds)
-    return reads
+    window, columns = max(ring_pages // 2, 1), np.arange(touched.shape[1])
+    full = (touched < window).sum(axis=0)       # rounds that fit
+    if len(rounds) == 1:
+        return np.where(full == 0, window * lookups / rounds[0], touched[0])
+    high = np.clip(full, 1, len(rounds) - 1)
+    below, above = touched[high - 1, columns], touched[high, columns]
+    part = (window - below) / np.where(above > below, above - below, 1.0)
+    in_window = rounds[high - 1] + part * (rounds[high] - rounds[high - 1])
+    return np.select([full == 0, full < len(rounds)],
+                     [touched[0] * lookups / rounds[0], window * lookups / np.where(full > 0, in_window, 1.0)],
+                     touched[-1])

@@ -87,14 +87,14 @@ def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, cost
             costs.ring_bytes // costs.page_bytes)[0])) if left else 0.0
     to_tt = item.lookups * float(item.share[h] - item.share[a])
     to_dram = item.lookups * (1 - left) - to_tt
-    fetches = to_dram if item.fetches is None else float(
-        item.fetches[a] + np.interp(end, item.rows, item.fetches) - item.fetches[h])
+    fetches = to_dram if item.fetch_curve is None else float(
+        np.interp([hot, end, item.rows[h]], *item.fetch_curve) @ (1, 1, -1))
     return Part(choice.cards, item, hot, int(item.rows[h]) - hot, more, item.total_rows - end, to_dram, to_tt,
                 item.lookups * left, fetches, reads)
 
 
 def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
-    """What the cards bear with the spare rows; `cards` without them. A card that reads the drive waits for its first
+    """The load of the cards with the spare rows; `cards` without them. A card that reads the drive waits for its first
     page."""
     found = []
     for number, card in enumerate(cards):

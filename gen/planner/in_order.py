@@ -3,50 +3,80 @@
 gen.planner.costs and gen.planner.window say what accesses bring that are drawn independently by the rows' shares. Where
 a profile has kept samples in their order, the same is counted on these, and the quotient of both, cut by cut, is taken
 over to the accesses that are expected. Behind the last row that the log has, the quotient of its coldest rows is.
+Counted quantities are estimated at fixed cuts (`knots`), made monotone there, and are linear in between. So what a cut
+takes does not depend on the other cuts that are asked for, and gen.planner.rowwise can bound it between any two rows.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler.tables import stripes
-from gen.data.expected import Expected
+from gen.data.expected import Curve, Expected
 from gen.data.order import Order
 from gen.data.profile import Heat
 from gen.model.recommender import TableSpec
 from gen.planner.costs import Costs, drive_reads, in_rounds
 from golden.emb.rows import window
 
-__all__ = ["fetches", "quotients", "reads"]
+__all__ = ["fetches", "knots", "quotients", "reads"]
 
 PRIOR = 10      # pages or rows, as if so many more had come as they are drawn
+KNOTS = 400     # cuts at which counted quantities are estimated: equal shares of the accesses
 
 
-def reads(expected: Expected, cuts: NDArray[np.int64], lookups: float, page_rows: int, ring_pages: int, *,
-          least: bool = False) -> NDArray[np.float64]:
+def knots(expected: Expected) -> NDArray[np.int64]:
+    """Cuts at which counted quantities are estimated, rising: at equal shares of the accesses, and where the rows of
+    the log and all rows end."""
+    heat, last = expected.heat, 0 if expected.order is None else int(expected.order.ranks.max()) + 1
+    return np.unique(np.append(heat.icdf(np.arange(KNOTS + 1) / KNOTS), [0, expected.seen, heat.touched, last]))
+
+
+def reads(expected: Expected, cuts: NDArray[np.int64], lookups: float, page_rows: int,
+          ring_pages: int) -> NDArray[np.float64]:
     """(len(cuts),) pages that a batch is expected to bring from the drive where rows from rank cuts[i] on lie there, as
-    gen.planner.costs.drive_reads takes them, no fewer than for later cuts. cuts: not falling. least: no more than for
-    earlier cuts instead, as a bound needs them: counted pages leap with the rows that share them."""
-    drawn = drive_reads(expected.heat, cuts, lookups, page_rows, ring_pages)
-    if expected.order is None or not drawn.any():
-        return drawn
-    rest = lookups * (1 - expected.heat.cdf(cuts))
-    found = np.minimum(drawn * _of_pages(expected.order, cuts, lookups, page_rows, ring_pages), rest)
-    return np.minimum.accumulate(found) if least else np.maximum.accumulate(found[::-1])[::-1]
+    gen.planner.costs.drive_reads takes them; not rising with the cut."""
+    order = expected.order
+    if order is None:
+        return drive_reads(expected.heat, cuts, lookups, page_rows, ring_pages)
+
+    def at_knots(at: NDArray[np.int64]) -> NDArray[np.float64]:
+        drawn = drive_reads(expected.heat, at, lookups, page_rows, ring_pages)
+        found = drawn * _of_pages(order, at, lookups, page_rows, ring_pages) if drawn.any() else drawn
+        return np.maximum.accumulate(np.minimum(found, lookups * (1 - expected.heat.cdf(at)))[::-1])[::-1]
+
+    return np.interp(cuts, *_curve(expected, ("reads", lookups, page_rows, ring_pages), at_knots))
 
 
-def fetches(spec: TableSpec, expected: Expected, cuts: NDArray[np.int64], lookups: float, costs: Costs) \
-        -> NDArray[np.float64]:
-    """(len(cuts),) rows of a batch that the core fetches where the rows up to rank cuts[i] lie in DRAM. cuts: not
-    falling."""
+def fetches(spec: TableSpec, expected: Expected, lookups: float, costs: Costs) -> Curve:
+    """(cuts, rows of a batch that the core fetches where the rows up to each cut lie in DRAM), linear between two cuts
+    and not falling."""
     heat, order = expected.heat, expected.order
-    drawn = costs.fetched(spec, heat, cuts, lookups)
     # Each of several columns finds nothing of the others; their accesses are kept as those of one bag.
-    if order is None or len(spec.looked_up_by) > 1 or not drawn.any():
-        return drawn
-    counted, accesses = _counted_fetches(order, cuts, lookups, spec, costs)
-    of_log = costs.fetched(spec, order.heat, order.of_log(cuts), accesses)
-    found = drawn * _quotient(counted, of_log, order.batches(order.batch_of(lookups))[1])
-    return np.maximum.accumulate(np.minimum(found, lookups * heat.cdf(cuts)))
+    if order is None or len(spec.looked_up_by) > 1:
+        edges = np.cumsum(np.append(0, heat.rows))
+        return edges, costs.fetched(spec, heat, edges, lookups)
+
+    def at_knots(at: NDArray[np.int64]) -> NDArray[np.float64]:
+        drawn = costs.fetched(spec, heat, at, lookups)
+        if not drawn.any():
+            return drawn
+        counted, accesses = _counted_fetches(order, at, lookups, spec, costs)
+        of_log = costs.fetched(spec, order.heat, order.of_log(at), accesses)
+        found = drawn * _quotient(counted, of_log, order.batches(order.batch_of(lookups))[1])
+        return np.maximum.accumulate(np.minimum(found, lookups * heat.cdf(at)))
+
+    return _curve(expected, ("fetches", lookups, costs.row_beats(spec), costs.preset), at_knots)
+
+
+def _curve(expected: Expected, key: tuple[str | float, ...],
+           at_knots: Callable[[NDArray[np.int64]], NDArray[np.float64]]) -> Curve:
+    """What `at_knots` gives at the knots, computed once for each key."""
+    if key not in expected.curves:
+        at = knots(expected)
+        expected.curves[key] = at, at_knots(at)
+    return expected.curves[key]
 
 
 def _of_pages(order: Order, cuts: NDArray[np.int64], lookups: float, page_rows: int,

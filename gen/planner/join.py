@@ -102,7 +102,7 @@ def _product(specs: Sequence[TableSpec], heats: Sequence[Heat], batch: int, cost
     return Item(spec.name, np.array([spec.rows]), spec.rows, costs.row_bytes(spec.dim, spec.row_format), batch,
                 costs.dram_s(spec.dim, spec.row_format), 0.0, costs.page_s, np.zeros(1, np.int64), np.zeros(1),
                 bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s, out_s=bags.out_s, shares=np.ones(1),
-                fetches=np.array([fetches]), core_s=costs.core_s(spec.dim))
+                fetch_curve=(np.array([spec.rows]), np.array([fetches])), core_s=costs.core_s(spec.dim))
 
 
 def bound(problem: Problem, pairs: Sequence[Pair]) -> float:

@@ -20,10 +20,10 @@ from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.row_formats import fused_bytes
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Plan", "PlanCard", "PlanTable",
-           "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Horizon", "Plan", "PlanCard",
+           "PlanTable", "Refresh", "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
 
-KIND, VERSION = "plan", 8
+KIND, VERSION = "plan", 9
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -59,7 +59,7 @@ class PlanTable:
     are those of all cards together. unseen: accesses of a batch to rows or ids that the log does not have.
     row_modes, column_modes, ranks (inner ones): of the tensor train, empty without.
     joined: the tables whose rows lie there as one, itself among them (gen.data.joins), the first varies slowest; ()
-    without. All of them name the same ones and the same cards, lie in DRAM, and bear equal parts of its bytes and time.
+    without. All of them name the same ones and the same cards, lie in DRAM, and take equal parts of its bytes and time.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PlanTable:
         return f"{cards}, joined with {others}" if others else cards
 
     def on_card(self, memory: str) -> Tier:
-        """What each of its cards bears in a memory."""
+        """The load of each of its cards in a memory."""
         whole: Tier = getattr(self, memory)
         count = len(self.cards)
         return Tier(whole.rows, whole.bytes // count, whole.accesses / (1 if self.by == "columns" else count),
@@ -184,6 +184,27 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Refresh:
+    """If the plan is refreshed whenever so many samples were served: share of their accesses to the SSD, seconds of a
+    batch."""
+
+    samples: int
+    ssd_share: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """What is expected of the next `samples`, for which the plan is made: low, high: range of the share of accesses to
+    the SSD; every: what refreshing sooner or later comes to, the soonest first."""
+
+    samples: int
+    low: float
+    high: float
+    every: tuple[Refresh, ...] = ()
+
+
+@dataclass(frozen=True)
 class Width:
     """What the formats of a table bring that were chosen within its error budget. budget, row_error, tt_error: root
     mean square over the size; errors: of rows, by each format that holds them; of: what these are of. bytes: of DRAM
@@ -220,7 +241,8 @@ class Plan:
     cards: EMB cards first. bound: no placement of this model on these cards is faster; seconds / bound - 1 is the
     gap. levels: memories that were used (3: all). ablation: seconds and bound on fewer memories, by their number.
     what_if: change of the cards -> seconds and bound with it. assumed: sentences, what was not given. source: what
-    was profiled; held: the log's end against the plan, where it was counted apart; profile_sha256: of the profile's
+    was profiled; held: the log's end against the plan, where it was counted apart; horizon: what is expected until the
+    next refresh, where the log says so; profile_sha256: of the profile's
     file beside the plan, empty where there is none. widths: of the tables whose formats were chosen within an error
     budget; accuracy: with them, where labels and parameters of the network were given.
     """
@@ -244,6 +266,7 @@ class Plan:
     source: str = ""
     profile_sha256: str = ""
     held: Held | None = None
+    horizon: Horizon | None = None
     widths: Mapping[str, Width] = field(default_factory=dict)
     accuracy: Accuracy | None = None
 

@@ -301,7 +301,7 @@ def _tables(model: Recommender, ways: Sequence[Sharding], parts: Sequence[Part],
 def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: Costs, rank: int,
            unseen: float) -> PlanTable:
     """What its part means in bytes and seconds, of all its cards. names: the table's, or those of all tables of whose
-    product the part is, each of which bears as much of it. unseen: share of the accesses."""
+    product the part is, each of which takes an equal part of it. unseen: share of the accesses."""
     item, count = part.item, len(part.cards)
     shares = 1 if by == "columns" else count    # of the samples, of which the item's lookups are one
     wide = search.width(spec.dim, rank, config=costs.unit)
@@ -346,7 +346,7 @@ def _least_joined(problem: Problem, built: Built, pairs: Sequence[Pair], costs: 
     return min(reading, least_of_pairs(without_reads(lowered, problem, 1.0), pairs))
 
 
-def _dear(item: Item, seconds: float) -> Item:
+def _penalised(item: Item, seconds: float) -> Item:
     """The table with so much more time of the drive wherever it is read, unless it must be."""
     if not item.ssd_s or must_read(item):
         return item
@@ -365,11 +365,11 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
     if not drive_s or any(map(must_read, problem.items)):
         return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
     # Of all placements that read the drive, and then of those that do not.
-    dear = 100 * best.seconds
-    none = none_at_steps = bound_of(problem, rows or Rows({}, None), best.seconds, proof, dear)
+    penalty = 100 * best.seconds
+    none = none_at_steps = bound_of(problem, rows or Rows({}, None), best.seconds, proof, penalty)
     if none < best.seconds:
         try:
-            without = solve(problem.mapped(partial(_dear, seconds=dear)), gap=gap,
+            without = solve(problem.mapped(partial(_penalised, seconds=penalty)), gap=gap,
                             seconds=max(seconds - best.work, 1e-3))
             work, late = best.work + without.work, best.late or without.late
             none_at_steps = max(none, without.bound)

@@ -30,9 +30,9 @@ class Item:
     lie there, and its rows fill whole blocks. ssd_bytes: (S + 1,) that the table takes of the SSD where the rows from
     step i on lie there, not rising; None: `row_bytes` a row. in_s, out_s: of the link to the card and to the host
     whatever the split, as the table's indices and pooled vectors cross it; page_in_s: of the link for a read of the
-    drive. fetches: (S + 1,) of a batch, rows that the core fetches from DRAM for the accesses up to step i, not
-    falling; None: one an access. core_s: seconds that the core takes for an access to a row of DRAM, fetched or not,
-    while DRAM has to do with rows and bags.
+    drive. fetch_curve: (cuts, rows of a batch that the core fetches from DRAM where the rows up to each cut lie there),
+    linear between two cuts, not falling; None: one an access. core_s: seconds that the core takes for an access to a
+    row of DRAM, fetched or not, while DRAM has to do with rows and bags.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Item:
     out_s: float = 0.0
     page_in_s: float = 0.0
     shares: NDArray[np.float64] | None = None
-    fetches: NDArray[np.float64] | None = None
+    fetch_curve: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
     core_s: float = 0.0
 
     @property
@@ -71,8 +71,12 @@ class Item:
     @property
     def hot_s(self) -> NDArray[np.float64]:
         """(S + 1,) seconds of DRAM a batch for the accesses up to that step, which lie there, beside `bags_s`."""
-        accesses = self.lookups * self.share
-        return self.hot_s_of(accesses if self.fetches is None else self.fetches, accesses)
+        return self.hot_s_of(self.fetches, self.lookups * self.share)
+
+    @property
+    def fetches(self) -> NDArray[np.float64]:
+        """(S + 1,) rows of a batch that are fetched from DRAM, by the step up to which accesses lie there."""
+        return self.lookups * self.share if self.fetch_curve is None else np.interp(self.rows, *self.fetch_curve)
 
     def hot_s_of(self, fetches: ArrayLike, accesses: ArrayLike) -> NDArray[np.float64]:
         """Seconds of DRAM for so many rows that are fetched, or what the core takes longer for so many accesses."""

@@ -23,7 +23,7 @@ from gen.planner.branch_and_bound import TABLES, branch_and_bound
 from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TIMES, TT_S, Choices, cuts
 from gen.planner.costs import Costs
 from gen.planner.exact import least
-from gen.planner.in_order import reads
+from gen.planner.in_order import knots, reads
 from gen.planner.problem import Item, Problem
 from gen.planner.solve import LAST, LEAST
 from gen.planner.work import Deadline
@@ -42,6 +42,7 @@ class Rows:
 
     def __init__(self, expected: Mapping[str, Expected], costs: Costs | None):
         self.expected, self._costs = expected, costs
+        self._lowered: dict[Item, Item] = {}
 
     @property
     def costs(self) -> Costs:
@@ -56,32 +57,61 @@ class Rows:
     def drive(self, item: Item, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(pages, seconds of DRAM in which they land) of a batch, where rows from rows[i] on are there."""
         of, costs = self.expected[item.name], self.costs
-        read = reads(of, rows, item.lookups, costs.page_bytes // item.row_bytes, costs.ring_bytes // costs.page_bytes,
-                     least=True)
+        read = reads(of, rows, item.lookups, costs.page_bytes // item.row_bytes, costs.ring_bytes // costs.page_bytes)
         return read, read * costs.landing_s + item.lookups * (1 - of.heat.cdf(rows)) * item.dram_s
 
-    def lowered(self, item: Item) -> Item:
-        """The item, lowered at its steps."""
-        if not self.known(item):
-            return item
-        at = _steps(item)
-        rows = item.rows[at]
-        inside = np.arange(INSIDE + 1) / INSIDE
-        fine = (rows[:-1, None] + np.diff(rows)[:, None] * inside).astype(np.int64)
-        # Counted pages may leap between two rows; drawn ones are smooth.
-        counted = self.expected[item.name].order is not None
-        part = (fine - fine[:, :1]) / np.maximum(np.diff(rows)[:, None], 1)
+    def hot(self, item: Item, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(seconds of DRAM for the rows that are fetched, seconds that the core takes longer for all accesses) of a
+        batch, where the rows up to rows[i] are in DRAM; the larger one counts. A step's share of the accesses is up to
+        that of a row smaller than what its rows have."""
+        accesses = item.lookups * self.expected[item.name].heat.cdf(np.maximum(rows - 1, 0))
+        fetched = accesses if item.fetch_curve is None else np.interp(rows, *item.fetch_curve)
+        return fetched * item.dram_s, accesses * item.core_s - item.bags_s
 
-        def lower(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
-            found, line = ends.copy(), ends[at][:-1, None] + np.diff(ends[at])[:, None] * part
-            values = values.reshape(fine.shape)
-            below = np.maximum((line[:, :-1] - values[:, 1:] if counted else line - values).max(axis=1, initial=0.0), 0)
-            found[at] = np.maximum(ends[at] - np.maximum(np.append(below, 0.0), np.append(0.0, below)), 0.0)
+    def lowered(self, item: Item) -> Item:
+        """The item, lowered at its steps; computed once."""
+        if item not in self._lowered:
+            self._lowered[item] = self._lower(item) if self.known(item) else item
+        return self._lowered[item]
+
+    def _lower(self, item: Item) -> Item:
+        at, points = _steps(item), self._points(item)
+        rows = item.rows[at]
+
+        def lower(below: NDArray[np.float64], within: NDArray[np.float64], ends: NDArray[np.float64]) \
+                -> NDArray[np.float64]:
+            """ends, lowered at both ends of each stretch by the most of `below` at points `within` it."""
+            found, most = ends.copy(), np.zeros(len(at) + 1)
+            np.maximum.at(most, np.clip(np.searchsorted(rows, within, side="right"), 1, len(at) - 1), below)
+            most[0] = most[-1] = 0.0
+            found[at] = ends[at] - np.maximum(most[:-1], most[1:])
             return found
 
-        read, landing_s = self.drive(item, fine.ravel())
-        return replace(item, ssd_reads=lower(read, item.reads), ssd_landing=lower(landing_s, item.landing),
+        def sag(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.maximum(lower(np.interp(points, rows, ends[at]) - values, points.astype(np.float64), ends), 0.0)
+
+        read, landing_s = self.drive(item, points)
+        fetched, core = self.hot(item, points)
+        # Both are linear between two points, their maximum is not: it is least where one passes the other.
+        more = fetched - core
+        passed = np.flatnonzero(more[:-1] * more[1:] < 0)
+        part = more[passed] / (more[passed] - more[passed + 1])
+        within = np.append(points.astype(np.float64), points[passed] + part * np.diff(points)[passed])
+        hot_s = np.append(np.maximum(fetched, core), fetched[passed] + part * np.diff(fetched)[passed])
+        hot_s = lower(np.interp(within, rows, item.hot_s[at]) - hot_s, within, item.hot_s)
+        return replace(item, ssd_reads=sag(read, item.reads), ssd_landing=sag(landing_s, item.landing),
+                       fetch_curve=(item.rows, hot_s / item.dram_s), core_s=0.0,
                        ssd_bytes=np.maximum(item.cold_bytes - self.costs.page_bytes, 0))
+
+    def _points(self, item: Item) -> NDArray[np.int64]:
+        """Rows between which everything that is counted is linear: knots, and where rows of as many accesses end. What
+        is not counted is smooth: so many parts of each stretch."""
+        of, rows = self.expected[item.name], item.rows[_steps(item)]
+        if of.order is None:
+            fine = rows[:-1, None] + np.diff(rows)[:, None] * (np.arange(INSIDE + 1) / INSIDE)
+            return np.unique(fine.astype(np.int64))
+        points = np.unique(np.concatenate([rows, knots(of), np.cumsum(of.heat.rows)]))
+        return points[(points >= rows[0]) & (points <= rows[-1])]
 
     def above(self, item: Item) -> NDArray[np.float64]:
         """(S + 1,) how far the share of the accesses comes above the line from step to step, next to each."""
@@ -100,7 +130,8 @@ class Rows:
             read, landing_s = self.drive(item, last)
         else:
             read, landing_s = (np.interp(last, item.rows, each) for each in (item.reads, item.landing))
-        found[:, DRAM_S] = np.interp(edges, item.rows, item.hot_s) + landing_s + item.bags_s
+        hot_s = np.maximum(*self.hot(item, edges)) if self.known(item) else np.interp(edges, item.rows, item.hot_s)
+        found[:, DRAM_S] = hot_s + landing_s + item.bags_s
         found[:, SSD_S], found[:, IN_S] = read * item.ssd_s, item.in_s + read * item.page_in_s
         found[:, OUT_S], found[:, DRAM] = item.out_s, edges * float(item.row_bytes) + item.bags_bytes
         page = self.costs.page_bytes if self.known(item) else 0
@@ -108,12 +139,12 @@ class Rows:
         return found
 
 
-def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, dear: float = 0.0) -> float:
+def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, penalty: float = 0.0) -> float:
     """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
-    whole tables. dear: seconds of the drive that whatever reads it takes more."""
+    whole tables. penalty: seconds of the drive that whatever reads it takes more."""
     networks = problem.before_s > 0 or problem.after_s > 0
     lowered = problem.mapped(rows.lowered)
-    lowered = without_reads(lowered, problem, dear) if dear else lowered
+    lowered = without_reads(lowered, problem, penalty) if penalty else lowered
     choices = _between_rows(Choices.of(lowered), lowered, rows)
     master, found = Master(choices), np.inf
     for cards in range(1, problem.cards) if networks else (problem.cards,):
@@ -124,9 +155,9 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, dear: fl
         most = seconds - after_s
         least_s = master.seconds(cards, enough=most).bound
         until = Deadline.of(work, LAST * work + LEAST)
-        if least_s < most and (dealt := branch_and_bound(choices, cards, most, until)):
-            least_s = max(least_s, dealt[0])
-        if least_s < (1 - NEAR) * most and not dear:
+        if least_s < most and (assigned := branch_and_bound(choices, cards, most, until)):
+            least_s = max(least_s, assigned[0])
+        if least_s < (1 - NEAR) * most and not penalty:
             least_s = max(least_s, _whole(problem, choices, rows, cards, most, least_s, until))
         found = min(found, max(before_s, least_s) + after_s)
     return found * (1 - SAFE)
@@ -134,12 +165,12 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, dear: fl
 
 def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem:
     """The first with so much more time of the drive wherever the second reads it."""
-    def dear(item: Item, own: Item) -> Item:
+    def penalised(item: Item, own: Item) -> Item:
         more = np.where(own.reads > 0, seconds / own.ssd_s, 0) if own.ssd_s else 0.0
         return replace(item, ssd_reads=item.reads + more)
 
-    return replace(lowered, items=tuple(map(dear, lowered.items, problem.items)), shardings=tuple(
-        tuple(replace(each, item=dear(each.item, own.item)) for each, own in zip(ways, others, strict=True))
+    return replace(lowered, items=tuple(map(penalised, lowered.items, problem.items)), shardings=tuple(
+        tuple(replace(each, item=penalised(each.item, own.item)) for each, own in zip(ways, others, strict=True))
         for ways, others in zip(lowered.shardings, problem.shardings, strict=True)))
 
 

@@ -1,6 +1,6 @@
 """Searches a placement within given limits: one table at a time is moved and split anew where that hurts least.
 
-What a card bears beyond its limits, as a part of them, is its excess; a placement without any is
+The load of a card beyond its limits, as a part of them, is its excess; a placement without any is
 found. A table of a card with excess goes where the sum of all excesses becomes least, over all cards and splits, or
 changes places with another table. The shards of a table are moved alike, never two onto one card, and are split anew
 together. At a standstill the memories and times in excess get heavier, and some tables go
@@ -17,6 +17,7 @@ from gen.planner.work import TRIED_S, Deadline
 __all__ = ["search", "spread"]
 
 SLICE = 50      # tables that are tried between two looks at the clock, at least
+CARDS = 24      # on which a table is tried with every split: those that are the least full
 HEAVY = 50.0    # weight of an excess at which all begin anew
 SLACK = 1 + 1e-12   # of a limit, for what rounding adds
 
@@ -41,7 +42,7 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     while moves > 0:
         done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.tt, card, owner,
                               first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy, state)
-        until.spend(TRIED_S * (tried * cards * choices.pairs / len(a) + SLICE * len(card) * LOADS))
+        until.spend(TRIED_S * (tried * min(cards, CARDS) * choices.pairs / len(a) + SLICE * len(card) * LOADS))
         if done or until.passed:
             return bool(done)
         moves -= tried
@@ -110,10 +111,10 @@ def _shuffle(order, random):
 
 
 @njit(cache=True)
-def _place(cut, cuts, a_load, h_load, tt, j, load, inverse, heavy, prices, best, best_card, best_a, best_h):
-    """(loss, card, cuts) of table j where it loses least, if less than what is known as best."""
+def _place(cut, cuts, a_load, h_load, tt, j, among, load, inverse, heavy, prices, best, best_card, best_a, best_h):
+    """(loss, card, cuts) of table j where it loses least among some cards, if less than what is known as best."""
     part, loss_a, loss_h = np.zeros(LOADS), np.zeros(cut.shape[1]), np.zeros(cut.shape[1])
-    for k in range(len(load)):
+    for k in among:
         # Excesses that depend on one of the two cuts alone, and are charged once for each.
         base = 0.0
         for r in range(LOADS):
@@ -147,6 +148,20 @@ def _place(cut, cuts, a_load, h_load, tt, j, load, inverse, heavy, prices, best,
                 if found < best:
                     best, best_card, best_a, best_h = found, k, first, last
     return best, best_card, best_a, best_h
+
+
+@njit(cache=True)
+def _emptiest(load, inverse, own):
+    """A shard's own card and those whose fullest resource is the least full, CARDS at most."""
+    cards = len(load)
+    if cards <= CARDS:
+        return np.arange(cards)
+    full = np.zeros(cards)
+    for k in range(cards):
+        for r in range(LOADS):
+            full[k] = max(full[k], load[k, r] * inverse[r])
+    full[own] = -1.0
+    return np.argsort(full, kind="mergesort")[:CARDS]
 
 
 @njit(cache=True)
@@ -289,8 +304,8 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
             best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
             if copies[j] == 1:
-                best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, tt, j, load, inverse, heavy,
-                                                         prices, best, best_card, best_a, best_h)
+                best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, tt, j, _emptiest(load, inverse, m),
+                                                         load, inverse, heavy, prices, best, best_card, best_a, best_h)
             else:
                 asked = 0.0
                 for r in range(LOADS):

@@ -59,7 +59,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
 @dataclass(frozen=True)
 class Shard:
     """What each card of a table serves. spec: its columns, of joined tables their product; parts: of how many tables
-    that is, each of which bears as much of it; batch: its samples; lookups: of such a batch; page_rows: of a page;
+    that is, each of which takes an equal part; batch: its samples; lookups: of such a batch; page_rows: of a page;
     rank: of the tensor train, 0 without one."""
 
     spec: TableSpec

@@ -14,7 +14,7 @@ __all__ = ["Copy", "copies", "groups"]
 @dataclass(frozen=True, eq=False)
 class Copy:
     """The model on one group of cards. rate: samples per second that it sustains within the latency asked for; number:
-    copies that bear the load together; found: the latency of each at its share of the load."""
+    copies that sustain the load together; found: the latency of each at its share of the load."""
 
     plan: Plan
     stages: Stages
@@ -37,7 +37,7 @@ def groups(most: int, network: bool) -> Iterator[int]:
 
 
 def copies(plan: Plan, device: Device, qps: float, p99_s: float) -> Copy:
-    """As many copies of a plan's cards as bear the load. number is 0 where one sample alone takes longer than p99_s."""
+    """Copies of a plan's cards that sustain the load. number is 0 where one sample alone takes longer than p99_s."""
     stages = Stages.of(plan, device)
     rate = sustained(stages, p99_s)
     number = ceil(qps / rate) if rate else 0

@@ -1,8 +1,8 @@
 """Solves the planner's program for many tables, with a bound that proves how near the best the placement is.
 
 For each number of EMB cards, a linear program gives prices and a bound (gen.planner.bound), and the prices lead a
-search to a placement (gen.planner.search). Where the gap stays open and tables are few, all deals of them to the cards
-are bounded (gen.planner.branch_and_bound), and the program in whole is solved as far as it is small
+search to a placement (gen.planner.search). Where the gap stays open and tables are few, all assignments of them
+to the cards are bounded (gen.planner.branch_and_bound), and the program in whole is solved as far as it is small
 (gen.planner.exact).
 Source: SCRec §III.C, eq. 3 to 37
 """
@@ -284,13 +284,13 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         each.bound = max(each.bound, min(max(found.bound, crowded), limit))
     for each in open_():
         limit = min(_best(counts) - each.top, each.best)
-        dealt = branch_and_bound(choices, each.cards, limit, until)
-        if dealt is None:
+        assigned = branch_and_bound(choices, each.cards, limit, until)
+        if assigned is None:
             continue
-        each.bound = max(each.bound, dealt[0])
-        if dealt[1] is not None:
-            _each_card(each, choices, dealt[1], max(dealt[0], each.bottom), max(gap, TIGHTEST), until)
-        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all deals of the tables")
+        each.bound = max(each.bound, assigned[0])
+        if assigned[1] is not None:
+            _each_card(each, choices, assigned[1], max(assigned[0], each.bottom), max(gap, TIGHTEST), until)
+        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all assignments of tables")
     for each in open_():
         limit = _best(counts) - each.top
         whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, until, each.bound)
@@ -329,7 +329,7 @@ def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds
 
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: Deadline) -> float:
-    """Seconds of the fullest card, at least: of the (k - 1) * cards + 1 dearest tables, some card holds k."""
+    """Seconds of the fullest card, at least: of the (k - 1) * cards + 1 most expensive tables, some card holds k."""
     cost = master.choices.cheapest(prices if prices.any() else EVERY_TIME)[0]
     order, found = np.argsort(-cost, kind="stable"), 0.0
     for crowd in range(1, min((len(order) - 1) // cards + 1, CROWD) + 1):

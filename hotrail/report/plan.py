@@ -39,6 +39,7 @@ TABLE_HEAD = ("table", "cards", "rows per batch", *(f"{NAMES[name]}: {what}" for
                                                 for what in ("rows", "accesses")), "TT shape")
 FORMAT_HEAD = ("table", "rows in", "their error", "error budget", "TT cores in", "fewer bytes", "less DRAM time",
                "log loss", *(f"error in {form}" for form in ROW_FORMATS[1:]))
+REFRESH_HEAD = ("refreshed every", "accesses to the SSD", "batch")
 OTHERWISE_HEAD = ("change", "batch", "gap", "against this plan")
 
 
@@ -57,6 +58,7 @@ def show(plan: Plan) -> None:
              TABLE_HEAD, [_table(table) for table in _busiest(plan)[:SHOWN]]),
             *([("Formats within error budgets", FORMAT_HEAD, _formats(plan)[:SHOWN])] if plan.widths else []),
             *held,
+            *([("Until the next refresh", REFRESH_HEAD, _refreshed(plan))] if plan.horizon else []),
             ("What it would be otherwise", OTHERWISE_HEAD, _otherwise(plan))):
         print_table(shown, head, rows, title=title)
 
@@ -82,6 +84,10 @@ def page(plan: Plan, profile: Profile) -> Page:
     if plan.widths:
         made.add("Formats", Table("Formats within error budgets", FORMAT_HEAD, _formats(plan), left=2,
                                   note=_lost(plan), key="table"))
+    if plan.horizon is not None:
+        made.add("Until the next refresh", Table(
+            "Accesses to the SSD and time of a batch, refreshed every so many samples", REFRESH_HEAD, _refreshed(plan),
+            note=f"This plan is made for {plan.horizon.samples:,} samples.", key="refreshed every"))
     if plan.held is not None:
         made.add("The end of the log", Table("Planned and served", HELD_HEAD, _held(plan, plan.held),
                                              note=_held_title(plan.held), key="table"))
@@ -175,7 +181,9 @@ def _sentence(plan: Plan) -> str:
             f"the tables by heat {duration(plan.bound)}, optimality gap {plan.gap:.2%}. A batch waits for {waits}. "
             f"{plan.approximated:.0%} of all accesses read "
             f"approximated rows. Expected of the next log: {plan.unseen:.1%} of the accesses to rows that this one "
-            f"does not have, {plan.from_ssd:.1%} to the SSD.")
+            f"does not have, {plan.from_ssd:.1%} to the SSD" + (
+                f" ({plan.horizon.low:.1%} to {plan.horizon.high:.1%} over the next {plan.horizon.samples:,} samples)."
+                if plan.horizon else "."))
 
 
 def _busiest(plan: Plan) -> list[PlanTable]:
@@ -226,6 +234,11 @@ def _formats(plan: Plan) -> list[list[str]]:
              *(f"{width.errors[form]:.3%}" if form in width.errors else "-" for form in ROW_FORMATS[1:])]
             for table in _busiest(plan) if (width := plan.widths.get(table.name))
             for spec in [plan.model.tables[table.name]]]
+
+
+def _refreshed(plan: Plan) -> list[list[str]]:
+    return [[f"{each.samples:,} samples", f"{each.ssd_share:.1%}", duration(each.seconds)]
+            for each in (plan.horizon.every if plan.horizon else ())]
 
 
 def _held_title(held: Held) -> str:

@@ -283,6 +283,22 @@ def test_a_real_log(tmp_path):
     assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["tables"]
 
 
+def test_the_range_until_the_next_refresh(tmp_path):
+    rows = np.sort(np.random.default_rng(3).integers(0, 3000, 9000)).astype(np.int32)
+    np.savez(tmp_path / "log.npz", idx_user=rows)
+    given = "--cards", 1, "--levels", 1, "--quick"
+    done = run(tmp_path / "log.npz", *given, "--horizon", 4500, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    plan = Plan.load(tmp_path / "out")
+    assert plan.horizon.samples == 4500 and plan.horizon.low <= plan.from_ssd <= plan.horizon.high
+    for text in (done.output, (tmp_path / "out" / "index.html").read_text("utf-8")):
+        assert "over the next 4,500 samples" in " ".join(text.split()) and "refreshed every" in text
+    run(tmp_path / "out" / "profile.npz", *given, "--out", tmp_path / "again")
+    assert Plan.load(tmp_path / "again").horizon == plan.horizon
+    run(tmp_path / "out" / "profile.npz", *given, "--horizon", 2, "--out", tmp_path / "later")
+    assert Plan.load(tmp_path / "later").horizon.samples == 18_000
+
+
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
     given = "--cards", 1, "--levels", 2, "--quick"
     done = run(log, *given, "--held-back", 0.2, "--out", tmp_path / "out")

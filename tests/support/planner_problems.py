@@ -47,8 +47,8 @@ def drawn(seed, *, tables=4, cards=3, steps=3):
     items = [replace(item, shares=np.append(0, np.cumsum(uneven.dirichlet(np.ones(item.steps)))).clip(max=1))
              if uneven.random() < 0.4 else item for item in items]
     window = np.random.default_rng([seed, 3])
-    items = [replace(item, core_s=item.dram_s * window.uniform(0, 1), fetches=np.append(0.0, np.cumsum(
-        item.lookups * np.diff(item.share) * window.uniform(0, 1, item.steps)))) if window.random() < 0.5 else item
+    items = [replace(item, core_s=item.dram_s * window.uniform(0, 1), fetch_curve=(item.rows, np.append(0.0, np.cumsum(
+        item.lookups * np.diff(item.share) * window.uniform(0, 1, item.steps))))) if window.random() < 0.5 else item
              for item in items]
     networks = (g.uniform(1, 100), g.uniform(1, 100)) if g.integers(2) else (0.0, 0.0)
     return Problem(tuple(items), int(g.integers(2, cards + 1)), int(g.integers(60, 400)), int(g.integers(0, 60)),
@@ -65,7 +65,7 @@ def sharded(problem, seed=0):
     def part(item, count):
         share = g.uniform(1, 1.1) / count
         return replace(item, lookups=item.lookups * share, ssd_reads=item.reads * share * g.uniform(1, 1.2),
-                       fetches=None if item.fetches is None else item.fetches * share * g.uniform(1, 1.2),
+                       fetch_curve=item.fetch_curve and (item.rows, item.fetches * share * g.uniform(1, 1.2)),
                        ssd_landing=item.landing * share, bags_s=item.bags_s * share,
                        bags_bytes=-(-item.bags_bytes // count), in_s=item.in_s * share, out_s=item.out_s * share)
 
@@ -111,8 +111,7 @@ def split(item, a, h):
         return None
     reads = item.lookups * (1 - cdf[h]) if item.ssd_reads is None else item.ssd_reads[h]
     landing = 0.0 if item.ssd_landing is None else item.ssd_landing[h]
-    fetches = item.lookups * cdf[a] if item.fetches is None else item.fetches[a]
-    return (max(fetches * item.dram_s + item.bags_s, item.lookups * cdf[a] * item.core_s) + landing,
+    return (max(item.fetches[a] * item.dram_s + item.bags_s, item.lookups * cdf[a] * item.core_s) + landing,
             item.lookups * (cdf[h] - cdf[a]) * item.tt_s, reads * item.ssd_s,
             item.in_s + reads * item.page_in_s, item.out_s,
             item.rows[a] * item.row_bytes + item.bags_bytes, np.interp(warm, item.tt_rows, item.tt_bytes),

@@ -16,7 +16,9 @@ from gen.data.profiling.sources import statistics_of
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["Options", "profile_of", "run"]
+__all__ = ["MULTIPLE", "Options", "profile_of", "run"]
+
+MULTIPLE = 16       # of the log's samples: what a horizon is up to, and samples beyond
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Options(LogOptions):
     """Beside how the log is read. logs: files or folders of one log, or one of what gen.data.profiling.sources knows;
     model: whose tables and rows are wanted, None: those that the log has, of `dim` words; together: with the second
     pass; held_back: share of the samples, the log's last, that is counted apart; workers: of a cluster here, 0: none;
-    scheduler: its address; tables: columns of ids, without a model, () for those that the reader takes by itself."""
+    scheduler: its address; tables: columns of ids, without a model, () for those that the reader takes by itself;
+    horizon: samples until the next refresh, up to MULTIPLE as a multiple of the log's, None: as the profile has it."""
 
     logs: Sequence[str | Path]
     model: Recommender | None = None
@@ -35,6 +38,7 @@ class Options(LogOptions):
     workers: int = 0
     scheduler: str | None = None
     tables: Sequence[str] = ()
+    horizon: float | None = None
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -67,6 +71,9 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
     if model is not None:
         found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
         _within(found, model)
+    if options.horizon is not None:
+        found = found.expecting(options.horizon if options.horizon <= MULTIPLE else
+                                options.horizon * found.sampled / found.samples)
     return found
 
 

@@ -1,9 +1,10 @@
 """Profiles a log in one pass: ids, bags and samples of every table, exact, in memory that the different ids bound."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
-from gen.data.returns import FROM, Returns, measured
+from gen.data.returns import ENDS, Returns, measured
 
 __all__ = ["Counted", "ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
@@ -50,7 +51,7 @@ def shares(sample: float) -> tuple[float, ...]:
 @dataclass(frozen=True, eq=False)
 class Counted:
     """Of a log, or of a part of one. profiles: of the samples whose numbers' hashes fall into the first stretch, those
-    before FROM of the log, and the others; then of each further stretch. blocks: samples in their order."""
+    up to each of ENDS of the log; then of each further stretch. blocks: samples in their order."""
 
     profiles: tuple[Profile, ...]
     blocks: Blocks
@@ -62,40 +63,39 @@ class Counted:
 
 def count(log: Log, ends: tuple[float, ...]) -> Counted:
     """What is counted of a log. ends: of the stretches of hashes, see `shares`."""
-    found, blocks = [_Counts(log) for _ in ends], Blocks()
+    found, blocks = [_Counts(log) for _ in range(len(ENDS) + len(ends) - 2)], Blocks()
     for chunk in ahead(log):
         blocks.add(chunk)
-        for part, side in _sides(chunk):
+        for part, stretch in _stretches(chunk):
             if ends == (0.0, 1.0):
-                found[side].add(part)
+                found[stretch].add(part)
                 continue
             hashes = kept(part.first, part.samples)
             for number, end in enumerate(ends[1:]):
-                into = found[number + 1 if number else side]
+                into = found[len(ENDS) + number - 1 if number else stretch]
                 into.add(chosen(part, (hashes >= ends[number]) & (hashes < end)))
     return Counted(tuple(each.profile() for each in found), blocks)
 
 
-def _sides(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
-    """The chunk's samples before FROM of the log, 0, and behind it, 1."""
+def _stretches(chunk: Chunk) -> Iterator[tuple[Chunk, int]]:
+    """The chunk's samples with the number of the stretch up to each of ENDS of the log."""
     begin, end = chunk.place
-    cut = 0 if begin >= FROM else chunk.samples
-    if begin < FROM < end:
-        cut = round((FROM - begin) / (end - begin) * chunk.samples)
-    if cut:
-        yield chunk if cut == chunk.samples else chunk.part(0, cut), 0
-    if cut < chunk.samples:
-        yield chunk.part(cut, chunk.samples) if cut else chunk, 1
+    places = (np.array(ENDS) / ENDS[-1] - begin) / max(end - begin, 1e-300)
+    cuts = np.rint(np.clip(places, 0.0, 1.0) * chunk.samples).astype(int).tolist()
+    cuts[-1] = chunk.samples
+    for number, (first, last) in enumerate(pairwise([0, *cuts])):
+        if first < last:
+            yield chunk if last - first == chunk.samples else chunk.part(first, last), number
 
 
 def finished(counted: Counted, sample: float) -> Profile:
-    """What `count` found as one profile, with what the end of the log asked of the rows before it and samples in their
+    """What `count` found as one profile, with what parts of the log asked of the rows before them and samples in their
     order; sampled, with its errors on the last of the profiles."""
-    before, after, *others = counted.profiles
-    both = merge(before, after)
+    stretches, others = counted.profiles[:len(ENDS)], counted.profiles[len(ENDS):]
+    both = _all(stretches)
     excerpts = counted.blocks.excerpts({name: table.ids for name, table in both.tables.items()
                                         if table.ids is not None})
-    tables = {name: replace(table, returns=_returns(before.tables[name], after.tables[name]),
+    tables = {name: replace(table, returns=_returns(table, [each.tables[name] for each in stretches]),
                             excerpt=excerpts.get(name)) for name, table in both.tables.items()}
     found = replace(both, tables=tables, sampled=sample)
     if not others:
@@ -104,9 +104,18 @@ def finished(counted: Counted, sample: float) -> Profile:
     return replace(found, extras={"sampling_error": np.array(error)})
 
 
-def _returns(before: TableProfile, after: TableProfile) -> Returns | None:
-    assert before.ids is not None and before.counts is not None and after.ids is not None and after.counts is not None
-    return measured(before.ids, before.counts, after.ids, after.counts)
+def _all(profiles: Sequence[Profile]) -> Profile:
+    """Merged in pairs of neighbours."""
+    while len(profiles) > 1:
+        profiles = [merge(*profiles[at:at + 2]) if at + 1 < len(profiles) else profiles[at]
+                    for at in range(0, len(profiles), 2)]
+    return profiles[0]
+
+
+def _returns(table: TableProfile, stretches: Sequence[TableProfile]) -> Returns | None:
+    ids, counts = ([each for table in (table, *stretches) if (each := getattr(table, name)) is not None]
+                   for name in ("ids", "counts"))
+    return measured(ids[0], counts[0], ids[1:], counts[1:])
 
 
 def merge(one: Profile, other: Profile) -> Profile:
@@ -163,13 +172,15 @@ class _Counts:
 
     def __init__(self, log: Log) -> None:
         self.log, self.samples = log, 0
-        self.ids = {name: IdCounter() for name in log.tables}
+        self.ids: dict[str, IdCounter] = {}
         self.bags: dict[str, NDArray[np.int64]] = {name: np.zeros(2, np.int64) for name in log.tables}
 
     def add(self, chunk: Chunk) -> None:
         self.samples += chunk.samples
-        for name, counter in self.ids.items():
-            counter.add(chunk.ids[name])
+        for name in self.bags:
+            if name not in self.ids:        # a part of a log has samples of few stretches
+                self.ids[name] = IdCounter()
+            self.ids[name].add(chunk.ids[name])
             if name in chunk.offsets:
                 more = np.bincount(np.diff(chunk.offsets[name]), minlength=len(self.bags[name]))
                 more[:len(self.bags[name])] += self.bags[name]
@@ -182,7 +193,7 @@ class _Counts:
             return Profile(self.log.source, self.samples, dict(zip(self.bags, pool.map(self._table, self.bags))))
 
     def _table(self, name: str) -> TableProfile:
-        ids, counts = self.ids.pop(name).counted()      # its memory is free again at once
+        ids, counts = self.ids.pop(name, IdCounter()).counted()     # its memory is free again at once
         heat, lengths = Heat.of(counts), np.flatnonzero(self.bags[name])
         return TableProfile(name, heat.touched, self.samples, heat, lengths, self.bags[name][lengths], ids, counts)
 

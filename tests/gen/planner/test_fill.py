@@ -90,18 +90,19 @@ def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path
 def test_a_plan_is_no_slower_for_what_is_filled():
     """Of random tables and rooms: every card within its room, which is used, times those of its rows."""
     several = 0
-    for seed in range(6):
+    for seed in range(4):
         random = np.random.default_rng(seed)
-        ids = {f"t{j}": random.zipf(1.1 + random.random(), 3000) % int(random.integers(10, 9000))
-               for j in range(4 if seed else 3)}
-        known = profile(of_arrays(ids))
+        ids = {f"t{j}": random.zipf(1.1 + random.random(), 3000) % int(random.integers(10, 9000)) for j in range(1, 4)}
+        # The first table takes most of the time and little room: cards share its samples, and all have rows to fill in.
+        ids["t0"] = random.zipf(1.3, 3000 * 40) % 200
+        known = profile(of_arrays(ids, {"t0": np.arange(3001) * 40}))
         model = Recommender.of("m", {name: int(each.max()) + int(random.integers(1, 5000))
                                      for name, each in ids.items()}, 64, batch=BATCH)
-        plan = planned(model, known, replace(COSTS, dram_bytes=int(
-            random.integers(900_000, 3_000_000)) if seed else 30_000_000), cards=2, seconds=0.1)
+        plan = planned(model, known, replace(COSTS, dram_bytes=int(random.integers(900_000, 3_000_000))), cards=2,
+                       seconds=0.1)
         free = [plan.capacity["dram"] - card.dram.bytes for card in plan.cards]
         assert min(free) >= 0
-        several += sum(len(table.cards) > 1 for table in plan.tables.values())
+        several += sum(len(table.cards) > 1 and table.ssd_rows > 0 for table in plan.tables.values())
         for table in plan.tables.values():
             if table.ssd_rows:
                 assert min(free[card] for card in table.cards) < 256

@@ -65,8 +65,10 @@ def test_of_its_own_log_a_plan_serves_what_it_says(model):
 def test_a_log_whose_rows_lie_elsewhere_takes_longer(model):
     known = profile(drawn(1))
     plan = make(model, known, COSTS, cards=2, explain=False, levels=2, hot_share=0.9, seconds=0.5)
-    shifted = profile(of_arrays({"one": 899 - np.arange(3000) % 400, "bags": np.arange(9000) % 4000,
-                                 "far": np.arange(3000)}, {"bags": np.arange(0, 9001, 3)}))
+    random = np.random.default_rng(3)       # consecutive rows would lie on the same pages
+    shifted = profile(of_arrays({"one": 899 - random.permutation(3000) % 400, "bags": random.permutation(12_000) % 4000,
+                                 "far": random.permutation(3000) % 600 * 10**12},
+                                {"bags": np.arange(0, 12_001, 4)}))
     found, own = (served(plan, known, each, COSTS) for each in (shifted, known))
     assert found.shares[""][2] > own.shares[""][2] and found.seconds > own.seconds > COSTS.drive_s
     with pytest.raises(ValueError, match="^table one: the id 900 "):

@@ -136,7 +136,7 @@ def test_slices_of_rows_that_no_card_holds():
     plan, whole = (make(model, known, costs, cards=4, table_wise=alone, explain=False) for alone in (False, True))
     table = plan.tables["t"]
     assert (table.by, table.cards, table.ssd_rows, table.spare) == ("columns", (0, 1, 2, 3), 0, 0)
-    assert whole.tables["t"].ssd_rows > 10_000 and whole.seconds > 10 * plan.seconds and plan.gap < 1e-2
+    assert whole.tables["t"].ssd_rows > 10_000 and whole.seconds > 10 * plan.seconds and plan.gap < 1e-3
     for card in plan.cards:
         assert card.dram.rows == 20_000 and card.dram.bytes <= 1_600_000
         assert card.dram.accesses == pytest.approx(BATCH)       # each reads all
