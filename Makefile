@@ -30,6 +30,7 @@ help:
 	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
 	@echo "make lint       ruff, the shape of statements in hw, mypy; Verilator, Yosys, slang and Icarus on the Verilog"
+	@echo "                (PRESET=\"tiny screc\": of these alone)"
 	@echo "make bench      every figure with its target; build/bench.json"
 	@echo "make docs       the guide as a site that works from disk, build/site/index.html"
 	@echo "make package    cores as Vitis kernels, build/<preset>/vitis/<core>/ (PRESET=smartssd, CORE=all that it has,"
@@ -81,7 +82,7 @@ lint: $(DEV)
 	@$(VENV)/bin/ruff check .
 	@$(PY) .ci/statements.py
 	@$(VENV)/bin/mypy
-	@$(RUN) lint
+	@$(RUN) lint $(foreach preset,$(PRESET),$(call quoted,$(preset)))
 
 docs: $(DEV)
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build -q -f .ci/mkdocs.yml

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
-from fpga.synth.failfast import of_area
+from fpga.synth.failfast import left, of_area
 from fpga.synth.map import SHELL, Report, synthesise
-from fpga.synth.shells import failfast
 from gen.base.tools import build_folder
 from gen.rtl import config
 from gen.rtl.cores import CORES
@@ -29,19 +28,13 @@ def report(preset: str, core: str) -> Report:
     return synthesise(texts, metadata["top"], cache=build_folder() / "synth")
 
 
-def _left(key: str) -> int:
-    """What AMD's guideline of a resource leaves a core beside the platform's own logic."""
-    line = failfast()[key]
-    return int(line["there"] * line["guide"] / 100 - line["platform"])
-
-
 def _resources(name: str, what: str, report: Report) -> Iterator[Row]:
     """What a core takes, against its own target or what AMD's guideline leaves it."""
     for key, value in report.total.as_dict().items():
         if key in SHELL:
             own = LUTS.get(name) if key == "lut" else None
             yield at_most(f"area.{name}.{key}", what if own else f"{what}; what AMD's guideline leaves it", value,
-                          UNITS[key], own or _left(key))
+                          UNITS[key], own or left(key))
 
 
 @bench("area")

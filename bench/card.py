@@ -47,7 +47,7 @@ def bound(device: Device, row_bytes: int, piece_bytes: int = 0) -> float:
     A refresh closes all pages: no line is read for `still` seconds. Before the first line behind it arrives the port
     is given what was under way when the last one before it was read, and nothing else.
     """
-    d, c, port = device.ddr4, device.controller, device.port
+    d, c, port = device.dram, device.controller, device.port
     clock, lines_s = d.mhz * 1e6, device.kernel_mhz * 1e6
     step = d.mhz // c.mhz if c.policy == "group_machines" else 1
 
@@ -77,7 +77,7 @@ def stream_cycles(device: Device, reads: Sequence[float], written: float = 0) ->
     the other waits. A burst that follows one of another stream finds other rows in all banks: each is closed behind its
     last line and opened, four of them in tFAW, while the bus carries the last lines of the one before.
     """
-    d, banks = device.ddr4, opened(device, BURST_BYTES)
+    d, banks = device.dram, opened(device, BURST_BYTES)
     turn = max(0, d.clocks("trtp") + d.clocks("trp") + d.clocks("trcd") + (banks - 1) * d.clocks("tfaw") / 4
                - (2 * banks - 1) * d.burst_clocks)
     lines = BURST_BYTES // 64

@@ -2,13 +2,14 @@
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_most, bench, figure
-from fpga.card.memory import pages, rows
+from fpga.card.memory import pages, random_rows, rows
 from gen.model.device import Device, Span
 
 RECORDED = Path(__file__).parents[1] / "tests" / "bench" / "memory_peers.toml"
@@ -20,20 +21,25 @@ NEVER = Span(1e9, 0)
 # Cycles of 300 MHz until a line of 64 bytes is there, by Shuhai (arXiv 2005.04324; 73.3, 89.9 and 106.6 ns, quoted at
 # second hand) on a DDR4 channel of an Alveo U280: its page is open, the bank is closed, another page is open.
 MEASURED = {"hit": 22, "closed": 27, "miss": 32}
+# GB/s of random bursts of so many bytes from one pseudo-channel, by AMD's tutorial on HBM bandwidth (Vitis tutorials,
+# XD099): one master of 512 bits. Shorter bursts than LEAST_JUDGED are limited by what its kernel asks for.
+MASTERS = {64: 4.75, 128: 9.60, 256: 12.62, 512: 13.13, 1024: 13.16}
+LEAST_JUDGED = 256
 
 
-def streams() -> dict[str, tuple[int, NDArray[np.int64]]]:
-    """Bytes of a row and addresses, by name; no line is in a stream twice, since simulators merge such reads."""
+def streams(memory: int = 1 << 32) -> dict[str, tuple[int, NDArray[np.int64]]]:
+    """Bytes of a row and addresses in so many bytes, by name; no line is in a stream twice, since simulators merge such
+    reads."""
     found = {}
     for size in (64, 256, 1024):
         random = np.random.default_rng(size)
         count = LINES * 64 // size
-        far = random.permutation((1 << 32) // size // 64)[:count] * (size * 64)
+        far = random.permutation(memory // size // 64)[:count] * (size * 64)
         found[f"random_{size}"] = (size, far + random.integers(0, 64, count) * size)
     found["sequential"] = (4096, np.arange(LINES * 64 // 4096) * 4096)
     random = np.random.default_rng(5)
     hot = random.permutation(1 << 12)[:2000] * 256      # of a megabyte
-    far = (random.permutation(((1 << 32) >> 14) - 64)[:4000] + 64) * (1 << 14) + random.integers(0, 64, 4000) * 256
+    far = (random.permutation((memory >> 14) - 64)[:4000] + 64) * (1 << 14) + random.integers(0, 64, 4000) * 256
     both = np.concatenate([hot, far])
     random.shuffle(both)
     found["third_hot_256"] = (256, both)
@@ -48,15 +54,27 @@ def equal_policy(address_map: str) -> Device:
         "port", bursts=1024, front_cycles=1, back_cycles=0)
 
 
+def equal_hbm(refresh: str) -> Device:
+    """A pseudo-channel as Ramulator has it: no stack IDs, the other pseudo-channel idle, 64 bursts first ready, first
+    come; refresh of "all" banks, in 350 ns, or of one "bank" after the other."""
+    device = Device.load("u55c").replace(kernel_mhz=450)
+    span = Span(350.0, 0) if refresh == "all" else Span(0.0, 144)
+    calm = Device(**{**vars(device), "dram": replace(device.dram, stacks=1, groups=4, row_bits=15, row_bus=1,
+                                                     refresh=refresh, trfc=span),
+                     "controller": replace(device.controller, maps={
+                         "row_bank_column": ("row15", "group1", "bank2", "column5", "group1")})})
+    return calm.replace("fr_fcfs", age_limit_clocks=1 << 40).replace("port", bursts=1024, front_cycles=1, back_cycles=0)
+
+
 def u280() -> Device:
     """AMD's controller with a channel of an Alveo U280 at its port: DDR4-2400 registered modules of x4 parts
     (MTA18ASF2G72PZ-2G3), whose four groups have a machine each and whose pages are smaller. Nothing lies between."""
     device = Device.load("smartssd").replace(kernel_mhz=300)
     real = device.controller
     wide = Device(**{**vars(device), "name": "u280",
-                     "memory": type(device.memory)("Alveo U280", 0, 1 << 34, 0, 1 << 34),
+                     "memory": type(device.memory)("Alveo U280", 1, 0, 1 << 34, 0, 1 << 34),
                      "port": type(device.port)("none", 100, 0, 0, 256),
-                     "ddr4": type(device.ddr4)(**{**vars(device.ddr4), "groups": 4, "row_bits": 17,
+                     "dram": type(device.dram)(**{**vars(device.dram), "groups": 4, "row_bits": 17,
                                                   "trrd_s": Span(3.3, 4), "trrd_l": Span(4.9, 4),
                                                   "tfaw": Span(13.0, 16)}),
                      "controller": type(real)(**{**vars(real), "maps": {
@@ -74,7 +92,7 @@ def dram() -> Iterator[Row]:
     for name, (size, at) in streams().items():
         for address_map in MAPS:
             device = equal_policy(address_map)
-            ours[name, address_map] = rows(device, at, size, ahead=1024).cycles * device.ddr4.mhz / device.kernel_mhz
+            ours[name, address_map] = rows(device, at, size, ahead=1024).cycles * device.dram.mhz / device.kernel_mhz
     for peer, title in PEERS.items():
         error = {}
         for (name, address_map), clocks in ours.items():
@@ -89,7 +107,7 @@ def dram() -> Iterator[Row]:
 
 def latencies(device: Device) -> dict[str, int]:
     """Cycles until a line is there whose page is open, whose bank is closed, in whose bank another page is open."""
-    calm = device.replace("ddr4", trefi=NEVER)
+    calm = device.replace("dram", trefi=NEVER)
     low = {kind: 64 << at for kind, at, _, first in calm.fields() if not first}    # of the lowest bit of each kind
     row, column = low[0], low[3]
 
@@ -98,6 +116,36 @@ def latencies(device: Device) -> dict[str, int]:
 
     alone = taken(0)
     return {"hit": taken(0, column) - alone, "closed": alone, "miss": taken(0, row) - alone}
+
+
+def master(refresh: str) -> Device:
+    """A 512-bit master at 300 MHz on a pseudo-channel of the card, the other half of the channel idle."""
+    device, span = Device.load("u55c").replace(kernel_mhz=300), equal_hbm(refresh).dram.trfc
+    return device.replace("dram", refresh=refresh, trfc=span, row_bus=1)
+
+
+@bench("fidelity_hbm")
+def hbm() -> Iterator[Row]:
+    """The HBM2 model's clocks for streams against those recorded of Ramulator, and its rates against AMD's masters."""
+    theirs, error = tomllib.loads(RECORDED.read_text("utf-8"))["ramulator"]["hbm2"], {}
+    device = equal_hbm("all")
+    for name, (size, at) in streams(device.memory.bytes).items():
+        clocks = rows(device, at, size, ahead=1024).cycles * device.dram.mhz / device.kernel_mhz
+        error[name] = 100 * (clocks / theirs[name] - 1)
+        yield figure(f"fidelity.hbm.ramulator.{name}", f"{name.replace('_', ' ')}: {clocks:,.0f} clocks, "
+                     f"{PEERS['ramulator']} {theirs[name]:,}", round(error[name], 2), "%")
+    yield at_most("fidelity.hbm.ramulator", f"largest difference from {PEERS['ramulator']} over {len(error)} streams",
+                  round(max(map(abs, error.values())), 2), "%", WITHIN)
+    for size, measured in MASTERS.items():
+        rate = {refresh: random_rows(master(refresh), size, count=3_000_000 // size).rows_per_s * size / 1e9
+                for refresh in ("all", "bank")}
+        what = (f"random rows of {size} B: {rate['all']:.2f} GB/s with refresh of all banks, {rate['bank']:.2f} of "
+                f"single ones; AMD's master {measured}")
+        off = round(100 * (rate["all"] / measured - 1), 1)
+        if size < LEAST_JUDGED:
+            yield figure(f"fidelity.hbm.master.{size}", what, off, "%")
+        else:
+            yield at_most(f"fidelity.hbm.master.{size}", what, abs(off), "%", 10)
 
 
 @bench("fidelity_controller")

@@ -27,8 +27,8 @@ below (`SCRec §III.E Alg. 1`). How to cite hotrail itself is in `CITATION.cff`.
 FIGURES = """## Figures and tables
 
 `hotrail papers` prints every figure and table beside hotrail's rows, with the ratio and the reason why they differ, and
-draws charts. The site that `make docs` builds has the same on the page *Figures of the papers*. In the tables below,
-"not reproduced" are figures that need GPUs, a routed design or logs that hotrail does not have; the command says which.
+draws charts. The site that `make docs` builds has the same on the page *Figures of the papers*, with a sentence that
+judges each; it also says what the figures that are not reproduced need.
 """
 
 
@@ -147,12 +147,7 @@ def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
             "## Do the papers' results hold?\n", "| claim | holds | why |", "|---|---|---|"]
     out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
             for paper in layout for each in paper.headlines]
-    out += ["", FIGURES, "| paper | figure | judgement |", "|---|---|---|"]
-    for paper in layout:
-        out += [f"| {paper.title} | {at} | {answered(text, known)} |" for at, text in paper.verdict.items()]
-        rest = dict.fromkeys(each.at for each in paper.figures if not each.ids and each.at not in paper.verdict)
-        out += [f"| {paper.title} | {', '.join(rest)} | not reproduced |"] if rest else []
-    return "\n".join(out) + "\n"
+    return "\n".join([*out, "", FIGURES])
 
 
 def figures(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:

@@ -6,14 +6,14 @@ from statistics import median
 from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.synth import failfast as guides
 from fpga.synth.map import Report
-from fpga.synth.shells import card
 from fpga.synth.timing.calibrate import calibration
 from fpga.synth.timing.report import netlist_of, timing
 from fpga.vitis.description import prepare
 from fpga.vitis.figures import SHIPPING
 from fpga.vitis.gate import measure
+from gen.model.platform import Platform
 
-PERIOD_NS = 1000 / card().clocks_mhz[0]
+PERIOD_NS = 1000 / Platform.load().clocks_mhz[0]
 MEDIAN, WORST = 5, 15       # per cent that a path may be predicted off
 SLACK_NS = 0.3
 

@@ -16,8 +16,10 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +29,14 @@ from numpy.typing import NDArray
 from gen.base.kept import digest
 from gen.base.members import MANIFEST, Folder, Writer
 from gen.base.sealed import made, understood
+from gen.compiler import tt_order
 from gen.compiler.tables import CardImages, Table, held_cores
 from gen.compress.post_hoc import decompose, tt_rows
 from gen.data import joins
 from gen.data.expected import expected_counts
 from gen.data.profile import FILE as PROFILE
-from gen.data.profile import Profile
-from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, shared
+from gen.data.profile import Profile, TableProfile
+from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT, Remap, by_heat, numbered, row_counts, rows_of, shared
 from gen.model.device import Device
 from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
@@ -64,8 +67,9 @@ class Bundle(Folder):
 
     def __init__(self, folder: str | Path):
         place = Path(folder)
-        if (place / FILE).is_file() and not (place / MANIFEST).exists() and not (place / "tables").exists():
-            raise ValueError(f"{folder} is no bundle, it is a plan: hotrail compile {folder} --out FOLDER")
+        plan = place.parent if place.name == FILE else place
+        if (plan / FILE).is_file() and not (plan / MANIFEST).exists() and not (plan / "tables").exists():
+            raise ValueError(f"{folder} is no bundle, it is a plan: hotrail compile {plan} --out FOLDER")
         super().__init__(folder, KIND, VERSION)
         self.plan = Plan.load(self.path(FILE))
         self.device = str(self.path(DEVICE)) if DEVICE in self else self.plan.device
@@ -240,14 +244,18 @@ def load_inputs(plan: str | Path, profile: str | Path | None = None) -> tuple[Pl
 
 
 def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *, preset: str | Path | None = None,
-          say: Callable[[str], None] | None = None) -> Bundle:
+          order: str = tt_order.FREQUENCY, say: Callable[[str], None] | None = None) -> Bundle:
     """Makes the bundle of a plan, whole or not at all.
 
     profile: of the log that was planned for, with ids: which row is how hot. preset: of the cores, default the plan's.
+    order: of the rows of tensor trains that are decomposed here: frequency, or community where that computes fewer
+    first products in the half of the profile's samples that it was not learned from.
     say: is told how far every tensor train is from the rows that it stands for.
     Raises      ValueError: one sentence that names the table and what does not fit
     """
     say = say or (lambda text: None)
+    if order not in tt_order.ORDERS:
+        raise ValueError(f"order is {order!r}; it must be {' or '.join(tt_order.ORDERS)}")
     source = config.read("preset", preset or plan.preset, config.FOLDER)[0]
     cores = config.load(source).cores
     for kind in {card.kind for card in plan.cards}:
@@ -260,48 +268,20 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
         writer.file(named, source.read_bytes())
         if plan.device.endswith(".toml"):
             writer.file(DEVICE, Path(plan.device).read_bytes())
-        tables: dict[str, dict[str, Any]] = {}
-        whole: dict[str, Table] = {}        # as cards hold them
-        by_card: dict[int, list[Table]] = {}
-        counted: list[str] = []     # tables whose vocabulary is the profile's
-        full: list[str] = []        # what there is to say of vocabularies that leave no row for other ids
-        for number, (name, of_plan) in enumerate(plan.tables.items()):
-            if name not in profile.tables:
-                raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
-            spec = plan.model.tables[name]
-            own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
-            counts = row_counts(spec, profile.tables[name], own)
-            if of_plan.joined:
-                table, told = None, dict(PLAIN)
-                words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
-            else:
-                order = by_heat(expected_counts(spec, counts, profile.tables[name]))
-                table, told = _table(spec, of_plan, counts, order, weights)
-                whole[name], words = table, table.placement
-            writer.array(f"tables/{number}.words.npy", words)
-            if spec.ids == "vocabulary":
-                known = np.asarray(profile.tables[name].ids if own is None else own)
-                writer.array(f"tables/{number}.ids.npy", known)
-                if own is None:
-                    counted.append(name)
-                if whose := shared(spec, known):
-                    full.append(f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the "
-                                f"last, {whose}")
-            held = () if table is None else table.cores
-            for k, core in enumerate(held, 1):
-                writer.array(f"tables/{number}.core{k}.npy", core)
-            tables[name] = {"number": number, "row_format": spec.row_format, "tt_format": spec.tt_format,
-                            "cores": len(held), **told}
-            if held:
-                say(f"table {name}: {told['form']} tensor train of {of_plan.tt_rows:,} rows: relative error "
-                    f"{told['error']:.3f}, by accesses {told['weighted_error']:.3f}")
-        for name, (_, of_plan, parts) in plan.stored.items():
-            table = whole[name] if name in whole else _product([plan.model.tables[part] for part in parts], weights)
-            for card in of_plan.cards:
-                by_card.setdefault(card, []).append(_shard(table, of_plan, card))
+        tables: dict[str, _Stored] = {}
+        communities = partial(_communities, unit=cores["emb"].tt, say=say) if order == tt_order.COMMUNITY else None
+        for number, name in enumerate(plan.tables):
+            stored = tables[name] = _stored(name, plan, profile, weights, communities)
+            for member, array in stored.arrays():
+                writer.array(f"tables/{number}.{member}.npy", array)
+            if stored.cores:
+                say(f"table {name}: {stored.tt['form']} tensor train of {plan.tables[name].tt_rows:,} rows: relative "
+                    f"error {stored.tt['error']:.3f}, by accesses {stored.tt['weighted_error']:.3f}")
+        counted = [name for name, stored in tables.items() if stored.counted]
+        full = [stored.full for stored in tables.values() if stored.full]
         for note in (*_vocabulary(counted, profile, weights), *full):
             say(f"note: {note}")
-        for card, those in sorted(by_card.items()):
+        for card, those in sorted(_by_card(plan, tables, weights).items()):
             try:
                 images = CardImages(those, cores["emb"], plan.page_bytes, row_in_page=device.row_in_page,
                                     room=_room(writer, card, plan, device))
@@ -314,13 +294,77 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                 writer.array(f"{part}.weights.npy", layer.weights)
                 if layer.bias is not None:
                     writer.array(f"{part}.bias.npy", layer.bias)
-        writer.finish({"preset": named, "weights": weights.about, "tables": tables})
+        entries = {name: {"number": number, "row_format": plan.model.tables[name].row_format,
+                          "tt_format": plan.model.tables[name].tt_format, "cores": len(stored.cores), **stored.tt}
+                   for number, (name, stored) in enumerate(tables.items())}
+        writer.finish({"preset": named, "weights": weights.about, "tables": entries})
     made = Bundle(folder)
     for note in made.notes:
         say(f"note: {note}")
     for warning in made.warnings:
         say(f"warning: {warning}")
     return made
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a bundle has of a table. words: of its rows; ids: its vocabulary, if it has one, `counted` by the profile;
+    table: as cards hold it, None where it is joined with others; tt: what the manifest says of its tensor train; full:
+    what there is to say of a vocabulary that leaves no row for other ids."""
+
+    words: NDArray[np.uint32]
+    ids: NDArray[np.uint64] | None
+    counted: bool
+    table: Table | None
+    tt: dict[str, Any]
+    full: str
+
+    @property
+    def cores(self) -> Sequence[NDArray[np.float32]]:
+        return () if self.table is None else self.table.cores
+
+    def arrays(self) -> Iterator[tuple[str, NDArray]]:
+        """The members of the folder."""
+        yield "words", self.words
+        if self.ids is not None:
+            yield "ids", self.ids
+        yield from ((f"core{k}", core) for k, core in enumerate(self.cores, 1))
+
+
+def _stored(name: str, plan: Plan, profile: Profile, weights: Weights,
+            communities: Callable[..., NDArray[np.int64] | None] | None) -> _Stored:
+    """communities: numbers rows that are decomposed, where it does (`_communities`)."""
+    if name not in profile.tables:
+        raise ValueError(f"the profile of {profile.source} has no table {name!r}, which the plan has")
+    spec, of_plan, ids, full = plan.model.tables[name], plan.tables[name], None, ""
+    own = weights.vocabulary(spec) if spec.ids == "vocabulary" else None
+    counts = row_counts(spec, profile.tables[name], own)
+    if of_plan.joined:
+        table, tt = None, dict(PLAIN)
+        words = _words_of_product([plan.model.tables[part] for part in of_plan.joined], name)
+    else:
+        order, warm = by_heat(expected_counts(spec, counts, profile.tables[name])), None
+        if communities is not None and of_plan.tt_rows and not weights.cores(spec):
+            warm = communities(spec, of_plan, order, profile.tables[name], own)
+        table, tt = _table(spec, of_plan, counts, order, weights, warm)
+        words = table.placement
+    if spec.ids == "vocabulary":
+        ids = np.asarray(profile.tables[name].ids if own is None else own)
+        if whose := shared(spec, ids):
+            full = f"table {name} has {spec.rows:,} rows: an id that is not in its vocabulary reads the last, {whose}"
+    return _Stored(words, ids, ids is not None and own is None, table, tt, full)
+
+
+def _by_card(plan: Plan, tables: Mapping[str, _Stored], weights: Weights) -> dict[int, list[Table]]:
+    """What lies on each EMB card."""
+    found: dict[int, list[Table]] = {}
+    for name, (_, of_plan, parts) in plan.stored.items():
+        table = tables[name].table if name in tables else None
+        if table is None:
+            table = _product([plan.model.tables[part] for part in parts], weights)
+        for card in of_plan.cards:
+            found.setdefault(card, []).append(_shard(table, of_plan, card))
+    return found
 
 
 def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> Iterator[str]:
@@ -334,10 +378,33 @@ def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> It
                f"share the last row of {', '.join(tables)}")
 
 
-def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64],
-           weights: Weights) -> tuple[Table, dict[str, Any]]:
+def _communities(spec: TableSpec, plan: PlanTable, order: NDArray[np.int64], profile: TableProfile,
+                 vocabulary: NDArray[np.uint64] | None, unit: Any,
+                 say: Callable[[str], None]) -> NDArray[np.int64] | None:
+    """The warm rows by communities, where that computes fewer first products than by `order`."""
+    if profile.excerpt is None or profile.ids is None:
+        say(f"note: table {spec.name}: the profile keeps no samples in their order, from which communities are "
+            "learned; its tensor train's rows are numbered by frequency")
+        return None
+    warm = order[plan.devices(order)[order] == TT]
+    number = np.full(spec.rows, -1)
+    number[warm] = np.arange(len(warm))
+    known = rows_of(spec, profile.ids, profile.ids if vocabulary is None else vocabulary)
+    asked = number[known[profile.excerpt.places[profile.excerpt.places < len(known)]]]
+    found = tt_order.communities(len(warm), asked[asked >= 0], plan.row_modes, entries=unit.reuse_entries,
+                                 lanes=unit.lanes)
+    better = found.products < found.by_frequency
+    say(f"table {spec.name}: tensor train's rows by {tt_order.COMMUNITY if better else tt_order.FREQUENCY}: of "
+        f"{found.lookups:,} lookups held out, {found.products:,} compute a first product by community, "
+        f"{found.by_frequency:,} by frequency")
+    return warm[found.order] if better else None
+
+
+def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64], weights: Weights,
+           warm: NDArray[np.int64] | None = None) -> tuple[Table, dict[str, Any]]:
     """The table with its placement, its rows made when they are asked for; and what there is to say of its TT.
-    order: its rows, those first of which most accesses are expected."""
+    order: its rows, those first of which most accesses are expected. warm: those of its tensor train, in their order
+    there, if that is another one."""
     where = f"table {spec.name}"
     if plan.dram_rows + plan.tt_rows + plan.ssd_rows != spec.rows:
         raise ValueError(f"{where}: the plan places {plan.dram_rows + plan.tt_rows + plan.ssd_rows} rows, the model "
@@ -349,15 +416,18 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
+            if warm is not None:
+                parts[TT] = warm
             wide = _wider(spec, weights, parts[TT], math.prod(plan.column_modes))
             cores = decompose(wide, plan.row_modes, plan.column_modes, plan.ranks).cores
-            tt_row, form = None, "decomposed"
+            tt_row, form = np.full(spec.rows, -1), "decomposed"
+            tt_row[parts[TT]] = np.arange(len(parts[TT]))
         try:
             there = math.prod(shape_of(cores)[0])
             cores = held_cores(cores, spec.tt_format)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        if tt_row is not None:
+        if form == "trained" and tt_row is not None:
             _trained(spec, parts[TT], tt_row[parts[TT]], there)
     placement = numbered(device, order, tt_row)
     table = Table(spec.name, spec.dim, placement, _rows(spec, weights, parts[DRAM]), _rows(spec, weights, parts[SSD]),

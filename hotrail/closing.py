@@ -100,18 +100,20 @@ def timing(preset: str, core: str, out: Path | None) -> None:
 @click.command(short_help="AMD's guidelines for a core.")
 @click.argument("preset", shell_complete=preset_names)
 @click.argument("core", default="")
+@click.option("--platform", default="", help="A board, its .toml, or AMD's platform [smartssd].")
 @JSON
-def failfast(preset: str, core: str) -> None:
+def failfast(preset: str, core: str, platform: str) -> None:
     """Holds a CORE of PRESET [all that are kernels] against AMD's guidelines for timing closure.
 
-    As report_failfast of Vivado does, with the platform's own logic in the user region.
+    As report_failfast of Vivado does, with the platform's own logic in the user region, as far as its sites are known.
     """
     from fpga.synth import failfast as guides
     from fpga.synth.timing.report import netlist_of
+    from gen.model.platform import find
 
-    told = {}
+    told, board = {}, find(platform)[0]
     for name, report in _mapped(preset, _wanted(preset, core)):
-        found = [*guides.of_area(report), *guides.of_netlist(netlist_of(report))]
+        found = [*guides.of_area(report, 1, board), *guides.of_netlist(netlist_of(report), board)]
         told[name] = {line.key: {"value": line.value, "guide": line.guide, "over": line.over} for line in found}
         click.echo("\n".join([f"{name}:", *(f"  {line}" for line in guides.lines(found))]))
     result(cores=told)

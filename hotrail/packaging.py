@@ -13,7 +13,8 @@ from hotrail.completion import preset_names
 __all__ = ["COMMANDS"]
 
 _OPTIONS = (
-    click.option("--platform", default="", help="One of the card's, by its name or its .xpfm [the standard shell's]."),
+    click.option("--platform", default="", help="A board, smartssd, u55c, u250 or the path of your own .toml, or AMD's "
+                 "platform by its name or its .xpfm [smartssd]."),
     click.option("--clock", type=int, help="The kernel's clock in MHz, one that the shell offers [its own]."),
     click.option("--instances", type=int, default=1, show_default=True, help="Instances of the kernel in the image."),
     click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json records it."),
@@ -45,8 +46,7 @@ def _show(gate: Any) -> None:
                f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")
     for note in gate.notes:
         click.echo(f"note: {note}")
-    from fpga.synth.shells import budgets
-    for budget in budgets().values():
+    for budget in gate.platform.shells.values():
         if budget.missing:
             click.echo(f"note: {budget.about}: {budget.missing}")
 

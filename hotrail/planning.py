@@ -13,7 +13,7 @@ from gen.data.profile import FILE as PROFILE
 from gen.planner.plan import FILE
 from hotrail.as_json import JSON, result
 from hotrail.completion import device_names, preset_names
-from hotrail.reading import Number, Readings, log_options
+from hotrail.reading import Count, Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -41,8 +41,8 @@ ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
                                  "[the model's, else formats as given].")
 WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
-DIM = click.option("--dim", type=click.IntRange(1), help="Values per row, without a model [64].")
-VALUES = click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
+DIM = click.option("--dim", type=Count(), help="Values per row, without a model [64].")
+VALUES = click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
 SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
                       help="Share of the log's samples to count.")
 
@@ -53,11 +53,11 @@ SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0,
 @log_options
 @DEVICE
 @PRESET
-@click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
+@click.option("--cards", type=Count(), default=8, show_default=True,
               help="Number of cards, EMB and MLP cores together.")
 @click.option("--levels", type=click.IntRange(1, 3), default=3, show_default=True,
               help="Memories to use: 1 SSD only, 2 DRAM and SSD, 3 DRAM, tensor trains (TT) and SSD.")
-@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank of the tensor trains.")
+@click.option("--rank", type=Count(), default=4, show_default=True, help="Rank of the tensor trains.")
 @click.option("--hot-share", type=Number(0, 1),
               help="Largest share of each table's accesses that leaves the SSD [the model's, else 1].")
 @TT_SHARE
@@ -72,7 +72,7 @@ SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0,
 @ERROR_BUDGET
 @WEIGHTS
 @DIM
-@click.option("--batch", type=click.IntRange(1), help="Samples per batch [the model's, else 2048].")
+@click.option("--batch", type=Count(), help="Samples per batch [the model's, else 2048].")
 @SAMPLE
 @HELD_BACK
 @click.option("--gap", type=Number(0), default=0.01, show_default=True,
@@ -136,9 +136,9 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
 @click.option("--together", "second", is_flag=True,
               help="A second pass: popular samples, tables whose rare rows occur together, miss ratios of LRU.")
 @VALUES
-@click.option("--rank", type=click.IntRange(1), default=4, show_default=True, help="Rank for the compression ratio.")
+@click.option("--rank", type=Count(), default=4, show_default=True, help="Rank for the compression ratio.")
 @HELD_BACK
-@click.option("--workers", type=click.IntRange(0), default=0, show_default=True,
+@click.option("--workers", type=Count(0), default=0, show_default=True,
               help="Processes of a Dask cluster on this machine; 0: none.")
 @click.option("--scheduler", help="Address of a Dask scheduler.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
@@ -184,7 +184,7 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
 @VALUES
-@click.option("--batch", type=click.IntRange(1), default=2048, show_default=True, help="Samples per batch.")
+@click.option("--batch", type=Count(), default=2048, show_default=True, help="Samples per batch.")
 @SAMPLE
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="The file [build/model.toml].")
 @JSON

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["Number", "Readings", "log_options"]
+__all__ = ["Count", "Number", "Readings", "log_options"]
 
 _OPTIONS = (
     click.option("--format", "kind", help="The log's format [detected from its ending and first line]."),
@@ -27,13 +27,20 @@ _OPTIONS = (
                  help="Puts the samples in the order of this column, as of time [as they come]."),
 )
 
+class Count(click.IntRange):
+    """A whole number up to 10^12, so that what is estimated from it stays finite."""
+
+    def __init__(self, least: int = 1):
+        super().__init__(least, 10**12)
+
+
 class Number(click.FloatRange):
     """A number in a range, which `nan` and `inf` are not."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value} is no number that can be reckoned with.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return found
 
 

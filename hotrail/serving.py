@@ -10,7 +10,7 @@ from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
-from hotrail.reading import log_options
+from hotrail.reading import Count, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -21,10 +21,13 @@ __all__ = ["COMMANDS"]
 @click.option("--seed", default=0, show_default=True, help="Seed of random parameters.")
 @click.option("--profile", type=click.Path(path_type=Path), help="The log's profile [profile.npz beside the plan].")
 @click.option("--preset", shell_complete=preset_names, help="The preset whose cores the cards have [the plan's].")
+@click.option("--order", type=click.Choice(("frequency", "community")), default="frequency", show_default=True,
+              help="Neighbours among the rows of tensor trains: those accessed equally often, or together where that "
+                   "saves work on samples held out.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for the bundle.")
 @JSON
 def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | None, preset: str | None,
-                 out: Path) -> None:
+                 order: str, out: Path) -> None:
     """Makes a bundle of PLAN with everything that its cards need.
 
     PLAN is a folder of `hotrail plan`, or its plan.json.
@@ -35,7 +38,7 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 
     made_of, counted = flow.load_inputs(plan, profile)
     given = SeededWeights(seed) if weights is None else FileWeights(weights)
-    made = flow.write(out, made_of, counted, given, preset=preset, say=say)
+    made = flow.write(out, made_of, counted, given, preset=preset, order=order, say=say)
     size = sum(path.stat().st_size for path in made.folder.rglob("*") if path.is_file())
     say(f"bundle     {made.folder}: {len(made.members) + 1} files, {size:,} bytes, parameters "
         + (f"random, seed {seed}" if weights is None else f"of {weights}"))
@@ -47,8 +50,8 @@ def compile_plan(plan: Path, weights: Path | None, seed: int, profile: Path | No
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
-@click.option("--samples", type=click.IntRange(1), default=256, show_default=True, help="Samples of the log to run.")
-@click.option("--batch", type=click.IntRange(1), help="Samples per batch [the plan's].")
+@click.option("--samples", type=Count(), default=256, show_default=True, help="Samples of the log to run.")
+@click.option("--batch", type=Count(), help="Samples per batch [the plan's].")
 @click.option("--weights", type=click.Path(path_type=Path),
               help="The .npz that was compiled, for the distance from the dense rows.")
 @click.option("--memory", type=click.Choice(("ddr4", "ideal")), default="ddr4", show_default=True,

@@ -9,7 +9,7 @@ from gen.base.staging import check_folder, together
 from gen.base.tools import build_folder
 from gen.data.scars import Device, Traffic, optimum
 from hotrail.as_json import JSON, result
-from hotrail.reading import Number, Readings, log_options
+from hotrail.reading import Count, Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -17,15 +17,15 @@ __all__ = ["COMMANDS"]
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
-@click.option("--memory", type=click.IntRange(1), multiple=True, default=(16, 64, 256, 1024), show_default=True,
+@click.option("--memory", type=Count(), multiple=True, default=(16, 64, 256, 1024), show_default=True,
               help="MB of the device for cached rows and activations; may be given several times.")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
-@click.option("--activations", type=click.IntRange(1), default=4800, show_default=True,
+@click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
+@click.option("--activations", type=Count(), default=4800, show_default=True,
               help="FP32 values per sample on the device, with gradients; the default is Meta's DLRM for Criteo.")
-@click.option("--overhead", type=click.IntRange(0), default=300_000, show_default=True,
+@click.option("--overhead", type=Count(0), default=300_000, show_default=True,
               help="FP32 values that could be moved while a batch is started; the default is 100 us at 12 GB/s.")
-@click.option("--smallest", type=click.IntRange(1), default=1, show_default=True, help="Smallest batch.")
-@click.option("--largest", type=click.IntRange(1), help="Largest batch [as memory allows].")
+@click.option("--smallest", type=Count(), default=1, show_default=True, help="Smallest batch.")
+@click.option("--largest", type=Count(), help="Largest batch [as memory allows].")
 @click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
               help="Share of the log's samples to count.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the page [build/scars].")

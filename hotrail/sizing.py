@@ -21,7 +21,7 @@ from hotrail.planning import (
     TT_SHARE,
     WEIGHTS,
 )
-from hotrail.reading import Number, Readings, log_options
+from hotrail.reading import Count, Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -38,7 +38,7 @@ PRICE = Number(0)
 @log_options
 @DEVICE
 @PRESET
-@click.option("--cards", type=click.IntRange(1), default=8, show_default=True,
+@click.option("--cards", type=Count(), default=8, show_default=True,
               help="Most cards that share one copy of the model.")
 @click.option("--card-price", type=PRICE, help="USD for a card [517 for a SmartSSD, November 2026].")
 @click.option("--server-price", type=PRICE, help="USD for a CPU server of 64 cores [7,890, its processor in 2021].")
@@ -53,7 +53,7 @@ PRICE = Number(0)
 @ERROR_BUDGET
 @WEIGHTS
 @DIM
-@click.option("--batch", type=click.IntRange(1), help="Most samples per batch [the model's, else 2048].")
+@click.option("--batch", type=Count(), help="Most samples per batch [the model's, else 2048].")
 @SAMPLE
 @click.option("--seconds", type=Number(0, min_open=True), default=60.0, show_default=True,
               help="Limit of each search for a placement, in seconds of work.")
@@ -72,6 +72,7 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
     it is installed, else at its recorded rates.
     """
     from fpga.api import planning as flow
+    from fpga.api.comparison import Lookups, compare, sentence
     from fpga.api.servers import LOOKUPS, core_seconds, gpu, lookups_by, machines, server
     from fpga.api.verdict import Prices, decide
     from gen.model.device import Device
@@ -93,8 +94,11 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
         core_s = core_seconds(found[0].plan.model, profile, by=by)
         prices = Prices.given(card.name, card=card_price, server_usd=server_price, gpu_usd=gpu_price, kwh=kwh_price,
                               years=years)
+        load = Lookups.of(found[0].plan.model, profile)
+        offers = compare(load, prices)
         sized = report.Sized(found, qps, p99_ms * 1e-3, core_s, LOOKUPS[by],
-                             decide(found, card, profile, qps, core_s, prices), notes)
+                             decide(found, card, profile, qps, core_s, prices), notes, offers,
+                             sentence(offers, load) if offers else "")
         page = report.write(sized, half)
     report.show(sized)
     for what, said in report.sentences(sized):
@@ -109,6 +113,8 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
                "cards_per_copy": len(each.plan.cards), "copies": each.number, "cards": each.cards,
                "batch_s": each.plan.seconds, "latency_s": each.found._asdict() if each.found else None}
                    for each in found],
+           compared=[{"machine": each.name, "rows_s": each.rows_s, "samples_s": each.samples_s, "limit": each.limit,
+                      "watts": each.watts, "usd": each.usd} for each in offers],
            core_s=core_s, core_by=LOOKUPS[by], assumed=notes, others=[
                {"machine": each.name, "number": number, "by": why} for each, (number, why) in others])
 

@@ -10,7 +10,7 @@ from gen.base.tools import build_folder
 from gen.training.systems import GPUS, SYSTEMS, train_time
 from gen.training.workload import DENSE
 from hotrail.as_json import JSON, result
-from hotrail.reading import Number, Readings, log_options
+from hotrail.reading import Count, Number, Readings, log_options
 
 __all__ = ["COMMANDS"]
 
@@ -18,13 +18,13 @@ __all__ = ["COMMANDS"]
 @click.command("train-time")
 @click.argument("log", nargs=-1, required=True, type=click.Path())
 @log_options
-@click.option("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Number of GPUs in one server.")
+@click.option("--gpus", type=Count(), default=1, show_default=True, help="Number of GPUs in one server.")
 @click.option("--gpu", type=click.Choice(GPUS), default=GPUS[0], show_default=True, help="Whose constants are used.")
-@click.option("--batch", type=click.IntRange(1), default=4096, show_default=True, help="Samples per step, all GPUs.")
-@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Values per row.")
-@click.option("--dense", type=click.IntRange(1), default=DENSE, show_default=True,
+@click.option("--batch", type=Count(), default=4096, show_default=True, help="Samples per step, all GPUs.")
+@click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
+@click.option("--dense", type=Count(), default=DENSE, show_default=True,
               help="Parameters of the networks; the default is Meta's DLRM for Criteo Kaggle.")
-@click.option("--hot-mb", type=click.IntRange(1), default=512, show_default=True,
+@click.option("--hot-mb", type=Count(), default=512, show_default=True,
               help="MB of frequently accessed rows on each GPU.")
 @click.option("--popular", type=Number(0, 1),
               help="Share of samples that need only those rows [by the profile, tables taken as independent].")

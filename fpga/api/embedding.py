@@ -147,19 +147,23 @@ class EmbeddingBags(OnCard):
             flat = flat.astype(np.int64)    # an empty list is float64 to NumPy
         return Bags(table, flat, ends, weights, mode)
 
-    @exclusive
     def batch(self, requests: Sequence[Bags]) -> list[NDArray[np.float32]]:
-        """The vectors of every request, in order, from one run of the core.
+        """The vectors of every request, in order, from one run of the core. Without a row cache a thread compiles its
+        program while the card runs those of others.
 
         Raises      ValueError: a request that is wrong; RunError: the core's own words; CardError: the card's
         """
-        self._know()
-        program = self.compiler.compile(requests)
-        with self._runs.transaction():
-            self._settle()
-            self._run(program, requests)
-            vectors = self._vectors(program, self._runs.fetched)
-            self.compiler.commit(program)
+        compiler = self.compiler
+        program = None if compiler.caches else compiler.compile(requests)
+        with self.lock:
+            self._know()
+            if program is None or compiler is not self.compiler:
+                program = self.compiler.compile(requests)
+            with self._runs.transaction():
+                self._settle()
+                self._run(program, requests)
+                vectors = self._vectors(program, self._runs.fetched)
+                self.compiler.commit(program)
         return vectors
 
     def batches(self, batches: Iterable[Sequence[Bags]]) -> Turns[list[NDArray[np.float32]]]:

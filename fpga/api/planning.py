@@ -111,7 +111,7 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tail = tail_of(profile)
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
-                   held=None if tail is None else served(made, profile, tail, costs))
+                   held=None if tail is None else served(made, profile, tail, costs.shared(options.cards)))
     made.save(folder)
     return made, profile
 
@@ -136,7 +136,7 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
         except ValueError as error:     # they do not hold it
             refusals.append(error)
             continue
-        found.append(copies(made, device, qps, p99_s))
+        found.append(copies(made, device.shared(cards), qps, p99_s))
     if not found:
         raise refusals[-1]
     return tuple(found), profile, (*notes, *found[-1].plan.assumed)
@@ -212,7 +212,7 @@ def _samples(options: Options, model: Recommender) -> tuple[Chunk, ...]:
 
 def _planned(options: Options, model: Recommender, profile: Profile, costs: Costs, cards: int,
              say: Callable[[str], None], errors: Mapping[str, Errors] | None) -> Plan:
-    return make(model, profile, costs, cards=cards, rank=options.rank, levels=options.levels,
+    return make(model, profile, costs.shared(cards), cards=cards, rank=options.rank, levels=options.levels,
                 hot_share=options.hot_share, tt_share=options.tt_share, tt_gain=options.tt_gain,
                 gap=options.gap, seconds=options.seconds, table_wise=options.table_wise, explain=options.explain,
                 errors=errors, join=options.join, say=lambda line: say(f"search     {line}"))

@@ -41,6 +41,7 @@ def run(bundle: Bundle, options: Options, folder: Path, *, say: Callable[[str], 
     specs = [*model.tables.values(), *(each.spec for each in bundle.plan.stored.values())]
     costs = measure(bundle.device, str(bundle.preset), dims={spec.dim for spec in specs},
                     row_formats=sorted({spec.row_format for spec in model.tables.values()}))
+    costs = costs.shared(len(bundle.plan.cards))
     profile = flow.profile_of(flow.Options(options.logs, model, sample=options.sample, tables=options.tables,
                                            **options.given()), say=say, progress=progress, read=read)
     vocabularies = {name: ids for name in model.tables if (ids := bundle.vocabulary(name)) is not None}

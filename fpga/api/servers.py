@@ -19,7 +19,7 @@ from gen.data.profile import Profile
 from gen.model.recommender import Recommender
 
 __all__ = ["LOOKUPS", "Machine", "core_seconds", "facts", "fbgemm_table", "gpu", "lookups_by", "machines", "needs",
-           "sample_bytes", "server"]
+           "recorded_seconds", "sample_bytes", "server"]
 
 TABLE_BYTES = 1 << 29       # of the rows of one width that are measured: past every cache, within a small machine
 SECONDS = 0.2               # of each measurement, at least
@@ -99,7 +99,7 @@ def core_seconds(model: Recommender, profile: Profile, *, by: str = "", seed: in
         if not len(indices):
             continue
         if by == "recorded":
-            spent += _recorded(len(indices), len(offsets), dim) / SAMPLES
+            spent += recorded_seconds(len(indices), len(offsets), dim) / SAMPLES
         elif by == "fbgemm":
             looked_up = fbgemm_table(rows, dim)
             indices, ends = indices.astype(np.int32), np.append(offsets, len(indices)).astype(np.int32)
@@ -136,7 +136,7 @@ def fbgemm_table(rows: int, dim: int, form: str = "float32") -> Callable[[NDArra
                                           torch.from_numpy(np.asarray(offsets, np.int32)))
 
 
-def _recorded(rows: int, bags: int, dim: int) -> float:
+def recorded_seconds(rows: float, bags: float, dim: float) -> float:
     """Seconds by FBGEMM's recorded rates: a time per bag, and one per row that grows with its bytes."""
     told = facts()["fbgemm"]
     alone, of_20 = 1 / told["rows_per_s_1"], 1 / told["rows_per_s_20"]     # bag + row, bag / 20 + row

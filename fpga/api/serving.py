@@ -30,6 +30,7 @@ from gen.data.logs import Chunk, Log
 from gen.data.logs.features import dense_of
 from gen.data.remap import DEVICE_SHIFT, Remap
 from gen.delta import Delta
+from gen.model.device import Device
 from gen.planner.plan import Plan, PlanTable, Stored
 
 __all__ = ["Batch", "Cards", "Done", "batches", "serve"]
@@ -89,7 +90,8 @@ class Cards:
         self._next: _Next | None = None     # agreed on, taken before the next batch
         self.emb: dict[int, EmbeddingBags] = {}
         self.mlp: dict[int, MlpNetwork] = {}
-        preset, device = str(bundle.preset), options.pop("device", bundle.device)
+        preset = str(bundle.preset)
+        device = Device.load(options.pop("device", bundle.device)).shared(len(self.plan.cards))
         try:
             for number in bundle.emb_cards:
                 self.emb[number] = EmbeddingBags(bundle.images(number), card=card, preset=preset, device=device,

@@ -99,7 +99,7 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
     budgets = any(spec.error_budget is not None for spec in model.tables.values())
     costs = measure(device, preset, dims={spec.dim for spec in model.tables.values()}, row_formats=ROW_FORMATS
                     if budgets else sorted({spec.row_format for spec in model.tables.values()}))
-    plan = make(model, profile, costs, cards=cards, levels=levels, explain=False,
+    plan = make(model, profile, costs.shared(cards), cards=cards, levels=levels, explain=False,
                 errors=measured(model, weights, profile, head(source_log)) if budgets else None,
                 say=lambda line: say(f"search     {line}"))
     made = bundles.write(out or build_folder() / "bundle", plan, profile, weights, say=say)

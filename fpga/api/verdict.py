@@ -151,8 +151,9 @@ def decide(copies: Sequence[Copy], device: Device, profile: Profile, qps: float,
     """core_s: seconds of a core for a sample."""
     told, model, power = facts()["plan_over_twin"], copies[0].plan.model, device.power
     spread = (float(told["low"]), float(told["high"]))
-    cards = Choice(f"cards, {device.name}", "card", tuple((len(each.plan.cards), each.rate) for each in copies), 0.0,
-                   spread, (power.fpga_idle_w + power.drive_idle_w, power.slot_w), prices.card, _limit(copies))
+    groups = tuple((device.boards(len(each.plan.cards)), each.rate) for each in copies)
+    cards = Choice(f"cards, {device.name}", "card", groups, 0.0, spread,
+                   (power.fpga_idle_w + power.drive_idle_w, power.slot_w), prices.card, _limit(copies))
     choices = (cards, _cores(model, profile, qps, core_s, prices), _gpus(model, profile, qps, prices))
     least = [money[1] for each in choices[1:] if (money := each.money(qps, prices))]
     break_even = None
@@ -197,7 +198,7 @@ def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even:
                         f"{many(cores.number(qps), 'core')}")
     least, number, most = cards.numbers(qps)
     low, need, high = (cards.need(qps, of_rate) for of_rate in (cards.spread[1], 1.0, cards.spread[0]))
-    span = f": {least} to {many(most, 'card')}" if least != most else ""
+    span = f": {least:,} to {many(most, 'card')}" if least != most else ""
     count = (f"{many(number, 'card')} (the load takes {need:.3g} by the plan, {low:.3g} to {high:.3g} by the spread of "
              f"plans over twins{span})")
     priced = [(money, each) for each in choices[1:] if (money := each.money(qps, prices))]

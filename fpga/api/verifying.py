@@ -169,7 +169,7 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
     say = say or (lambda text: None)
     plan = bundle.plan
     source = opened(log, tables=plan.model.columns, **plan.model.log.given())
-    found = Verified(Device.load(options.get("device", bundle.device)))
+    found = Verified(Device.load(options.get("device", bundle.device)).shared(len(plan.cards)))
     far = {name: np.zeros(2) for name in plan.tables}
     strange = _Unseen(bundle)
     notes: dict[str, None] = dict.fromkeys(bundle.notes)

@@ -104,7 +104,7 @@ def cycles(what: str, number: Any, least: int = 0, most: int | None = None) -> i
     except TypeError:
         found = least - 1
     if found < least or most is not None and found > most:
-        limits = f"{least} or more" if most is None else f"{least} to {most:,}"
+        limits = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
         raise CardError(f"{what} takes {limits} cycles, not {number!r}")
     return found
 

@@ -63,7 +63,8 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     packet, among = (each / (PACKET * LINE_BYTES) for each in (found.row_s[PACKET], found.packet_s))
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: found.row_s[count] for count in sorted(lines)},
                  read, write, found.page_s, found.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
-                 device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0))
+                 device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0),
+                 device.memory.channels)
 
 
 def _measured(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times:

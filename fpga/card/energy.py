@@ -42,7 +42,7 @@ class Energy:
 def command_j(device: Device) -> dict[str, float]:
     """Joules of one activation with the precharge behind it, one refresh, one read and one write of a line, bus
     included."""
-    power, ddr = device.power, device.ddr4
+    power, ddr = device.power, device.dram
     ns = {name: ddr.clocks(name) * ddr.clock_ns for name in ("tras", "trp", "trfc")}
     burst_ns = ddr.burst_clocks * ddr.clock_ns
     row = power.idd0 * (ns["tras"] + ns["trp"]) - power.idd3n * ns["tras"] - power.idd2n * ns["trp"]

@@ -26,7 +26,8 @@ DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refresh
 TIMING = ("banks", "groups", "cl", "cwl", "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr",
           "twtr_s", "twtr_l", "trtp", "trefi", "trfc", "bl2", "mhz", "kernel_mhz", "policy", "read_queue",
           "write_queue", "write_high", "write_low", "age_limit", "close_page", "controller_clocks", "machine_depth",
-          "column_slots", "turn_lines", "rmw")
+          "column_slots", "turn_lines", "rmw", "bursts", "row_bus", "act_clocks", "bank_refresh", "trrefd",
+          "stacks", "tccd_r")
 DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus", "ssd.command",
                 "ssd.setup", "link.page", "ssd.depth", "ssd.submit", "ssd.complete", "ssd.poll", "ssd.doorbell")
 

@@ -21,6 +21,7 @@ from fpga.card.memory import MODEL_SOURCES
 from fpga.card.model import SOURCES, Master, Model, Ports
 from fpga.card.sim import SENT, SimCard
 from gen.compiler import twin_emb, twin_mlp
+from gen.compiler.twin_layouts import EMB_RUN, MLP_RUN, packed
 from gen.model.device import Device
 from gen.rtl.cpp import library
 from gen.rtl.verilator import CACHE
@@ -86,7 +87,7 @@ class TwinCard(SimCard):
         would end in an error"""
 
     def _words(self, address: int, beats: int) -> np.ndarray:
-        """The card's memory itself, as words. Raises CardError: beats that it has not."""
+        """The card's memory itself, as words. Raises CardError: beats outside of it."""
         size, memory = beats * self._beat_words, self._device.memory
         if address < memory.base or address + 4 * size > memory.base + memory.bytes:
             raise CardError(f"{beats} beats at 0x{address:x} lie outside the card's memory")
@@ -132,8 +133,7 @@ class EmbTwin(TwinCard):
         self._prepared = run = self._values.prepare(
             twin_emb.Memory(program, inputs, outputs, rows, landed, landed_at, values["ring_beats"]))
         units = np.stack([np.zeros(9, np.uint64) if clock is None else clock.pointers for clock in run.clocks])
-        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "rows", "ring", "result",
-                                                     "ring_beats")), len(run.jobs), len(units)], np.uint64)
+        told = packed(EMB_RUN, {**values, "jobs": len(run.jobs), "units": len(units)}, np.uint64)
         return told, run.jobs, run.totals, run.places, units
 
     def _landed(self) -> tuple[np.ndarray, int]:
@@ -173,8 +173,7 @@ class MlpTwin(TwinCard):
     def _prepare(self, values: Mapping[str, int]) -> tuple[np.ndarray, ...]:
         program, inputs, weights, outputs = self._arenas(values, twin_mlp.WORDS, "inputs", "weights", "outputs")
         run = self._values.prepare(twin_mlp.Memory(program, inputs, weights, outputs))
-        told = np.array([*(values[name] for name in ("program", "inputs", "outputs", "weights", "result")),
-                         len(run.jobs)], np.uint64)
+        told = packed(MLP_RUN, {**values, "jobs": len(run.jobs)}, np.uint64)
         return told, *run
 
     def spans(self, instructions: int) -> np.ndarray:

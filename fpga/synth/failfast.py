@@ -1,21 +1,28 @@
-"""AMD's guidelines for a core in the card's user region, with the platform's own logic in it.
+"""AMD's guidelines for a core in a card's user region, with the platform's own logic in it.
 
-They are the lines of Vivado's report_failfast that a mapped netlist answers; the numbers are in shells.toml. Above a
+They are the lines of Vivado's report_failfast that a mapped netlist answers; the guidelines are in guidelines.toml, the
+region's sites in the platform's file. A resource whose sites are not known there is not judged. Above a
 line Vivado usually needs more time, more strategies, or does not close timing; none of them is a limit. Vivado puts
 two small LUTs into one where it can, and Yosys counts both.
 """
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fpga.synth.map import Report
-from fpga.synth.shells import failfast
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.netlist import Netlist
+from gen.model.platform import DEFAULT, Platform
 
-__all__ = ["Line", "lines", "of_area", "of_netlist"]
+__all__ = ["Line", "guidelines", "left", "lines", "of_area", "of_netlist"]
+
+_FILE = Path(__file__).parent / "guidelines.toml"
 
 
 @dataclass(frozen=True)
@@ -44,32 +51,46 @@ class Line:
         return f"{self.name}: {self.value:,.4g}{unit}, guideline {self.guide:g}{unit}{took}"
 
 
-def _shares(used: Mapping[str, float]) -> list[Line]:
-    known = failfast()
-    return [Line(key, known[key]["name"],
-                 100 * (amount + known[key]["platform"]) / known[key]["there"], known[key]["guide"], amount,
-                 known[key]["there"]) for key, amount in used.items()]
+@cache
+def guidelines() -> dict[str, Any]:
+    """Of each its name, the guide, and the number from which on it holds, where it has one."""
+    return {key: line for key, line in tomllib.loads(_FILE.read_text("utf-8")).items() if key != "source"}
 
 
-def of_area(report: Report, instances: int = 1) -> list[Line]:
+def left(key: str, platform: "str | Platform" = DEFAULT) -> int:
+    """What the guideline of a resource leaves a core beside the platform's own logic."""
+    sites = Platform.load(platform).sites[key]
+    return int(sites.there * guidelines()[key]["guide"] / 100 - sites.platform)
+
+
+def _shares(used: Mapping[str, float], platform: Platform) -> list[Line]:
+    known = guidelines()
+    return [Line(key, known[key]["name"], 100 * (amount + sites.platform) / sites.there, known[key]["guide"], amount,
+                 sites.there) for key, amount in used.items() if (sites := platform.sites.get(key))]
+
+
+def of_area(report: Report, instances: int = 1, platform: "str | Platform" = DEFAULT) -> list[Line]:
     """The lines that the resources of a report answer, with so many instances of the core."""
     used = {key: value * instances for key, value in report.total.as_dict().items()}
     used["carry8"] = used.pop("carry4") / 2
-    found = _shares({key: used[key] for key in ("lut", "ff", "lutram", "carry8", "bram36", "uram", "dsp")})
-    blocks = failfast()["blocks"]
-    mean = sum(line.value for line in found if line.key in ("bram36", "uram", "dsp")) / 3
-    return [*found, Line("blocks", blocks["name"], mean, blocks["guide"])]
+    found = _shares({key: used[key] for key in ("lut", "ff", "lutram", "carry8", "bram36", "uram", "dsp")},
+                    Platform.load(platform))
+    blocks = guidelines()["blocks"]
+    shares = [line.value for line in found if line.key in ("bram36", "uram", "dsp")]
+    mean = [Line("blocks", blocks["name"], sum(shares) / 3, blocks["guide"])] if len(shares) == 3 else []
+    return [*found, *mean]
 
 
-def of_netlist(netlist: Netlist) -> list[Line]:
+def of_netlist(netlist: Netlist, platform: "str | Platform" = DEFAULT) -> list[Line]:
     """The lines that ask for the flat netlist of one instance."""
-    known = failfast()
+    known = guidelines()
     controls = np.stack([netlist.rows["controls"][name] for name in ("clock_net", "enable_net", "reset_net")])
     muxf7 = int((netlist.kind == netlist.kinds.index("MUXF7")).sum()) if "MUXF7" in netlist.kinds else 0
     fanout, driver = netlist.fanout(), netlist.driver()
     large = (fanout > known["large_nets"]["loads"]) & (driver >= 0)
     return [
-        *_shares({"muxf7": muxf7, "control_sets": len(np.unique(controls, axis=1).T)}),
+        *_shares({"muxf7": muxf7, "control_sets": len(np.unique(controls, axis=1).T)},
+                 Platform.load(platform)),
         Line("fanout", known["fanout"]["name"], _average_fanout(netlist, known["fanout"]["cells"]),
              known["fanout"]["guide"]),
         Line("large_nets", known["large_nets"]["name"], int((netlist.family[driver[large]] != Family.FF).sum()),

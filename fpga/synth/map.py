@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Boundary, Depth, depths
-from fpga.synth.shells import budgets
 from gen.base import kept
 from gen.base.sealed import writing
 from gen.base.tools import yosys
+from gen.model.platform import Platform
 from gen.rtl.verilog import children, interface
 
 __all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
 
-# What the standard SmartSSD shell leaves to the user: fpga/synth/shells.toml.
-SHELL = budgets()["standard"].resources
+# What the default platform leaves to the user.
+SHELL = Platform.load().shell.resources
 # What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which
 # fast pins make seven small LUTs cheaper than six; in UltraScale+ the nets decide, so the levels, which are counted.
 NET_DELAY = "scratchpad -set synth_xilinx.abc9.W 600"

@@ -11,11 +11,11 @@ from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any
 
-from fpga.synth.shells import card, shell_of
+from gen.model.platform import find
 
-__all__ = ["MANIFEST", "TOOLS", "check", "untested"]
+__all__ = ["BOARD", "MANIFEST", "TOOLS", "check", "untested"]
 
-MANIFEST = "package.json"
+MANIFEST, BOARD = "package.json", "board.toml"
 # What decides about the bytes of a package besides the project itself.
 TOOLS = ("amaranth", "pyosys", "lxml")
 # What a package has whatever its core; `{kernel}` and `{core}` are the manifest's.
@@ -39,16 +39,20 @@ def check(folder: Path) -> list[str]:
     if not isinstance(told, dict) or not isinstance(told.get("files"), dict) or any(
             not isinstance(told.get(key), str) for key in _TEXTS):
         return [f"{MANIFEST}: it must be an object with the texts {', '.join(_TEXTS)} and the table files"]
-    return [*_target(told), *_files(folder, told)]
+    return [*_target(folder, told), *_files(folder, told)]
 
 
-def _target(told: Mapping[str, Any]) -> Iterator[str]:
-    if told["part"] != card().part:
-        yield f"{MANIFEST}: part is {told['part']!r}; the {card().about} has the {card().part}"
+def _target(folder: Path, told: Mapping[str, Any]) -> Iterator[str]:
+    """Of a board of one's own the file lies in the package."""
     try:
-        shell_of(told["platform"])
+        board = find(str(folder / BOARD) if (folder / BOARD).exists() else told["platform"])[0]
     except ValueError as error:
         yield f"{MANIFEST}: {error}"
+        return
+    if told["part"] != board.part:
+        yield f"{MANIFEST}: part is {told['part']!r}; the {board.about} has the {board.part}"
+    if told["platform"] not in {shell.platform for shell in board.shells.values()}:
+        yield f"{MANIFEST}: platform is {told['platform']!r}, which {BOARD} does not have"
 
 
 def _files(folder: Path, told: Mapping[str, Any]) -> Iterator[str]:

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
-from fpga.synth.shells import RESOURCES, budgets, card, peers
+from fpga.synth.peers import peers
 from fpga.vitis.description import prepare
-from fpga.vitis.gate import Gate, allowed, judge, measure
+from fpga.vitis.gate import Gate, judge, measure
+from gen.model.platform import RESOURCES, Platform
 
 __all__ = ["PAGE", "measured", "rows", "written"]
 
@@ -27,13 +28,13 @@ def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
     Parameters  gates: preset and what was found of its core"""
     out = [f"| | {' | '.join(RESOURCES.values())} | LUT levels | carry chains |", "| --- |" + " ---: |" * 7]
     for preset, gate in gates:
-        levels, chains = allowed(MAX_LEVELS, gate.clock_mhz), allowed(MAX_CHAINS, gate.clock_mhz)
+        levels, chains = gate.allowed(MAX_LEVELS), gate.allowed(MAX_CHAINS)
         worst = max(gate.levels.levels, gate.ports.levels), max(gate.chains.chains, gate.ports.chains)
         used = " | ".join(f"{gate.used[key]:,.10g}" for key in RESOURCES)
         verdict = "passes" if gate.passed else "**refused**"
         out.append(f"| `{gate.kernel}` of `{preset}`, {gate.clock_mhz} MHz: {verdict} | {used} "
                    f"| {worst[0]} of {levels} | {worst[1]} of {chains} |")
-        for budget in budgets().values():
+        for budget in Platform.load().shells.values():
             shares = ("unknown" if budget.missing else
                       f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
             out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
@@ -57,7 +58,7 @@ def measured() -> list[str]:
     found = []
     for preset, core in SHIPPING.values():
         kernel, texts = prepare(preset, core)
-        found.append((preset, judge(kernel, measure(kernel, texts), clock_mhz=card().clocks_mhz[0])))
+        found.append((preset, judge(kernel, measure(kernel, texts), clock_mhz=Platform.load().clocks_mhz[0])))
     return rows(found)
 
 

@@ -25,9 +25,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fpga.synth.shells import Budget, card, shell_of
 from fpga.vitis import gate as gates
-from fpga.vitis.check import MANIFEST, TOOLS, check
+from fpga.vitis.check import BOARD, MANIFEST, TOOLS, check
 from fpga.vitis.component_xml import component_xml
 from fpga.vitis.constraints import xdc, xdc_name
 from fpga.vitis.description import RtlKernel, prepare, preset_of
@@ -41,6 +40,7 @@ from fpga.vitis.systemrdl import rdl, rdl_name
 from fpga.vitis.xgui import xgui, xgui_path
 from fpga.vitis.xo import xo
 from gen.base.tools import build_folder
+from gen.model.platform import DEFAULT, Budget, Platform, find
 from gen.rtl import config as presets
 from gen.rtl import headers
 from gen.rtl.cores import CORES
@@ -89,35 +89,44 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
-    Parameters  platform: one of the card's, by its name or the path of its .xpfm, default: the standard shell's;
-                clock_mhz: of the kernel, one that the card offers, default: the shell's own; instances: in the image;
+    Parameters  platform: as gen.model.platform.find takes it, default: the standard shell of the SmartSSD;
+                clock_mhz: of the kernel, one that the platform offers, default: its first; instances: in the image;
                 out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
                 gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado;
                 experimental_memory: memory.tcl for the link; monitors: a logic analyzer, protocol checkers and
                 counters of traffic at the AXI ports, which the gate does not count; say: is told what takes long;
                 measured: is told of the gate
-    Raises      ConfigError: the preset; ValueError: the core, platform, clock, instances or `out`; Busy: another
-                process makes it; PackageError: refused, or not on disk as it was written
+    Raises      ConfigError: the preset, a board's file; ValueError: the core, platform, clock, instances or `out`;
+                Busy: another process makes it; PackageError: refused, or not on disk as it was written
     """
-    shell, known = shell_of(platform), card().clocks_mhz
+    board, shell = find(platform)
+    if not board.vitis:
+        raise ValueError(f"platform {board.name} ({board.about}): Vitis does not link for it, so there is no package")
+    if experimental_memory and board.name != DEFAULT:
+        raise ValueError(f"experimental_memory is for the memory of the {Platform.load().about}, not for that of the "
+                         f"{board.about}")
+    known = board.clocks_mhz
     clock_mhz = known[0] if clock_mhz is None else clock_mhz
     if clock_mhz not in known:
         raise ValueError(f"clock must be one of {', '.join(map(str, known))} MHz, not {clock_mhz!r}")
-    place = (out or build_folder()) / preset_of(preset, core).name / "vitis" / _name(core, shell)
+    place = (out or build_folder()) / preset_of(preset, core).name / "vitis" / _name(core, board, shell)
     masters = {argument.port for argument in headers.KERNELS[core].arguments if argument.port}
-    check_instances(f"hotrail_{core}", len(masters), instances)
+    check_instances(f"hotrail_{core}", len(masters), instances, board)
     with whole(place) as folder:
         say(f"{preset}/{core}: Verilog" + (", then area and depth by Yosys (minutes at first)" if gated else ""))
         kernel, texts = prepare(preset, core)
         judged = None
         if gated:
             judged = gates.judge(kernel, gates.measure(kernel, texts, say), clock_mhz=clock_mhz,
-                                 instances=instances, platform=shell.platform)
+                                 instances=instances, platform=platform)
             measured(judged)
             if judged.misses and not force:
                 raise PackageError(judged.misses)
         kernel, texts = named(kernel, texts)
-        parts = contents(kernel, texts, link_cfg(kernel, instances, monitors), monitors)
+        link = link_cfg(kernel, instances, platform=board, monitors=monitors)
+        parts = contents(kernel, texts, link, part=board.part, monitors=monitors)
+        if board.path:
+            parts[BOARD] = board.path.read_bytes()
         if experimental_xo:
             parts[f"{kernel.name}.xo"] = xo(kernel, texts, monitors)
         if experimental_memory:
@@ -126,16 +135,17 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
         told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
-        manifest = json.dumps(_manifest(kernel, parts, shell, clock_mhz, instances, told), indent=1) + "\n"
+        manifest = json.dumps(_manifest(kernel, parts, board.part, shell, clock_mhz, instances, told), indent=1) + "\n"
         (folder / MANIFEST).write_text(manifest, "utf-8")
         if faults := check(folder):
             raise PackageError(faults)
     return Package(place, kernel, clock_mhz, instances, manifest, judged)
 
 
-def _name(core: str, shell: Budget) -> str:
+def _name(core: str, board: Platform, shell: Budget) -> str:
     """Of a package's folder; what is made of it begins with the same."""
-    return core if shell == shell_of() else f"{core}-{shell.name}"
+    return "-".join([core, *([board.name] if board.name != DEFAULT else []),
+                     *([shell.name] if shell != board.shell else [])])
 
 
 def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[str, str]]:
@@ -144,12 +154,14 @@ def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[
     return replace(kernel, files=tuple(sorted(own))), own
 
 
-def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, monitors: bool = False) -> dict[str, bytes]:
-    """What is generated from the description, by its path in the package. monitors: nets are marked for one."""
+def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, *, part: str = "",
+             monitors: bool = False) -> dict[str, bytes]:
+    """What is generated from the description, by its path in the package. part: default, the default platform's;
+    monitors: nets are marked for a logic analyzer."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel, monitors).encode(), rdl_name(kernel): rdl(kernel).encode(),
-              xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel).encode(), LINK: link.encode()}
+              xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel, part).encode(), LINK: link.encode()}
     found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
     found |= model(kernel)
     if kernel.core in _HOSTS:
@@ -157,11 +169,11 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, monitors: b
     return found
 
 
-def _manifest(kernel: RtlKernel, parts: Mapping[str, bytes], shell: Budget, clock_mhz: int, instances: int,
+def _manifest(kernel: RtlKernel, parts: Mapping[str, bytes], part: str, shell: Budget, clock_mhz: int, instances: int,
               gate: dict[str, Any]) -> dict[str, Any]:
     return {
         "kernel": kernel.name, "vlnv": kernel.vlnv, "core": kernel.core, "preset": kernel.preset,
-        "clock_mhz": clock_mhz, "instances": instances, "part": card().part, "platform": shell.platform,
+        "clock_mhz": clock_mhz, "instances": instances, "part": part, "platform": shell.platform,
         "config": kernel.config, "gate": gate,
         "tools": {"hotrail": version("hotrail"), **{name: version(name) for name in TOOLS}},
         "files": {name: hashlib.sha256(parts[name]).hexdigest() for name in sorted(parts)},

@@ -9,27 +9,28 @@ Area and depth are Yosys' for UltraScale+: not what Vivado will make of it, and 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fpga.synth import failfast
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Depth
 from fpga.synth.map import Report, synthesise
-from fpga.synth.shells import RESOURCES, budgets, card, peers, shell_of
+from fpga.synth.peers import peers
 from fpga.synth.timing import report as timings
 from fpga.vitis.description import RtlKernel
 from gen.base.tools import build_folder
+from gen.model.platform import DEFAULT, RESOURCES, Platform, find
 
 __all__ = ["Gate", "allowed", "judge", "measure"]
 
 
-def allowed(limit: int, clock_mhz: int) -> int:
-    """Levels or chains between registers at a clock, from the limit at the default one.
+def allowed(limit: int, clock_mhz: int, default_mhz: int = Platform.load().clocks_mhz[0]) -> int:
+    """Levels or chains between registers at a clock, from the limit at the platform's default one.
 
     >>> allowed(6, 300), allowed(6, 250), allowed(6, 200), allowed(1, 200)
     (6, 6, 7, 1)
     """
-    return max(limit, limit * card().clocks_mhz[0] // clock_mhz)
+    return max(limit, limit * default_mhz // clock_mhz)
 
 
 @dataclass(frozen=True)
@@ -48,29 +49,33 @@ class Gate:
     ports: Depth
     misses: tuple[str, ...]
     notes: tuple[str, ...]
+    platform: Platform = field(default_factory=Platform.load)
 
     @property
     def passed(self) -> bool:
         return not self.misses
 
+    def allowed(self, limit: int) -> int:
+        return allowed(limit, self.clock_mhz, self.platform.clocks_mhz[0])
+
     def as_dict(self) -> dict[str, Any]:
         """For package.json."""
         known: dict[str, Any] = {}
-        for name, budget in budgets().items():
+        for name, budget in self.platform.shells.items():
             known[name] = budget.missing or {key: round(100 * self.used[key] / limit, 1)
                                              for key, limit in budget.resources.items()}
         return {
             "passed": self.passed, "misses": list(self.misses), "notes": list(self.notes), "used": dict(self.used),
-            "percent": known, "levels": self.levels.levels, "levels_allowed": allowed(MAX_LEVELS, self.clock_mhz),
+            "percent": known, "levels": self.levels.levels, "levels_allowed": self.allowed(MAX_LEVELS),
             "path": _ends(self.levels), "chains": self.chains.chains,
-            "chains_allowed": allowed(MAX_CHAINS, self.clock_mhz), "port_levels": self.ports.levels,
+            "chains_allowed": self.allowed(MAX_CHAINS), "port_levels": self.ports.levels,
             "port_chains": self.ports.chains,
         }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows for people: every resource against every budget, and SCRec's core of the same kind."""
-        known = [budget for budget in budgets().values() if not budget.missing]
-        theirs = peers(self.core)
+        known = [budget for budget in self.platform.shells.values() if not budget.missing]
+        theirs = peers(self.core) if self.platform.name == DEFAULT else {}
         head = ["", f"{self.instances} x {self.kernel}" if self.instances > 1 else self.kernel,
                 *(f"of the {budget.about}" for budget in known), *theirs]
         rows = []
@@ -89,31 +94,31 @@ def measure(kernel: RtlKernel, texts: Mapping[str, str], say: Callable[[str], No
 
 
 def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1,
-          platform: str = "") -> Gate:
+          platform: "str | Platform" = "") -> Gate:
     """Holds a report against a platform's shell, default: the standard one, and the depth rule at a clock. Where no
-    budget is known of the shell it says so, and takes the standard one's. What is over AMD's guidelines is noted, and
+    budget is known of the shell it says so, and takes the first that is. What is over AMD's guidelines is noted, and
     the worst slack where `hotrail timing` has computed it.
 
-    Raises ValueError: the platform"""
+    Raises ValueError: the platform; ConfigError: its file"""
+    board, shell = find(platform)
     used = {key: value * instances for key, value in report.total.as_dict().items() if key in RESOURCES}
     what = f"{instances} x {kernel.name}" if instances > 1 else kernel.name
     misses, notes = [], list(report.notes)
-    shell = shell_of(platform)
     if shell.missing:
-        notes.append(f"{what}: held against the standard shell's budget, as the {shell.about}'s is not known")
-        shell = budgets()["standard"]
+        notes.append(f"{what}: held against the {board.budgeted.about}'s budget, as the {shell.about}'s is not known")
+        shell = board.budgeted
     for key, limit in shell.resources.items():
         percent = 100 * used[key] / limit
         if used[key] > limit:
             misses.append(f"{what}: {used[key]:,.10g} {RESOURCES[key]}, {used[key] - limit:,.10g} more than the "
                           f"{shell.about}'s {limit:,} ({percent:.1f} %)")
     notes += [f"{what}: over AMD's guideline, with the platform's logic: {line}"
-              for line in failfast.of_area(report, instances) if line.over]
-    if timed := timings.known(report):
+              for line in failfast.of_area(report, instances, board) if line.over]
+    if board.name == DEFAULT and (timed := timings.known(report)):
         period = 1000 / clock_mhz
         notes.append(f"{kernel.name}: worst slack {timed.slack_ns(period):+.2f} ns at {clock_mhz} MHz, estimated; "
                      f"{timed.paths[0].steps[0].name} to {timed.paths[0].steps[-1].name}")
-    levels, chains = allowed(MAX_LEVELS, clock_mhz), allowed(MAX_CHAINS, clock_mhz)
+    levels, chains = (allowed(most, clock_mhz, board.clocks_mhz[0]) for most in (MAX_LEVELS, MAX_CHAINS))
     deepest, chained, ports = report.worst, report.most_chains, report.boundary
     if deepest.levels > levels:
         misses.append(f"{kernel.name}: {deepest.levels} LUT levels between registers, {deepest.levels - levels} more "
@@ -125,7 +130,7 @@ def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int =
         misses.append(f"{kernel.name}: {ports.levels} LUT levels and {ports.chains} carry chains at its ports, where "
                       f"{clock_mhz} MHz allow {levels} and {chains}, {' to '.join(ports.path)}")
     return Gate(kernel.name, kernel.core, clock_mhz, instances, used, deepest, chained, ports, tuple(misses),
-                tuple(notes))
+                tuple(notes), board)
 
 
 def _ends(depth: Depth) -> list[str]:

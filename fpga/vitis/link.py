@@ -1,11 +1,12 @@
 """The link configuration: which instances of a kernel there are and which memory each of their masters reaches.
 
-Source: UG1393 ([connectivity] nk and sp, [vivado] prop, [debug] chipscope and protocol, [profile] data and exec); the
-SmartSSD's one bank has the sptag `bank0`
+All masters of an instance are at one channel of the card's memory, since a core reaches a buffer by either of them;
+instances take the channels in turn.
+Source: UG1393 ([connectivity] nk, sp and slr, [vivado] prop, [debug] chipscope and protocol, [profile] data and exec)
 """
 
-from fpga.synth.shells import card
 from fpga.vitis.description import RtlKernel
+from gen.model.platform import DEFAULT, Platform
 
 __all__ = ["check_instances", "instance_names", "link_cfg"]
 
@@ -23,24 +24,31 @@ def instance_names(kernel: RtlKernel, instances: int = 1) -> tuple[str, ...]:
     return tuple(f"{kernel.name}_{number}" for number in range(1, instances + 1))
 
 
-def check_instances(kernel: str, masters: int, instances: int) -> None:
+def check_instances(kernel: str, masters: int, instances: int, platform: "str | Platform" = DEFAULT) -> None:
     """Raises ValueError: more masters than the shell has ports for"""
-    most = card().masters_max // masters
+    ports = Platform.load(platform).masters_max
+    most = ports // masters
     if type(instances) is not int or not 1 <= instances <= most:
         raise ValueError(f"instances must be 1 to {most} for {kernel}, which has {masters} masters of at most "
-                         f"{card().masters_max}, not {instances!r}")
+                         f"{ports}, not {instances!r}")
 
 
-def link_cfg(kernel: RtlKernel, instances: int = 1, monitors: bool = False) -> str:
-    """The configuration for `v++ --link --config`, every master at the card's memory. monitors: at every AXI port of
-    every instance a logic analyzer and a protocol checker, at every master counters of its traffic for XRT's profile.
+def link_cfg(kernel: RtlKernel, instances: int = 1, *, platform: "str | Platform" = DEFAULT,
+             monitors: bool = False) -> str:
+    """The configuration for `v++ --link --config`. On a card of several super logic regions they share the instances
+    evenly, in their order. monitors: at every AXI port of every instance a logic analyzer and a protocol checker, at
+    every master counters of its traffic for XRT's profile.
 
     Raises ValueError: more masters than the shell has ports for"""
-    check_instances(kernel.name, len(kernel.masters), instances)
+    board = Platform.load(platform)
+    check_instances(kernel.name, len(kernel.masters), instances, board)
     names = instance_names(kernel, instances)
     lines = [f"# Links {kernel.name} ({kernel.vlnv}, preset {kernel.preset}). Generated: do not edit.",
              "[connectivity]", f"nk={kernel.name}:{instances}:{'.'.join(names)}"]
-    lines += [f"sp={name}.{bus.name}:{card().memories[0]}" for name in names for bus in kernel.masters]
+    lines += [f"sp={name}.{bus.name}:{board.tag(number)}" for number, name in enumerate(names)
+              for bus in kernel.masters]
+    if board.slrs > 1:
+        lines += [f"slr={name}:SLR{number * board.slrs // instances}" for number, name in enumerate(names)]
     lines += ["", "[vivado]", *(f"prop={text}" for text in _PROPERTIES)]
     if monitors:
         ports = [f"{name}:{bus.name}" for name in names for bus in kernel.buses]

@@ -7,11 +7,11 @@ Source: UG1393 (packaging RTL kernels, package_xo), UG1118 (ipx commands), AMD's
 
 from collections.abc import Iterable
 
-from fpga.synth.shells import card
 from fpga.vitis.buses import bus_parameters
 from fpga.vitis.constraints import xdc_name
 from fpga.vitis.description import RtlKernel
 from fpga.vitis.model import model
+from gen.model.platform import Platform
 
 __all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
 
@@ -148,14 +148,15 @@ if {{![file exists [file join $out $name.xo]]}} {{ hotrail::fail "package_xo mad
 puts "hotrail: packaged [llength $sources] files as [file join $out $name.xo]"
 """
 
-def package_tcl(kernel: RtlKernel) -> str:
-    """The packaging script of a kernel, to lie beside its kernel.xml and src/. Commands of Tcl 8.5 only."""
+def package_tcl(kernel: RtlKernel, part: str = "") -> str:
+    """The packaging script of a kernel, to lie beside its kernel.xml and src/, for a part, default: the default
+    platform's. Commands of Tcl 8.5 only."""
     blocks = [
         _HEAD.format(name=kernel.name, vlnv=kernel.vlnv, preset=kernel.preset, script=SCRIPT),
         _list("sources", ((file,) for file in kernel.files)),
         _list("registers", ((item.name, f"0x{item.offset:03X}", str(item.bits), item.access, item.bus, item.about)
                             for item in kernel.registers)),
-        _PROJECT.format(part=card().part, folder=SOURCES, constraints=xdc_name(kernel),
+        _PROJECT.format(part=part or Platform.load().part, folder=SOURCES, constraints=xdc_name(kernel),
                         vendor=kernel.vendor, library=kernel.library, version=kernel.version,
                         about=_word(kernel.about)),
         _interfaces(kernel),

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fpga.synth.shells import card, shell_of
 from fpga.vitis.check import MANIFEST, check
 from fpga.vitis.flow import LINK, Package, Say, held, whole
 from fpga.vitis.memory import MEMORY, PARAMETER
 from fpga.vitis.scripts import SCRIPT, SOURCES
 from fpga.vitis.xo import entries
 from gen.base.tools import build_folder
+from gen.model.platform import find as find_platform
 
 __all__ = ["PROGRAMS", "TARGETS", "Tools", "VitisError", "VitisMissing", "build", "find", "image"]
 
@@ -58,34 +58,37 @@ class Tools:
 
 
 def find(target: str, platform: str = "") -> Tools:
-    """What there is for a target: "xo", "hw" for the card, "hw_emu" for simulation on the host. platform: its name, or
-    the path of its .xpfm, default: the standard shell's
+    """What there is for a target: "xo", "hw" for the card, "hw_emu" for simulation on the host. platform: as
+    gen.model.platform.find takes it, default: the standard shell of the SmartSSD
 
-    Raises ValueError: the target, or the platform"""
-    shell = shell_of(platform)
+    Raises ValueError: the target, or the platform; ConfigError: a board's file"""
+    board, shell = find_platform(platform)
     if target not in PROGRAMS:
         raise ValueError(f"target must be {', '.join(PROGRAMS)}, not {target!r}")
     found = {name: shutil.which(name) for name in PROGRAMS[target]}
     programs = {name: Path(path) for name, path in found.items() if path}
-    missing = [*_absent([name for name in found if name not in programs]), *_wrong_versions(programs)]
+    if not board.vitis:
+        raise ValueError(f"platform {board.name} ({board.about}): Vitis does not link for it")
+    missing = [*_absent([name for name in found if name not in programs], board.vitis),
+               *_wrong_versions(programs, board.vitis)]
     xpfm = None
     if target in TARGETS:
         try:
-            xpfm = _find_platform(platform or shell.platform)
+            xpfm = _find_platform(platform if platform.endswith(".xpfm") else shell.platform)
         except VitisMissing as error:
             missing.append(str(error))
     return Tools(target, programs, xpfm, tuple(missing))
 
 
-def _absent(names: list[str]) -> Iterator[str]:
-    first, last = card().vitis
+def _absent(names: list[str], versions: tuple[str, ...]) -> Iterator[str]:
+    first, last = versions
     if names:
         yield (f"{' and '.join(names)} {'are' if names[1:] else 'is'} not on PATH: AMD Vitis {first} to {last} is "
                "needed, with its settings64.sh sourced")
 
 
-def _wrong_versions(programs: Mapping[str, Path]) -> Iterator[str]:
-    first, last = card().vitis
+def _wrong_versions(programs: Mapping[str, Path], versions: tuple[str, ...]) -> Iterator[str]:
+    first, last = versions
     for name, option in _VERSION_OPTION.items():
         if name not in programs:
             continue

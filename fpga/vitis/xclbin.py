@@ -17,6 +17,8 @@ from pathlib import Path
 
 from lxml import etree
 
+from gen.model.device import Device
+from gen.model.platform import DEFAULT, Platform
 from gen.rtl.headers import KERNELS
 
 __all__ = ["MODES", "NO_BITSTREAM", "Argument", "Connection", "Instance", "KernelXml", "Memory", "Xclbin",
@@ -35,7 +37,7 @@ BITSTREAM, METADATA, TOPOLOGY, CONNECTIVITY, IP_LAYOUT, CLOCKS, GROUPS, GROUP_LI
 # What a mode runs on; 0 to 3 are ways to load a device: flat, by partial reconfiguration (what v++ links), tandem.
 MODES = ("hw", "hw", "hw", "hw", "hw_emu", "sw_emu", "hw_emu")
 RECONFIGURED = 1
-DDR4, IP_KERNEL, DATA_CLOCK = 1, 1, 1
+DDR4, HBM, IP_KERNEL, DATA_CLOCK = 1, 6, 1, 1
 CONTROL = 0x180_0000        # where `write` puts the registers of the first instance
 NO_BITSTREAM = b"hotrail: this xclbin holds no bitstream; it is for XRT's parser and its noop shim\0"
 POINTER, SCALAR = "1", "0"      # addressQualifier
@@ -288,13 +290,18 @@ def _kernel(node: etree._Element) -> KernelXml:
 # Writing
 
 
-def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 250, tag: str = "bank0",
-          base: int = 0x40_0000_0000, memory_bytes: int = 1 << 32, instances: int = 1) -> Xclbin:
-    """Writes an xclbin without a bitstream for the kernel of a kernel.xml, all pointers of its instances in one bank of
-    memory, and returns what it says. The same arguments give the same bytes.
+def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 250,
+          memory_bytes: int | None = None, instances: int = 1, board: "str | Platform" = DEFAULT) -> Xclbin:
+    """Writes an xclbin without a bitstream for the kernel of a kernel.xml, all pointers of an instance at one channel
+    of the board's memory, and returns what it says. The same arguments give the same bytes.
 
-    Raises XclbinError: kernel.xml is none, or the file cannot be written"""
-    path = Path(path)
+    Parameters  platform: AMD's name of it; board: whose memory the xclbin says it has; memory_bytes: of a channel,
+                default: the board's
+    Raises      XclbinError: kernel.xml is none, or the file cannot be written"""
+    path, board = Path(path), Platform.load(board)
+    device = Device.load(board.path or board.name)
+    place, kind = device.memory, HBM if device.dram.standard.startswith("HBM") else DDR4
+    size, channels = memory_bytes or place.bytes, min(instances, board.channels)
     try:
         kernel = etree.fromstring(kernel_xml.encode() if isinstance(kernel_xml, str) else kernel_xml).find("kernel")
         about = None if kernel is None else _kernel(kernel)
@@ -303,9 +310,11 @@ def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz
     if kernel is None or about is None:
         raise XclbinError(f"the kernel.xml for {path} has no <kernel>")
     pointers = [item.id for item in about.arguments if item.pointer]
-    bank = _BANK.pack(DDR4, 1, memory_bytes >> 10, base, tag.encode())
-    links = b"".join(_LINK.pack(number, instance, 0) for instance in range(instances) for number in pointers)
-    topology, connectivity = _counted(1, 8, bank), _counted(instances * len(pointers), 4, links)
+    banks = b"".join(_BANK.pack(kind, 1, size >> 10, place.base + number * size, board.tag(number).encode())
+                     for number in range(channels))
+    links = b"".join(_LINK.pack(number, instance, instance % channels)
+                     for instance in range(instances) for number in pointers)
+    topology, connectivity = _counted(channels, 8, banks), _counted(instances * len(pointers), 4, links)
     places = {f"{about.name}_{number + 1}": CONTROL + (number << 16) for number in range(instances)}
     layout = b"".join(_IP.pack(IP_KERNEL, 0, at, f"{about.name}:{name}".encode()) for name, at in places.items())
     sections = {
@@ -319,7 +328,7 @@ def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz
         GROUP_LINKS: connectivity,
     }
     own = uuids.uuid5(uuids.NAMESPACE_OID,
-                      f"{platform} {tag} {base} {clock_mhz} {instances} {etree.tostring(kernel).hex()}")
+                      f"{platform} {board.tag(0)} {place.base} {clock_mhz} {instances} {etree.tostring(kernel).hex()}")
     at = _TOP.size + _HEADER.size + len(sections) * _ENTRY.size
     entries, body = b"", b""
     for kind, data in sections.items():

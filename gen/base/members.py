@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from gen.base.kept import digest
 from gen.base.npy import mapped, shape_of
 from gen.base.sealed import seal, understood, unseal, writing
-from gen.base.staging import staged
+from gen.base.staging import WRITERS, staged
 
 __all__ = ["MANIFEST", "Folder", "Writer"]
 
@@ -122,8 +122,10 @@ class Folder:
         try:
             data = (self.folder / MANIFEST).read_bytes()
         except OSError:
-            raise ValueError(f"{self.folder} is no {kind}: it has no {MANIFEST}" if self.folder.exists() else
-                             f"there is no {kind} {self.folder}: no such folder") from None
+            raise ValueError(
+                f"there is no {kind} {self.folder}: no such folder" if not self.folder.exists() else
+                f"{self.folder} is no {kind}: it {'has no ' + MANIFEST if self.folder.is_dir() else 'is a file'}; name "
+                f"the folder that `hotrail {WRITERS[kind]}` wrote") from None
         self.content = unseal(kind, version, data, str(self.folder / MANIFEST))
         with understood(kind, self.folder / MANIFEST):
             self.members: dict[str, dict[str, Any]] = dict(self.content["members"])

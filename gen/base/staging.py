@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["check_folder", "discard", "staged", "together", "written_by"]
+__all__ = ["WRITERS", "check_folder", "discard", "staged", "together", "written_by"]
 
 #: Folders with a manifest: the commands that write them, by what the manifest says.
 WRITERS = {"bundle": "compile", "delta": "refresh"}

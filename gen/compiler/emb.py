@@ -130,7 +130,7 @@ def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) ->
         if name not in used:
             raise ValueError(f"{instruction} has no field {name}")
         if not item.minimum <= value <= item.highest:
-            raise ValueError(f"{instruction}: {name} must be {item.minimum} to {item.highest}, not {value}")
+            raise ValueError(f"{instruction}: {name} must be {item.minimum:,} to {item.highest:,}, not {value:,}")
         words[item.word] |= np.uint32(int(value) << item.low)
     return words
 

@@ -74,7 +74,7 @@ class HotRows:
 
 @dataclass(frozen=True)
 class Train:
-    """How a log is dealt: `batch` samples a mini-batch, `slots` of them in the mailbox, gradients times `rate`;
+    """How a log is dispatched: `batch` samples per mini-batch, `slots` of them in the mailbox, gradients times `rate`;
     pooled: gathered ones bring vectors instead of rows; half: in binary16."""
 
     batch: int

@@ -10,7 +10,7 @@ that follow, for every program:
     max_in_flight    of tiles: a tile begins only when all that it reads has been written, or is before it reads it
 
 What is written in time. Only the beginning of a tile waits; whatever has begun runs at a fixed pace:
-    slots    a tile's slots come one a cycle, and step k reads the words from k * width on
+    slots    a tile's slots come one per cycle, and step k reads the words from k * width on
     pace     the last slot of a tile comes no earlier behind the one of the tile before than `Tiles.pace` says
     results  row r of a tile of `live` rows comes `latency` + live + r cycles behind the tile's last slot. Nothing holds
              the way of results up: no part of it has a ready, loads make way for results in the memories, and a tile

@@ -28,7 +28,7 @@ def kind(address: NDArray[np.uint32], row_beats: int) -> int:
     rows = np.bincount(address >> DEVICE_SHIFT, minlength=3)
     if rows[SSD]:
         return SSD
-    return TT if rows[TT] > rows[DRAM] * row_beats else DRAM    # a cycle a row beside a beat a cycle
+    return TT if rows[TT] > rows[DRAM] * row_beats else DRAM    # a cycle a row beside per beat a cycle
 
 
 def part_sizes(kinds: Sequence[int], lookups: Sequence[int], config) -> dict[int, float]:

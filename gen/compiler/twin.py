@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.compiler.twin_layouts import FRAME, packed
 from hw.isa import Kernel
 
 __all__ = ["check", "fields", "frame", "totals"]
@@ -15,11 +16,12 @@ def _period(kernel: Kernel) -> int:
     return 1 << (len(kernel.counters) - 1).bit_length()
 
 
-def frame(kernel: Kernel, config: Any) -> list[int]:
-    """What the time of every core depends on, in the order of Frame in fpga/card/cpp/twin/core.h."""
+def frame(kernel: Kernel, config: Any) -> NDArray[np.int64]:
+    """What the time of every core depends on."""
     progress = next(value.word for value in kernel.result if value.kind == "progress")
-    return [config.words, config.reads_in_flight, config.writes_in_flight, _period(kernel),
-            kernel.register("status").offset, progress]
+    return packed(FRAME, {"words": config.words, "reads_in_flight": config.reads_in_flight,
+                          "writes_in_flight": config.writes_in_flight, "period": _period(kernel),
+                          "status": kernel.register("status").offset, "progress": progress})
 
 
 def fields(kernel: Kernel, words: NDArray[np.uint32]) -> dict[str, NDArray[np.int64]]:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler import twin
+from gen.compiler.twin_layouts import EMB_JOB, EMB_SIZES, EMB_TIMED, packed
 from golden.emb import pooling, row_decoder
 from golden.emb.core import Emb, Memory
 from golden.tt.clock import Clock
@@ -18,43 +19,34 @@ from hw.tt.unit import load_wait
 
 __all__ = ["WORDS", "Memory", "Prepared", "Values", "sizes"]
 
-# The numbers of an instruction, in the order of Job in fpga/card/cpp/twin/emb_front.h.
-JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "weighted", "mode", "format", "row_format",
-       "row_beats", "stored", "piece", "block_rows", "dram_base", "chunk_rows", "out", "out_stride", "release",
-       "tt_table")
-# Counters that depend on time, in the order of fpga/card/cpp/twin/emb.cpp.
-TIMED = ("cycles", "coalesced_rows", "beats_fetched", "stall_dram", "stall_tt", "stall_ssd", "stall_write",
-         "stall_feeder", "tt_computed", "tt_reused", "tt_slots")
 WORDS = EMB.words      # of an instruction
 LOAD, BAGS = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS"))
 
 
 def sizes(config: EmbConfig) -> NDArray[np.int64]:
-    """What the time depends on, in the order of Sizes in fpga/card/cpp/twin/emb.cpp."""
-    names = ("row_beats_max", "window_beats", "window_sets", "delivery_rows", "stripe_beats", "banks", "rows_in_flight",
-             "partial_beats", "input_beats", "program_beats", "output_beats", "write_block_beats", "dram_queue",
-             "ssd_queue", "tt_queue", "bag_queue")
-    return np.array([*twin.frame(EMB, config), *(getattr(config, name) for name in names),
-                     pooling.latency(config.lut_products > 0), load_wait(config.tt),
-                     EMB.value("filled").word], np.int64)
+    """What the time depends on."""
+    more = {"pool_latency": pooling.latency(config.lut_products > 0), "load_wait": load_wait(config.tt),
+            "doorbell": EMB.value("filled").word}
+    values = more | {name: getattr(config, name) for name in EMB_SIZES if name not in more}
+    return np.concatenate([twin.frame(EMB, config), packed(EMB_SIZES, values)])
 
 
 def jobs_of(words: NDArray[np.uint32], stripe_beats: int) -> NDArray[np.int64]:
-    """A program (instructions, WORDS) as the core's cycle model takes it: (instructions, JOB)."""
+    """A program (instructions, WORDS) as the core's cycle model takes it: (instructions, EMB_JOB)."""
     item = twin.fields(EMB, words)
     item["stored"] = np.array([row_decoder.beats(int(beats), int(form)) for beats, form in
                                zip(item["row_beats"], item["row_format"], strict=True)], np.int64)
     cut = item["piece_beats"] > 0
     item["piece"] = np.where(cut, item["piece_beats"], item["stored"])
     item["block_rows"] = np.where(cut, stripe_beats // np.maximum(item["piece_beats"], 1), 1)
-    return np.ascontiguousarray(np.stack([item[name] for name in JOB], axis=1))
+    return np.ascontiguousarray(np.stack([item[name] for name in EMB_JOB], axis=1))
 
 
 class Prepared:
     """A run before it begins; its results lie in the memory already.
 
-    jobs: (instructions, JOB); totals: of the block's counters, those of TIMED at `places` still to come; clocks: of the
-    tensor trains, one up to each LOAD and one behind the last, None where nothing is looked up.
+    jobs: (instructions, EMB_JOB); totals: of the block's counters, those of EMB_TIMED at `places` still to come;
+    clocks: of the tensor trains, one up to each LOAD and one behind the last, None where nothing is looked up.
     """
 
     def __init__(self, jobs: NDArray[np.int64], totals: NDArray[np.uint64], places: NDArray[np.int64],
@@ -92,13 +84,13 @@ class Values:
             self._core.loaded, self._core.bounds = loaded, bounds
             raise
         jobs = jobs_of(memory.program.reshape(-1, WORDS), self._config.stripe_beats)
-        loads = np.flatnonzero(jobs[:, JOB.index("opcode")] == LOAD)    # the unit forgets its products
-        return Prepared(jobs, *twin.totals(EMB, result.counters, TIMED),
+        loads = np.flatnonzero(jobs[:, EMB_JOB.index("opcode")] == LOAD)    # the unit forgets its products
+        return Prepared(jobs, *twin.totals(EMB, result.counters, EMB_TIMED),
                         [self._clock(memory, part) for part in np.split(jobs, loads)])
 
     def _clock(self, memory: Memory, jobs: NDArray[np.int64]) -> Clock | None:
         """The lookups of tensor trains in the order in which the core makes them."""
-        words, at = self._config.words, {name: place for place, name in enumerate(JOB)}
+        words, at = self._config.words, {name: place for place, name in enumerate(EMB_JOB)}
         tables, rows, ends = [], [], []
         for job in jobs:
             if job[at["opcode"]] != BAGS:

@@ -9,8 +9,8 @@ cost memory: a larger batch its activations, a cached row its words. What follow
                                                                            or those not cached (6)
     batch                       b = (M - |C| d) / a                                         (7)
 
-Q samples, b a batch, d words of a row, M words of memory, a words of activations a sample. P(e): the chance that a
-sample asks for row e. The paper's (5) and (6) count one index a sample; here it is as many as there are lookups.
+Q samples, b a batch, d words of a row, M words of memory, a words of activations per sample. P(e): the chance that a
+sample asks for row e. The paper's (5) and (6) count one index per sample; here it is as many as there are lookups.
 
 Samples are taken to be independent draws: true of a shuffled log, an upper bound where samples near each other ask
 for the same rows.                          Source: Stochastic Communication Avoidance for Recommendation Systems, §II

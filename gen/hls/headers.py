@@ -4,14 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from amaranth.lib import data
+
 from golden.fp import fp32
 from golden.hotline import bank, randomizer
 from golden.tt.rows import MOST_ROWS
-from hw.isa import EMB, LONGEST_BAG, Argument
+from hw.emb import loader
+from hw.emb.program import INPUTS, OUTPUTS, RING, ROWS
+from hw.emb.tokens import POSITION_BITS
+from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import ROW_FORMAT
 from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
-from hw.tt.descriptor import descriptor_parts
+from hw.tt.descriptor import Target, descriptor_parts
 
 __all__ = ["TOP", "headers"]
 
@@ -25,7 +30,7 @@ def headers(cores: Mapping[str, Any]) -> dict[str, str]:
     """The generated files of a preset's cores, by name."""
     found = {"config.h": _config(cores)}
     if "emb" in cores:
-        found |= {"instruction.h": _instruction(), "descriptor.h": _descriptor(cores["emb"].tt), f"{TOP}.cpp": _top()}
+        found |= {"instruction.h": _instruction(), "descriptor.h": _descriptor(cores["emb"].tt), **_top()}
     if "mlp" in cores:
         found["sigmoid.h"] = _sigmoid()
     if "hotline" in cores:
@@ -55,10 +60,11 @@ def _config(cores: Mapping[str, Any]) -> str:
     if "emb" in cores:
         emb = cores["emb"]
         words = emb.words
-        lines += ["#define HOTRAIL_HAS_EMB 1", *_sizes("EMB", emb), *_sizes("TT", emb.tt, "x_bits", "y_bits"),
-                  f"#define TT_CHUNK_ROWS {MOST_ROWS}", f"#define HOTRAIL_LONGEST_BAG {LONGEST_BAG}",
-                  f"#define HOTRAIL_RESULT_WORDS {EMB.result_words}",
-                  f"#define HOTRAIL_FINAL_WORDS {EMB.final_words}", f"#define HOTRAIL_COSIM_DEPTH {COSIM_DEPTH}"]
+        numbers = {"HOTRAIL_HAS_EMB": 1, "HOTRAIL_POSITION_BITS": POSITION_BITS, "HOTRAIL_LONGEST_BAG": LONGEST_BAG,
+                   "HOTRAIL_RESULT_WORDS": EMB.result_words, "HOTRAIL_FINAL_WORDS": EMB.final_words,
+                   "HOTRAIL_COSIM_DEPTH": COSIM_DEPTH, "TT_CHUNK_ROWS": MOST_ROWS}
+        lines += [*(f"#define {name} {value}" for name, value in numbers.items()), *_sizes("EMB", emb),
+                  *_sizes("TT", emb.tt, "x_bits", "y_bits")]
     if "mlp" in cores:
         lines += ["#define HOTRAIL_HAS_MLP 1", *_sizes("MLP", cores["mlp"])]
     if "hotline" in cores:
@@ -68,6 +74,7 @@ def _config(cores: Mapping[str, Any]) -> str:
                   *_sizes("HOTLINE", cores["hotline"], "bank_bits", "set_bits")]
     lines += ["", "namespace hotrail {", f"const int WORDS = {words};     // of a beat",
               _enum("RowFormat", "", {item.name: item.value for item in ROW_FORMAT}),
+              _enum("Arena", "IN_", {"INPUTS": INPUTS, "OUTPUTS": OUTPUTS, "ROWS": ROWS, "RING": RING}),
               _enum("Activation", "ACTIVATION_", {item.name: item.value for item in ACTIVATION}),
               _enum("Policy", "POLICY_", {name.upper(): at for at, name in enumerate(bank.POLICIES)}), "}"]
     return _header("config", lines)
@@ -117,8 +124,17 @@ def _descriptor(config: TTConfig) -> str:
         names += [f"    uint32_t {each};" for each, _, _ in places]
         loads += [f"    {'} else ' if part else ''}if (part == {part}) {{",
                   *(f"        d.{each} = descriptor_field(word, {at}, {bits});" for each, at, bits in places)]
-    lines = ["namespace hotrail {", "", "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {",
-             *names, "};", "", "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
+    places = [*_places("", data.Layout.cast(loader.Header), 0)]
+    targets: Any = Target       # Amaranth ships no types
+    lines = ["namespace hotrail {", "", _enum("Target", "TARGET_", {item.name: item.value for item in targets}),
+             f"const int LOAD_HEADERS = {loader.HEADERS}, LAST_PART = {loader.LAST_PART};", "",
+             "// Where a load beat goes. above: bits that nothing has.", "struct LoadHeader {",
+             f"    uint32_t {', '.join(each.strip('_') for each, _, _ in places)}, above;", "};", "",
+             "inline LoadHeader load_header(uint32_t word) {",
+             f"    return {{{', '.join(f'word >> {at} & {(1 << bits) - 1}' for _, at, bits in places)}, "
+             f"word >> {loader.HEADER_BITS}}};", "}", "",
+             "// Counts are stored less one; see hw.tt.descriptor.", "struct Descriptor {", *names, "};", "",
+             "inline uint32_t descriptor_field(const uint32_t word[], int at, int bits) {",
              "    const int low = at / 32;",
              "    const uint64_t both = word[low] | (at % 32 + bits > 32 ? uint64_t(word[low + 1]) << 32 : 0);",
              "    return uint32_t(both >> at % 32 & ((uint64_t(1) << bits) - 1));", "}", "",
@@ -136,24 +152,24 @@ def _places(name: str, layout: Any, at: int) -> Iterable[tuple[str, int, int]]:
             yield f"{name}_{key}", at + field.offset, field.width
 
 
-def _top() -> str:
-    """The kernel's top function: the arguments of hw.isa with their ports."""
-    def declared(item: Argument) -> str:
-        constant = "" if item.name in ("outputs", "rows", "result") else "const "
-        return f"{constant}hotrail::Beat *{item.name}" if item.kind == "pointer" else f"uint32_t {item.name}"
-
-    pragmas = []
+def _top() -> dict[str, str]:
+    """The kernel's top function, with the arguments and ports of hw.isa, and its declaration."""
+    arguments, pragmas = [], []
     for item in EMB.arguments:
+        constant = "" if item.name in ("outputs", "rows", "result") else "const "
         if item.kind == "pointer":
+            arguments.append(f"{constant}hotrail::Beat *{item.name}")
             pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.port} offset=slave "
                            f"max_read_burst_length=64 max_write_burst_length=64 num_read_outstanding="
                            f"{_MEMORY[item.port]} depth={COSIM_DEPTH}")
+        else:
+            arguments.append(f"uint32_t {item.name}")
         pragmas.append(f"#pragma HLS interface s_axilite port={item.name} bundle=control")
-    arguments = ",\n    ".join(declared(item) for item in EMB.arguments)
+    signature = f'extern "C" void {TOP}(\n    {f",{chr(10)}    ".join(arguments)})'
     buffers = ", ".join(item.name for item in EMB.arguments if item.kind == "scalar" and item.name != "program_count")
-    return "\n".join([
+    text = "\n".join([
         "// Generated by `hotrail hls` from hw/isa: do not edit.", f"// {EMB.about}", '#include "emb.h"', "",
-        f'extern "C" void {TOP}(\n    {arguments}) {{', *pragmas,
+        f"{signature} {{", *pragmas,
         "#pragma HLS interface s_axilite port=return bundle=control",
         "    // What stays from run to run: cores and descriptors, and which tables are loaded.",
         "    static hotrail::TTMemory memory;", "    static hotrail::Tables tables;",
@@ -163,6 +179,7 @@ def _top() -> str:
         f"    const hotrail::Buffers buffers = {{{buffers}}};",
         "    hotrail::emb_run(program, program_count, inputs, outputs, rows, ring, result, buffers, memory, tables);",
         "}", ""])
+    return {f"{TOP}.cpp": text, "top.h": _header("top", [f"{signature};"], '"types.h"')}
 
 
 def _array(kind: str, name: str, values: Iterable[Any]) -> str:

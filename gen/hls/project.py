@@ -15,6 +15,7 @@ from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.hls.headers import TOP, headers
 from gen.hls.vectors import vectors
+from gen.model.platform import Platform
 from gen.rtl import config as presets
 from gen.rtl.headers import c_header
 from hw.isa import EMB
@@ -31,7 +32,7 @@ UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", 
          "mlp": ("fp32.h", "dot.h", "mlp.h"), "hotline": ("hotline.h",)}
 #: What is no part of the kernel.
 BENCH = ("testbench.cpp", "csim/hls_stream.h")
-PART = "xcku15p-ffva1156-2LV-e"
+PART = Platform.load().part
 PERIOD_NS = 4
 
 

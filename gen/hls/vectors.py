@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gen.compiler.emb import Bags, Compiler
 from gen.compiler.tables import SSD, CardImages, Table
 from golden import tt
-from golden.emb import bags, packer
+from golden.emb import bags, packer, pooling
 from golden.emb.core import COUNTERS, Emb, Memory
 from golden.emb.row_decoder import scaled
 from golden.fp import fp32
@@ -27,13 +27,16 @@ from golden.tt.load import Limits, Loader
 from hw.isa import EMB
 from hw.isa.emb import FORMAT
 
-__all__ = ["UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
+__all__ = ["HOSTILE", "UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
 
 Words = NDArray[np.uint32]
 #: What a word of the outputs is before a run.
 UNTOUCHED = 0xC0DE5EED
 PAGE = 4096
 TIMEOUT = 50        # polls
+HOSTILE = 8         # programs with a flipped bit in a file
+#: What the oracle says of a run besides its counters.
+STATUS = ("code", "instruction", "bag", "index", "detail", "released", "instructions_done")
 CORNERS = np.array([0, 0x80000000, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3F7FFFFF, 0x7F7FFFFF,
                     0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x33800000, 0x477FF000, 0x38FFE000,
                     0x387FC000, 0x33000001, 0x42AEAC50, 0xC2AEAC50], np.uint32)
@@ -98,7 +101,7 @@ def _fp32(random: np.random.Generator, config: Any) -> Vectors:
 
 
 # What the pooling unit is sent, as gen/hls/cpp/pooling.h numbers it.
-_DRAM_ROW, _SSD_ROW, _TT_VECTOR, _BAG_END = range(4)
+_DRAM_ROW, _SSD_ROW, _TT_VECTOR, _BAG_END, _ALL_DONE = range(5)
 
 
 def _pooling(random: np.random.Generator, config: Any) -> Vectors:
@@ -106,36 +109,28 @@ def _pooling(random: np.random.Generator, config: Any) -> Vectors:
     out = Vectors()
     for mode in ("sum", "weighted", "mean", "max") * 3:
         beats, form = int(random.integers(1, config.row_beats_max + 1)), int(random.integers(0, 3))
-        width = beats * config.words
-        tokens: list[tuple[int, Any, Any]] = []
-        rows: list[Words] = []
-        vectors_in: list[Words] = []
-        results: list[Words] = []
+        weighted = mode == "weighted"
+        tokens: list[NDArray] = []
+        rows, vectors_in, results = [], [], []
         for _ in range(4):
             kinds = random.integers(0, 3, int(random.choice([0, 1, 2, 9])))
-            values = words_of(random, (len(kinds), width), 0.01)
-            weights = words_of(random, len(kinds), 0.01) if mode == "weighted" else np.full(len(kinds), bags.ONE)
+            values = words_of(random, (len(kinds), beats * config.words), 0.01)
+            weights = words_of(random, len(kinds), 0.01) if weighted else np.full(len(kinds), bags.ONE)
             mean = fp32.bits(fp32.div(np.float32(1), np.float32(max(len(kinds), 1)))) if mode == "mean" else bags.ONE
-            partials, factors = [], []
-            for kind, value, weight in zip(kinds.tolist(), values, weights.tolist(), strict=True):
-                tokens.append((kind, weight, weight if mode == "weighted" and kind == _TT_VECTOR else mean))
-                (vectors_in if kind == _TT_VECTOR else rows).append(value)
-                if kind == _TT_VECTOR:
-                    partials.append(value)
-                    factors.append(tokens[-1][2])
-            for tier in (_DRAM_ROW, _SSD_ROW):
-                mine = kinds == tier
-                if mine.any():
-                    partials.append(fp32.bits(bags.pool(values[mine], [0, int(mine.sum())], None if mode == "max" else
-                                                        weights[mine].astype(np.uint32), maximum=mode == "max"))[0])
-                    factors.append(mean)
-            tokens.append((_BAG_END, bags.ONE, mean))
-            all_of = np.array(partials, np.uint32).reshape(-1, width)
-            vector = bags.pool(all_of, [0, len(all_of)], np.array(factors, np.uint32), maximum=mode == "max")
-            results.append(packer.pack(vector, FORMAT(form), config.words))
-        out.put(int(mode == "max"), beats, form, len(tokens), len(rows) * beats, len(vectors_in) * beats,
-                np.concatenate(results).size // config.words)
-        out.put(np.array(tokens), *rows, *vectors_in, *results)
+            of_tt = kinds == _TT_VECTOR
+            tokens += [np.stack([kinds, weights, np.where(of_tt & weighted, weights, mean)], 1),
+                       np.array([[_BAG_END, bags.ONE, mean]])]
+            rows.append(values[~of_tt])
+            vectors_in.append(values[of_tt])
+            tiers = {name: kinds == kind for name, kind in (("chunk", _TT_VECTOR), ("dram", _DRAM_ROW),
+                                                            ("ssd", _SSD_ROW))}
+            vector = pooling.bag(*(values[mine] for mine in tiers.values()), mode="sum" if weighted else mode,
+                                 **{f"{name}_weights": weights[mine] for name, mine in tiers.items() if weighted})
+            results.append(packer.pack(vector[None], FORMAT(form), config.words))
+        tokens.append(np.array([[_ALL_DONE, 0, 0]]))
+        parts = [np.concatenate(each) for each in (tokens, rows, vectors_in, results)]
+        out.put(int(mode == "max"), beats, form, len(parts[0]), len(parts[1]) * beats, len(parts[2]) * beats,
+                parts[3].size // config.words, *parts)
     return out
 
 
@@ -171,12 +166,11 @@ def _trains(random: np.random.Generator, unit: Any, wild: float) -> list[tuple[l
 
 
 def _tt(random: np.random.Generator, config: Any) -> Vectors:
-    """{load beats, cases}, loads {header, words}, cases {table, row_beats, lookups} with {row, ends} and vectors."""
+    """Loads of a table {header, words}, {table, row_beats, lookups}, {row, ends} of each, and vectors."""
     out, unit = Vectors(), config.tt
-    loader, loads, cases = Loader(Limits.of(unit)), [], []
+    loader = Loader(Limits.of(unit))
     for cores, block16 in _trains(random, unit, 0.003):
         number, layout, beats = loader.add(cores, block16=block16)
-        loads += beats
         most = tt.chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines, t_middle_lines=unit.t_middle_lines)
         sizes = random.integers(1, most + 1, 12)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -188,12 +182,10 @@ def _tt(random: np.random.Generator, config: Any) -> Vectors:
         vector[:, :layout.dim] = sums
         ends = np.zeros(len(rows), np.int64)
         ends[offsets[1:] - 1] = 1
-        cases.append((number, width, np.stack([rows, ends], axis=1), vector))
-    out.put(len(loads), len(cases))
-    for beat in loads:
-        out.put(beat.header, np.frombuffer(beat.data.to_bytes(4 * config.words, "little"), "<u4"))
-    for number, width, asked, vector in cases:
-        out.put(number, width, len(asked), asked, len(vector), vector)
+        out.put(len(beats))
+        for beat in beats:
+            out.put(beat.header, np.frombuffer(beat.data.to_bytes(4 * config.words, "little"), "<u4"))
+        out.put(number, width, len(rows), np.stack([rows, ends], axis=1), len(vector), vector)
     return out
 
 
@@ -217,10 +209,11 @@ def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, over
         result = oracle.run(memory)
     if overfill and result.code == EMB.code("TIMEOUT"):     # the oracle knows no host
         result = replace(result, code=EMB.code("RING_OVERFLOW"), detail=memory.landed_at + overfill)
-    out.put(result.code, result.instruction, result.bag, result.index, result.detail, result.released,
-            result.instructions_done)
-    for name in COUNTERS:
-        out.put(result.counters[name] & 0xFFFFFFFF, result.counters[name] >> 32)
+    block = result.counters | {name: getattr(result, name) for name in STATUS}
+    out.put(len(STATUS) + 2 * len(COUNTERS))
+    for name, value in block.items():
+        at = 4 * EMB.value(name).word
+        out.put(at, value & 0xFFFFFFFF, *([at + 4, value >> 32] if name in COUNTERS else []))
     changed = np.flatnonzero(memory.rows != given)
     out.put(memory.outputs, len(changed), np.stack([changed, memory.rows[changed]], axis=1))
     return result.code
@@ -247,11 +240,11 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
     oracle, dram = Emb.of(config, images.cores), images.rows.reshape(-1).copy()
     emb_start(out, dram, ring_beats)
 
-    def case(words: NDArray, inputs: NDArray, outputs_beats: int, pages: NDArray) -> int:
+    def case(words: NDArray, inputs: NDArray, outputs_beats: int, pages: NDArray, overfill: int = 0) -> int:
         outputs = np.full(outputs_beats * config.words, UNTOUCHED, np.uint32)
         memory = Memory(words.reshape(-1), inputs.reshape(-1), outputs, dram, images.pages[pages].reshape(-1), 0,
                         ring_beats)
-        return emb_case(out, oracle, memory, page_beats=images.page_beats)
+        return emb_case(out, oracle, memory, page_beats=images.page_beats, overfill=overfill)
 
     programs = [compiler.load()]
     for batch in range(4):
@@ -268,11 +261,16 @@ def _emb(random: np.random.Generator, config: Any) -> Vectors:
         if code := case(program.words, program.inputs, program.outputs_beats, program.pages):
             raise AssertionError(f"the oracle refuses a compiled program with code {code}")
     # The same programs with a bit that should not be there; not in what they release, which is whole pages.
-    for number in range(8):
+    for number in range(HOSTILE):
         program = programs[1 + number % 4]
         words = program.words.copy()
         words[int(random.integers(len(words))), int(random.integers(15))] ^= np.uint32(1 << int(random.integers(32)))
         case(words, program.inputs, program.outputs_beats, program.pages)
+    # A host that brings nothing, and one that says it has brought more than the ring holds.
+    for overfill, ended in ((0, "TIMEOUT"), (ring_beats + 1, "RING_OVERFLOW")):
+        program = programs[1]
+        if case(program.words, program.inputs, program.outputs_beats, program.pages[:0], overfill) != EMB.code(ended):
+            raise AssertionError(f"the oracle does not end in {ended}")
     return out
 
 
@@ -297,11 +295,10 @@ def _mlp(random: np.random.Generator, config: Any) -> Vectors:
 
 
 def _hotline(random: np.random.Generator, config: Any) -> Vectors:
-    """{samples, words, indices, learn}, registers {first, rows, pinned}, samples, what becomes of them, cold, fault;
-    behind the last case the logger's image."""
+    """{samples, words, indices, learn}, registers {first, rows, pinned}, samples, what becomes of them, cold, fault,
+    and, of the last case, the logger's image."""
     out, logger = Vectors(), Logger(config.banks, config.sets, config.insert_log2, config.policy)
     positions, words = config.positions, config.words
-    out.put(10)
     for number in range(10):
         indices = min(positions, 6)
         width = -(-indices // words) * words + (words if number % 2 else 0)
@@ -327,6 +324,6 @@ def _hotline(random: np.random.Generator, config: Any) -> Vectors:
             out.put(item.first, item.rows, int(item.pinned))
         out.put(samples, whole, translated.reshape(-1)[:whole * width])
         out.put(cold[:whole * (width // words)].reshape(whole, width // words).any(axis=1))
-        out.put(*((1, fault.sample, fault.position, fault.value) if fault else (0, 0, 0, 0)))
+        out.put(*((1, fault.sample, fault.position, fault.value) if fault else (0, 0, 0, 0)), int(number == 9))
     out.put(logger.image, logger.counts)
     return out

@@ -15,6 +15,7 @@ __all__ = ["Device"]
 FOLDER = Path(__file__).parent / "devices"
 KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
 POLICIES = ("fr_fcfs", "group_machines")
+REFRESHES = ("all", "bank")
 # Group machines of AMD's controller, and clocks of the memory in one of its own.
 MACHINES = 4
 LINE_BYTES = 64
@@ -43,10 +44,11 @@ def _numbers(table: Any) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class MemoryPlace:
-    """DRAM. ring_bytes: of it, where pages of the drive land; rows_bytes: that embedding rows, a batch's indices and
-    the pooled vectors of two batches may take together."""
+    """DRAM that one core reaches. channels: how many such the card has; ring_bytes: of it, where pages of the drive
+    land; rows_bytes: that embedding rows, a batch's indices and the pooled vectors of two batches may take together."""
 
     source: str
+    channels: int
     base: int
     bytes: int
     ring_bytes: int
@@ -63,22 +65,35 @@ class PortTiming:
 
 
 @dataclass(frozen=True)
-class Ddr4:
+class DramTiming:
+    """A rank of DDR4, or a pseudo-channel of HBM2. standard: what reports call it; burst_bytes: of one column command;
+    stacks: stack IDs among which the groups are divided, with column commands of two of them tccd_r apart.
+    row_bus: channels that share a bus for row commands beside that for column commands, and are taken to ask for it as
+    often as this one; 0: all commands go over one bus. activate_clocks: of that bus for an activation. refresh: "all"
+    banks at once, or one "bank" after the other, each once in trefi, and trrefd before another is activated."""
+
     source: str
+    standard: str
     mhz: int
     clock_ns: float
     groups: int
     banks: int
+    stacks: int
     row_bits: int
     column_bits: int
     cl: int
     cwl: int
     burst_clocks: int
+    burst_bytes: int
+    row_bus: int
+    activate_clocks: int
+    refresh: str
     trcd: Span
     trp: Span
     tras: Span
     tccd_s: Span
     tccd_l: Span
+    tccd_r: Span
     trrd_s: Span
     trrd_l: Span
     tfaw: Span
@@ -88,12 +103,24 @@ class Ddr4:
     trtp: Span
     trfc: Span
     trefi: Span
+    trrefd: Span
 
     def clocks(self, name: str) -> int:
         """A time in clocks: rounded up, but the refresh interval, which may not be passed, down."""
         span: Span = getattr(self, name)
         exact = span.ns / self.clock_ns
         return max(span.clocks, floor(exact) if name == "trefi" else ceil(exact - GUARD_CLOCKS))
+
+    @property
+    def refresh_clocks(self) -> int:
+        """From one refresh command to the next."""
+        every = self.clocks("trefi")
+        return every // (self.groups * self.banks) if self.refresh == "bank" else every
+
+    @property
+    def bytes_s(self) -> float:
+        """Of the data bus without a gap."""
+        return self.burst_bytes * 1e6 * self.mhz / self.burst_clocks
 
 
 @dataclass(frozen=True)
@@ -195,7 +222,7 @@ class Device:
     kernel_mhz: int
     memory: MemoryPlace
     port: PortTiming
-    ddr4: Ddr4
+    dram: DramTiming
     controller: Controller
     fr_fcfs: FrFcfs
     group_machines: GroupMachines
@@ -210,10 +237,11 @@ class Device:
 
     @staticmethod
     def load(device: "str | Path | Device") -> "Device":
-        """A device by its name, or from a path that ends in .toml.
+        """A device by its name, or from a path that ends in .toml; what the file says of a platform is left to
+        gen.model.platform.
 
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
-        found: Device = config.described(Device, "device", device, FOLDER)
+        found: Device = config.described(Device, "device", device, FOLDER, beside=("platform",))
         return found
 
     def replace(self, table: str | None = None, **values: Any) -> "Device":
@@ -223,6 +251,20 @@ class Device:
         changed.check()
         return changed
 
+    def shared(self, cards: int) -> "Device":
+        """One of so many virtual cards: channels of a board's memory with a core each, all on as few boards as hold
+        them. Each has an equal part of a board's link, watts and all."""
+        of = min(cards, self.memory.channels)
+        if of == 1:
+            return self
+        power = {name: getattr(self.power, name) / of for name in ("fpga_idle_w", "drive_idle_w", "drive_busy_w",
+                                                                     "slot_w")}
+        return self.replace("link", gb_s=self.link.gb_s / of).replace("power", **power)
+
+    def boards(self, cards: int) -> int:
+        """That hold so many virtual cards."""
+        return ceil(cards / self.memory.channels)
+
     def check(self) -> None:
         """Raises ConfigError: values that do not fit each other."""
         where = f"{self.name}.toml:"
@@ -231,7 +273,8 @@ class Device:
                              ("group_machines", ("depth", "column_slots", "turn_lines")),
                              ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s")),
                              ("link", ("gb_s", "efficiency")),
-                             ("ddr4", ("mhz", "clock_ns", "groups", "banks"))):
+                             ("memory", ("channels",)),
+                             ("dram", ("mhz", "clock_ns", "groups", "banks", "stacks", "activate_clocks"))):
             for name in names:
                 if getattr(getattr(self, table), name) <= 0:
                     raise ConfigError(f"{where} [{table}] {name} = {getattr(getattr(self, table), name)}: "
@@ -242,8 +285,13 @@ class Device:
                     raise ConfigError(f"{where} {name} = {value}: must not be negative")
         if self.kernel_mhz <= 0:
             raise ConfigError(f"{where} kernel_mhz = {self.kernel_mhz}: must be above 0")
-        if self.ddr4.groups * self.ddr4.banks > 64:
-            raise ConfigError(f"{where} [ddr4] groups x banks = {self.ddr4.groups * self.ddr4.banks}: at most 64")
+        if self.dram.groups * self.dram.banks > 64:
+            raise ConfigError(f"{where} [dram] groups x banks = {self.dram.groups * self.dram.banks}: at most 64")
+        if self.dram.burst_bytes not in (LINE_BYTES, LINE_BYTES // 2):
+            raise ConfigError(f"{where} [dram] burst_bytes = {self.dram.burst_bytes}: must be {LINE_BYTES} or "
+                              f"{LINE_BYTES // 2}")
+        if self.dram.refresh not in REFRESHES:
+            raise ConfigError(f"{where} [dram] refresh = {self.dram.refresh!r}: there are {', '.join(REFRESHES)}")
         self._check_controller(where)
         if self.ssd.flash_page_bytes % 4096:
             raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
@@ -261,16 +309,22 @@ class Device:
             raise ConfigError(f"{where} {longest} is of {CYCLES_MOST} cycles or bytes, or more")
 
     def _check_controller(self, where: str) -> None:
-        control, queue, clocks = self.controller, self.fr_fcfs, self.ddr4.mhz // self.controller.mhz
+        control, queue, clocks = self.controller, self.fr_fcfs, self.dram.mhz // self.controller.mhz
         if control.policy not in POLICIES:
             raise ConfigError(f"{where} [controller] policy = {control.policy!r}: there are {', '.join(POLICIES)}")
-        if self.ddr4.mhz % control.mhz:
-            raise ConfigError(f"{where} [controller] mhz = {control.mhz}: must divide the memory's {self.ddr4.mhz}")
+        if self.dram.mhz % control.mhz:
+            raise ConfigError(f"{where} [controller] mhz = {control.mhz}: must divide the memory's {self.dram.mhz}")
         if not queue.write_low < queue.write_high <= queue.write_queue:
             raise ConfigError(f"{where} [fr_fcfs] write_low < write_high <= write_queue must hold")
-        if control.policy == "group_machines" and (clocks != MACHINES or self.ddr4.groups not in (1, 2, MACHINES)):
+        if control.policy == "group_machines" and (clocks != MACHINES or self.dram.groups not in (1, 2, MACHINES)):
             raise ConfigError(f"{where} group machines need {MACHINES} clocks of the memory in one of their own, "
                               f"and 1, 2 or {MACHINES} bank groups")
+        if control.policy == "group_machines" and (self.dram.row_bus or self.dram.refresh != "all"
+                                                   or self.dram.burst_bytes != LINE_BYTES):
+            raise ConfigError(f"{where} [controller] policy = {control.policy!r}: group machines control DDR4 alone "
+                              f"(row_bus 0, refresh all, burst_bytes {LINE_BYTES})")
+        if queue.read_queue < self.bursts_of_a_line or queue.write_queue < self.bursts_of_a_line:
+            raise ConfigError(f"{where} [fr_fcfs] a line is {self.bursts_of_a_line} entries of the queues: too short")
         if self.group_machines.column_slots > 2:
             raise ConfigError(f"{where} [group_machines] column_slots = {self.group_machines.column_slots}: 1 or 2")
 
@@ -279,17 +333,22 @@ class Device:
         return ceil(us * self.kernel_mhz - 1e-9)
 
     @property
+    def bursts_of_a_line(self) -> int:
+        return LINE_BYTES // self.dram.burst_bytes
+
+    @property
     def row_in_page(self) -> bool:
-        """Whether the address map in force keeps neighbouring lines in one page."""
-        return self.fields()[0][0] == KINDS["column"]
+        """Whether the address map in force keeps neighbouring lines in one page, or in the two of one line."""
+        below = self.bursts_of_a_line - 1       # address bits within a line
+        return next(kind for kind, low, *_ in self.fields() if low >= below) == KINDS["column"]
 
     def fields(self) -> list[tuple[int, int, int, int]]:
-        """The address map in force: (kind, lowest line address bit, width, bit of the kind it begins at)."""
+        """The address map in force: (kind, lowest bit of a burst's address, width, bit of the kind it begins at)."""
         control, where = self.controller, f"{self.name}.toml: [controller]"
         if control.map not in control.maps:
             raise ConfigError(f"{where} map = {control.map!r}: there are {', '.join(control.maps)}")
-        wanted = {"row": self.ddr4.row_bits, "column": self.ddr4.column_bits,
-                  "bank": (self.ddr4.banks - 1).bit_length(), "group": (self.ddr4.groups - 1).bit_length()}
+        wanted = {"row": self.dram.row_bits, "column": self.dram.column_bits,
+                  "bank": (self.dram.banks - 1).bit_length(), "group": (self.dram.groups - 1).bit_length()}
         found = dict.fromkeys(wanted, 0)
         fields, low = [], 0
         for item in reversed(control.maps[control.map]):
@@ -304,14 +363,14 @@ class Device:
             low += width
         if found != wanted:
             raise ConfigError(f"{where} maps.{control.map}: has {found}, the memory has {wanted} bits")
-        if LINE_BYTES << low != self.memory.bytes:
-            raise ConfigError(f"{where} maps.{control.map}: addresses {LINE_BYTES << low} bytes, "
+        if self.dram.burst_bytes << low != self.memory.bytes:
+            raise ConfigError(f"{where} maps.{control.map}: addresses {self.dram.burst_bytes << low} bytes, "
                               f"[memory] has {self.memory.bytes}")
         return fields
 
     def options(self) -> dict[str, int]:
         """What the harness takes, in cycles of the kernel's clock and clocks of the memory."""
-        d, c, q, m, s, h = self.ddr4, self.controller, self.fr_fcfs, self.group_machines, self.ssd, self.host
+        d, c, q, m, s, h = self.dram, self.controller, self.fr_fcfs, self.group_machines, self.ssd, self.host
         clocks = d.mhz // c.mhz
         latency_us = self.link.latency_us
         page_us = 4096 / 1000  # a rate of 1 GB/s
@@ -321,8 +380,10 @@ class Device:
             "back": self.port.back_cycles + self.cycles(c.back_clocks / c.mhz), "bursts": self.port.bursts,
             **{f"ddr.{name}": d.clocks(name) for name in (
                 "trcd", "trp", "tras", "tccd_s", "tccd_l", "trrd_s", "trrd_l", "tfaw", "twr", "twtr_s", "twtr_l",
-                "trtp", "trfc", "trefi")},
-            "ddr.banks": d.banks, "ddr.groups": d.groups, "ddr.cl": d.cl, "ddr.cwl": d.cwl,
+                "trtp", "trfc", "trrefd", "tccd_r")},
+            "ddr.trefi": d.refresh_clocks, "ddr.bank_refresh": int(d.refresh == "bank"),
+            "ddr.bursts": self.bursts_of_a_line, "ddr.row_bus": d.row_bus, "ddr.act_clocks": d.activate_clocks,
+            "ddr.banks": d.banks, "ddr.groups": d.groups, "ddr.stacks": d.stacks, "ddr.cl": d.cl, "ddr.cwl": d.cwl,
             "ddr.bl2": d.burst_clocks, "ddr.mhz": d.mhz, "ddr.kernel_mhz": self.kernel_mhz,
             "ddr.policy": POLICIES.index(c.policy),
             "ddr.read_queue": q.read_queue, "ddr.write_queue": q.write_queue, "ddr.write_high": q.write_high,

@@ -7,7 +7,7 @@ its programs, loads of weights and samples from DRAM included.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -50,7 +50,8 @@ class Costs:
     link_s: seconds a byte over the link, each direction for itself; packet_s: of DRAM a byte that comes or goes over
     it, in packets by themselves, and about so beside rows no longer than a packet, which the core's port limits and not
     the memory. turn_s: what such a byte takes more beside longer rows, since the bus turns around and pages close.
-    dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land.
+    dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land. channels: cards that share a board's link
+    at most; sharing: that do.
     """
 
     device: str
@@ -69,6 +70,16 @@ class Costs:
     dram_bytes: int
     ssd_bytes: int
     turn_s: float = 0.0
+    channels: int = 1
+    sharing: int = 1
+
+    def shared(self, cards: int) -> "Costs":
+        """Those of each of so many cards, which have equal parts of a board's link and of pages over it."""
+        of = min(cards, self.channels)
+        if of == self.sharing:
+            return self
+        link_s = self.link_s * of / self.sharing
+        return replace(self, link_s=link_s, page_s=max(self.page_s, self.page_bytes * link_s), sharing=of)
 
     @cached_property
     def core(self):

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from gen.rtl.cores import CORES
 
-__all__ = ["ConfigError", "Preset", "build", "described", "load", "names", "read", "stems"]
+__all__ = ["ConfigError", "Preset", "build", "described", "load", "merged", "names", "read", "stems"]
 
 FOLDER = Path(__file__).parent / "presets"
 MOST_BYTES = 1 << 21
@@ -78,14 +78,11 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
         raise ConfigError(f"{path.name}: not valid TOML: {error}") from None
 
 
-def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
-    """What a file that `read` finds describes, `check`ed; its name is the file's. What is one already is handed back.
-    A file that names another of the folder in `like` has that one's values where it says nothing.
+def merged(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """As `read`; a file that names another of the folder in `like` has that one's values where it says nothing.
 
-    Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
+    Raises      ConfigError: there is no such file or no such other, or one is no TOML
     """
-    if isinstance(name, made):
-        return name
     path, table = read(kind, name, folder)
     if "like" in table:
         other = table.pop("like")
@@ -93,7 +90,20 @@ def described(made: type[Any], kind: str, name: Any, folder: Path) -> Any:
             raise ConfigError(f"{path.name}: like = {other!r}: there is no such {kind}; there are "
                               f"{', '.join(stems(folder))}")
         table = _over(read(kind, other, folder)[1], table)
-    found = build(made, {"name": path.stem, **table}, f"{path.name}:")
+    return path, table
+
+
+def described(made: type[Any], kind: str, name: Any, folder: Path, *, beside: tuple[str, ...] = ()) -> Any:
+    """What a file that `merged` finds describes, `check`ed; its name is the file's. What is one already is handed back.
+    beside: tables of the file that describe something else.
+
+    Raises      ConfigError: the file, a table or a key is missing, unknown or impossible
+    """
+    if isinstance(name, made):
+        return name
+    path, table = merged(kind, name, folder)
+    own = {key: value for key, value in table.items() if key not in beside}
+    found = build(made, {"name": path.stem, **own}, f"{path.name}:")
     found.check()
     return found
 

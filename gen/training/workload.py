@@ -1,13 +1,14 @@
 """What a training step moves and computes, of a profile or given."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from gen.data.profile import Profile
-from gen.data.scars import Traffic
+from gen.data.scars import Device, Traffic, optimum
 
-__all__ = ["DENSE", "Workload", "workload"]
+__all__ = ["DENSE", "Sizes", "Workload", "sizes", "workload"]
 
 DENSE = 287_500     # parameters of the networks of Meta's DLRM for Criteo Kaggle        Source: Hotline table 7.1
 TT_ROWS = 1_000_000             # tables of more rows become tensor trains                Source: EL-Rec §VI.A
@@ -91,6 +92,18 @@ def workload(profile: Profile, *, batch: int, gpus: int, dim: int, cached_rows: 
 def _popular(profile: Profile, cached: int) -> tuple[float, float]:
     """The share of samples whose rows are all among the `cached` most accessed ones: tables independent of each other,
     and as dependent as can be."""
+    share, least = 1.0, 1.0
+    for table, rows in zip(profile.tables.values(), hottest(profile, cached).values(), strict=True):
+        hit = float(table.heat.cdf(rows))
+        lengths, samples = table.bag_lengths, table.bag_samples
+        bags = float((hit ** lengths.astype(np.float64)) @ samples) / max(int(samples.sum()), 1)
+        share, least = share * bags, min(least, bags)
+    return share, least
+
+
+def hottest(profile: Profile, cached: int) -> dict[str, int]:
+    """Of each table, how many of its rows are among the `cached` most accessed ones of all; of equals the first
+    table's."""
     tables = list(profile.tables.values())
     accesses = np.concatenate([table.heat.accesses for table in tables])
     rows = np.concatenate([table.heat.rows for table in tables])
@@ -98,10 +111,36 @@ def _popular(profile: Profile, cached: int) -> tuple[float, float]:
     order = np.argsort(-accesses, kind="stable")
     kept = np.zeros(len(rows), np.int64)
     kept[order] = np.clip(cached - (np.cumsum(rows[order]) - rows[order]), 0, rows[order])
-    share, least = 1.0, 1.0
-    for number, table in enumerate(tables):
-        hit = float((kept * accesses)[owner == number].sum()) / max(table.heat.total, 1)
-        lengths, samples = table.bag_lengths, table.bag_samples
-        bags = float((hit ** lengths.astype(np.float64)) @ samples) / max(int(samples.sum()), 1)
-        share, least = share * bags, min(least, bags)
-    return share, least
+    counts = np.bincount(owner, weights=kept, minlength=len(tables)).astype(np.int64)
+    return dict(zip(profile.tables, counts.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Memory of a device shared out. batch: samples; popular: rows of each table that stay; cache_rows: those and room
+    for the rows of two more batches, one that trains and one that is fetched."""
+
+    batch: int
+    popular: dict[str, int]
+    cache_rows: dict[str, int]
+
+
+def sizes(profile: Profile, *, memory_bytes: int, dim: int, activations: int, overhead: int = 300_000,
+          smallest: int = 256, largest: int = 8192) -> Sizes:
+    """The split of a device's memory that moves the fewest values per sample.
+
+    Parameters  activations: FP32 values of a sample besides its rows, and those of its rows' gradients. overhead:
+                values that could be moved in the time that it takes to start a batch, as gen.data.scars.Device has it
+    Raises      ValueError: numbers out of range, or a log without lookups
+    Source      SCARS eq. 7 to 12
+    """
+    tables = profile.tables
+    traffic = Traffic.of([table.heat for table in tables.values()], profile.samples)
+    if not traffic.lookups:
+        raise ValueError(f"{profile.source} has no lookups")
+    in_flight = 2 * math.ceil(traffic.lookups * dim)
+    split = optimum(traffic, Device(memory_bytes // 4, dim, activations + in_flight, overhead, smallest, largest))
+    popular = hottest(profile, split.cached)
+    return Sizes(split.batch, popular, {
+        name: max(1, min(table.rows, popular[name] + math.ceil(2 * split.batch * table.heat.total / profile.samples)))
+        for name, table in tables.items()})

@@ -1,6 +1,6 @@
 """Bags of any length, pooled word by word as the pooling unit does it.
 
-The same arithmetic as golden.fp.fp32, one term a beat, as loops that a compiler makes fast: logs have millions of
+The same arithmetic as golden.fp.fp32, one term per beat, as loops that a compiler makes fast: logs have millions of
 rows. tests/golden/emb/test_bags.py holds the two equal.
 """
 
@@ -23,8 +23,8 @@ def pool(values: ArrayLike, offsets: ArrayLike, weights: ArrayLike | None = None
     """(B, D) float32: bag b pools rows offsets[b] .. offsets[b + 1] - 1 of `values`, in order.
 
     values: (N, D) float32 or uint32 patterns. weights: (N,), one a row (default 1.0), not used with `maximum`.
-    Sum: golden.fp.fp32.dot over the bag's rows with one term a beat. Maximum: golden.fp.fp32.maximum from the first row
-    on; a bag of one row gives the row with its subnormals flushed. An empty bag is +0 everywhere.
+    Sum: golden.fp.fp32.dot over the bag's rows with one term per beat. Maximum: golden.fp.fp32.maximum from the first
+    row on; a bag of one row gives the row with its subnormals flushed. An empty bag is +0 everywhere.
     Raises      ValueError: offsets that fall or pass the end, or a number of weights other than the rows'
     """
     words = np.ascontiguousarray(fp32.bits(values))

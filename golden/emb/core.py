@@ -1,6 +1,6 @@
 """What the EMB core computes: a program carried out on plain memory, bit for bit.
 
-    dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term a beat; v as
+    dram, ssd  o[d] = sum_k w[k] v[k, d] over the bag's rows of that memory, k ascending, one term per beat; v as
                golden.emb.row_decoder makes it of what is stored
     tt         one vector a chunk of `chunk_rows` of the bag's rows of the tensor train
     bag        o[d] = sum_p f[p] partial[p, d], order chunks, dram, ssd; f = 1, 1 / n (mean), or a tensor train row's w

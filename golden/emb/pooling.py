@@ -4,7 +4,7 @@
     combine  o[d] = sum_p f[p] partial[p, d] in the order given, or max_p partial[p, d]
     bag      chunks of tensor-train rows ascending, card memory, SSD; f = 1, 1 / n (mean) or a tensor train row's weight
 
-Sums are golden.fp.fp32.dot with one term a beat, maxima golden.fp.fp32.maximum; nothing at all is +0.
+Sums are golden.fp.fp32.dot with one term per beat, maxima golden.fp.fp32.maximum; nothing at all is +0.
 """
 
 import numpy as np

@@ -39,6 +39,11 @@ class Logger:
         return randomizer.invert(ids << self.bank_bits + self.set_bits | sets << self.bank_bits | banks,
                                  self.domain_bits)
 
+    def stale(self) -> NDArray[np.int64]:
+        """The re-reference prediction value of all rows that the logger holds, in the order of `rows`."""
+        entries = self.image[self.image & bank.VALID != 0]
+        return (entries >> bank.ID_BITS & bank.STALE).astype(np.int64)
+
     def clear(self) -> None:
         self.image[:], self.counts[:] = 0, 0
 

@@ -19,26 +19,20 @@ from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.fp.narrow import widen
-from golden.mlp.program import stored_beats
+from golden.mlp.program import ENGINES, Rules, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
 __all__ = ["Memory", "Mlp", "Result"]
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 LATENCY = MLP.modes.index("latency")
-OK, BAD_INSTRUCTION, BAD_ORDER, BOUNDS, MEMORY = (
-    MLP.code(name) for name in ("OK", "BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "MEMORY"))
-ROWS, WEIGHTS, LAYERS = range(3)                # detail of BAD_ORDER
-ADDENDS = 2                                     # with the two above, detail of MEMORY
-INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
+OK, MEMORY = MLP.code("OK"), MLP.code("MEMORY")
+ROWS, WEIGHTS, ADDENDS = range(3)               # detail of MEMORY
 WORDS = MLP.words
 COUNTERS = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
-# What each instruction must not have 0 of.
-SIZES = {item.opcode: tuple(use.field for use in item.uses if MLP.field(use.field).minimum)
-         for item in MLP.instructions}
 
 Words = NDArray[np.uint32]
 Lines = NDArray[np.int64]
@@ -71,7 +65,7 @@ class _Fault(Exception):
         self.code, self.detail = code, detail
 
 
-class Mlp:
+class Mlp(Geometry):
     """An MLP core with what stays in it from run to run: its memories.
 
     units, rows, width, words, row_lines, weight_lines, addend_lines, grouped: as in the core's configuration.
@@ -83,13 +77,9 @@ class Mlp:
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
                  addend_lines: int, grouped: bool = False):
         self.units, self.rows, self.width, self.words, self.grouped = units, rows, width, words, grouped
-        self.columns = 2 * rows
-        self.piece = max(2, width)
-        self.pieces = words // self.piece
-        self.groups_per_beat = words // self.columns
-        self.line_beats = self.columns * width // words
+        self.rules = Rules(self)
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
-        self.weight_memory = np.zeros((units, weight_lines, self.columns * width), np.uint32)
+        self.weight_memory = np.zeros((units, weight_lines, self.line_words), np.uint32)
         self.addend_memory = np.zeros((units, addend_lines, self.columns), np.uint32)
         self.known = [np.zeros(shape, np.bool_) for shape in (
             self.row_memory.shape, self.weight_memory.shape[:2], self.addend_memory.shape[:2])]
@@ -117,66 +107,27 @@ class Mlp:
     def _run(self, memory: Memory, count: int) -> Result:
         counters = dict.fromkeys(COUNTERS, 0)
         before = [0, 0, 0]
+        sizes = [len(buffer) // self.words for buffer in (memory.inputs, memory.outputs, memory.weights)]
         for number in range(count):
             item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
             try:
-                self._check(item, memory, before)
+                if refusal := self.rules.refusal(item, before, sizes):
+                    raise _Fault(*refusal)
                 carry_out = {
                     LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights, LOAD_ADDENDS: self._load_addends,
                     LAYER: self._layer, INTERACT: self._interact}[item.opcode]
                 carry_out(item, memory, counters)
             except _Fault as fault:
                 return Result(fault.code, number, fault.detail, counters, number)
-            before[{LOAD_ROWS: ROWS, LOAD_WEIGHTS: WEIGHTS, LOAD_ADDENDS: WEIGHTS}.get(item.opcode, LAYERS)] += 1
+            before[ENGINES[item.opcode]] += 1
             counters["instructions"] += 1
         return Result(OK, 0, 0, counters, count)
-
-    # What is refused.
-
-    def _check(self, item: SimpleNamespace, memory: Memory, before: list[int]) -> None:
-        if not self._allowed(item):
-            raise _Fault(BAD_INSTRUCTION, item.word)
-        for what, after in enumerate((item.wait_rows, item.wait_weights, item.wait_layers)):
-            if after > before[what]:
-                raise _Fault(BAD_ORDER, what)
-        if item.opcode == LOAD_ROWS:
-            last = (item.count * item.features - 1) * item.stride
-            self._inside(memory.inputs, INPUTS, item.source + last + stored_beats(item.row_beats, item.half))
-        elif item.opcode == LOAD_WEIGHTS:
-            self._inside(memory.weights, WEIGHT_IMAGE, item.source + item.count * item.steps * self.line_beats)
-        elif item.opcode == LOAD_ADDENDS:
-            self._inside(memory.weights, WEIGHT_IMAGE, item.source + self._beats(item.count))
-        elif item.opcode == LAYER and item.target == TARGET.MEMORY:
-            last = (item.count - 1) * item.out_stride
-            self._inside(memory.outputs, OUTPUTS, item.out + last + self._beats(item.groups))
-
-    def _allowed(self, item: SimpleNamespace) -> bool:
-        if item.opcode not in SIZES or item.reserved:
-            return False
-        if not all(1 <= getattr(item, name) <= MLP.field(name).highest for name in SIZES[item.opcode]):
-            return False
-        if item.opcode == LOAD_ROWS:
-            return bool(item.features_in) or item.features == 1
-        if item.opcode == LAYER:
-            return (item.addend <= ADDEND.PARTIAL and item.activation <= ACTIVATION.SIGMOID
-                    and item.last_columns <= self.columns
-                    and not (item.activation == ACTIVATION.SIGMOID and item.target != TARGET.MEMORY)
-                    and not (item.activation and item.target == TARGET.PARTIAL))
-        return item.opcode != INTERACT or item.features >= 2
-
-    def _inside(self, arena: Words, what: int, beats: int) -> None:
-        if beats * self.words > len(arena):
-            raise _Fault(BOUNDS, what)
 
     def _needs(self, what: int, index, words: int | None = None) -> None:
         """Raises the fault of operands that were never loaded: what of a memory is read, of rows so many words."""
         known = self.known[what][index]
         if not (known if words is None else known.reshape(len(known), -1)[:, :words]).all():
             raise _Fault(MEMORY, what)
-
-    def _beats(self, groups: int) -> int:
-        """Beats of column groups, or of lines of addends."""
-        return -(-groups // self.groups_per_beat)
 
     # Where things lie.
 
@@ -240,7 +191,7 @@ class Mlp:
             return
         lines = memory.weights[item.source * self.words:][:item.count * self.columns].reshape(item.count, -1)
         self.addend_memory[:, at] = lines
-        counters["weights_beats"] += self._beats(item.count)
+        counters["weights_beats"] += self.rules.beats(item.count)
 
     # Layers.
 
@@ -312,7 +263,7 @@ class Mlp:
             if y is not None:
                 self.addend_memory[partials] = y
             return
-        beats = self._beats(groups)
+        beats = self.rules.beats(groups)
         if item.target == TARGET.MEMORY:
             if y is None:
                 return

@@ -5,9 +5,10 @@ says which of the two, `number` which of the program.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
 __all__ = ["Shape", "Tile", "slot", "tiles"]
 
@@ -17,7 +18,8 @@ SHARED, OWN, FEATURES = range(3)
 Item = Mapping[str, int]
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape(Geometry):
     """Sizes of a core, names as in its preset."""
 
     units: int
@@ -27,30 +29,6 @@ class Shape(NamedTuple):
     row_lines: int
     weight_lines: int
     addend_lines: int
-
-    @property
-    def columns(self) -> int:
-        return 2 * self.rows
-
-    @property
-    def samples(self) -> int:
-        return self.units * self.rows
-
-    @property
-    def piece(self) -> int:
-        return max(2, self.width)
-
-    @property
-    def pieces(self) -> int:
-        return self.words // self.piece
-
-    @property
-    def parts(self) -> int:
-        return self.piece // self.width
-
-    @property
-    def groups_per_beat(self) -> int:
-        return self.words // self.columns
 
 
 class Tile(NamedTuple):

@@ -11,7 +11,7 @@ __all__ = ["pe_latency", "schedule", "tiles"]
 
 
 def tiles(x: ArrayLike, y: ArrayLike, width: int, *, grouped: bool = False) -> NDArray[np.float32]:
-    """x (..., M, K) times y (..., K, N): K ascending, `width` terms a beat, each result rounded once."""
+    """x (..., M, K) times y (..., K, N): K ascending, `width` terms per beat, each result rounded once."""
     x, y = np.asarray(x), np.asarray(y)
     if x.shape[-1] != y.shape[-2]:
         raise ValueError(f"x has {x.shape[-1]} terms and y has {y.shape[-2]}; they must be equal")

@@ -14,7 +14,7 @@ stands for is the *format* of the product's result, a choice of layout that cost
     B   2 j1 x 8 j2 x  4
     C   2 j1 x 4 j2 x  8
     D   2 j1 x 2 j2 x 16                   (side 4 only)
-    E   as D with 8 ranks, first product 8 terms a beat
+    E   as D with 8 ranks, first product 8 terms per beat
 
 and the next product consumes such lines with 2**v blocks of n columns a tile: sub-dot bits that mean ranks
 are added up inside the cell, or, where they are needed for columns, walked through in time.
@@ -38,7 +38,7 @@ class Format:
 
     j1, j2, ranks: how many of each one line holds. meaning: what the sub-dot bits (low, high) stand for.
     swap: the low sub-dot bit and the high cell bit change places when a result is written (map Q).
-    wide: the first product adds up two sub-dots (2 n terms a beat).
+    wide: the first product adds up two sub-dots (2 n terms per beat).
     paired: the upper half of the operand rows reads a second Y line.
     """
 
@@ -106,7 +106,7 @@ class Step:
     A pass over a tile takes `beats` issue slots: `lines` Y lines, each `rank_turns` times. Tiles run through
     `blocks` (fastest), then `groups` of lines, then `row_turns`, then on, until `tiles` are done.
     combine: levels of sub-dots added up. columns_log2: v. meaning, width: see Format; width is the number
-    of terms a beat, which with their order fixes the rounding.
+    of terms per beat, which with their order fixes the rounding.
     """
 
     tiles: int
@@ -134,7 +134,7 @@ class Layout:
     """The whole plan of one table: I, J, R as given and each product's step.
 
     modes/columns: I_k and J_k. ranks: R_0 .. R_d. The lane's order is the vector's order, with padding at its end
-    alone. turned: pairs of tiles alternate. lines_2, lines_3: T lines a lookup. slots: issue slots a lookup.
+    alone. turned: pairs of tiles alternate. lines_2, lines_3: T lines per lookup. slots: issue slots per lookup.
     """
 
     grid_log2: int

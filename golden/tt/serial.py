@@ -107,7 +107,7 @@ def plan(modes, columns, ranks, *, height: int = 16, width: int = 32) -> Plan:
 
 def rows(cores, indices) -> np.ndarray:
     """Rows `indices` of the table, (N, D) float32, bit for bit as the unit computes them: each element a
-    chain of fused dot products, one term a beat, k ascending. A row number past the table reads row 0.
+    chain of fused dot products, one term per beat, k ascending. A row number past the table reads row 0.
     """
     modes, columns, ranks = shape_of(cores)
     indices = np.asarray(indices, dtype=np.int64)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fpga.synth.shells import region
 from fpga.synth.timing.report import Timing
+from gen.model.platform import region
 
 __all__ = ["svg"]
 

@@ -7,7 +7,7 @@ from functools import cache
 from gen.data.shapes import macs
 from gen.model.device import Device
 from gen.model.recommender import TableSpec
-from gen.planner.costs import LINE_BYTES, row_bytes
+from gen.planner.costs import row_bytes
 from gen.planner.plan import NAMES, Plan, PlanCard, PlanTable
 from gen.rtl import config as presets
 from hotrail.report.page import Axis, Bars, Chart, Lines, Series
@@ -37,9 +37,9 @@ class _Roof:
 
 def roofline(plan: Plan) -> Iterator[Chart]:
     """One chart, where rows come from a memory or samples cross the link of an MLP card."""
-    device, cores = Device.load(plan.device), presets.load(plan.preset).cores
+    device, cores = Device.load(plan.device).shared(len(plan.cards)), presets.load(plan.preset).cores
     clock = 1e6 * device.kernel_mhz
-    dram = LINE_BYTES * 1e6 * device.ddr4.mhz / device.ddr4.burst_clocks
+    dram = device.dram.bytes_s
     # Pages reach the card over its link, whatever the drive's channels bring.
     drive = min(1e9 * device.ssd.channels * device.ssd.bus_gb_s, 1 / device.link.byte_s)
     adds = cores["emb"].words * clock

@@ -1,12 +1,13 @@
 """What `hotrail size` prints, and its page: whether cards pay off, cards for a load, latency over load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fpga.api.comparison import Compared
 from fpga.api.verdict import Choice, Decision, part
 from gen.planner.arrivals import latency
 from gen.planner.plan import duration, many, rate, time_unit
@@ -14,11 +15,13 @@ from gen.planner.sizing import Copy
 from hotrail.report.page import Axis, Bars, Lines, Page, Series, Table, Text
 from hotrail.terminal import console, print_table
 
-__all__ = ["Sized", "choices", "sentences", "show", "write"]
+__all__ = ["COMPARED_HEAD", "Sized", "choices", "compared_rows", "sentences", "show", "write"]
 
 HEAD = ("cards per copy", "copies", "cards", "batch takes", "lone sample", "samples per second, offline", "within p99",
         "load", "p50", "p95", "p99", "average batch")
 CHOICE_HEAD = ("devices", "number", "by the spread", "of which the load uses", "W", "USD", "limit", "growth until more")
+COMPARED_HEAD = ("machine", "rows per second", "samples per second", "bound by", "W", "samples per joule", "USD")
+COMPARED_TITLE = "Lookups of this model on one of each, by published figures"
 #: Shares of the largest load at which the latency is drawn.
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)
 #: Of the load asked for, at which money is drawn.
@@ -28,7 +31,8 @@ TIMES = np.geomspace(0.1, 10, 61).tolist()
 @dataclass(frozen=True, eq=False)
 class Sized:
     """copies: by the cards of a group. core_s: of one core for a sample; core_by: how its lookups are known. decision:
-    cards beside cores and GPUs. notes: what the plans assume."""
+    cards beside cores and GPUs. notes: what the plans assume. compared: one machine of each
+    kind by published figures, hbm: what they say of a card with HBM."""
 
     copies: tuple[Copy, ...]
     qps: float
@@ -37,6 +41,8 @@ class Sized:
     core_by: str
     decision: Decision
     notes: tuple[str, ...]
+    compared: tuple[Compared, ...] = ()
+    hbm: str = ""
 
     @property
     def best(self) -> Copy | None:
@@ -52,6 +58,9 @@ def show(sized: Sized) -> None:
                 title=f"{sized.qps:,.10g} samples per second, 99 % within {duration(sized.p99_s)}")
     shown.print()
     print_table(shown, CHOICE_HEAD, _choices(sized), left=1, title=_choices_title(sized))
+    if sized.compared:
+        shown.print()
+        print_table(shown, COMPARED_HEAD, compared_rows(sized.compared), left=1, title=COMPARED_TITLE)
 
 
 def sentences(sized: Sized) -> Iterator[tuple[str, str]]:
@@ -61,6 +70,8 @@ def sentences(sized: Sized) -> Iterator[tuple[str, str]]:
         yield "cards", f"none: a lone sample takes {duration(least)} at least, the limit is {duration(sized.p99_s)}"
     yield ("one core", f"{rate(1 / sized.core_s)} samples per second, lookups by {sized.core_by}" if sized.core_s else
            "nothing to do")
+    if sized.hbm:
+        yield "HBM", sized.hbm
     yield "verdict", sized.decision.sentence
 
 
@@ -96,6 +107,11 @@ def write(sized: Sized, folder: Path) -> Path:
                  "held against the limit for cards alone. By the spread: if this plan is off as far as others were, "
                  f"whose time was {made.spread[0]:g} to {made.spread[1]:g} of that of twins.")),
              Table("Prices", ("price",), [(each,) for each in made.prices.sources]))
+    if sized.compared:
+        page.add("One of each", Table(COMPARED_TITLE, COMPARED_HEAD, compared_rows(sized.compared), note=(
+            "Rows at random from memory, no cache; results of a card go over its link. Networks, the host's work and "
+            "latency are not counted.")), *_offers(sized.compared),
+            Table("Where they are from", ("machine", "source"), [(each.name, each.source) for each in sized.compared]))
     page.add("Cards", Text("Samples arrive at random (Poisson). Whenever the first stage is free it takes those that "
                            "wait, at most a batch; batches follow each other through link, memories and networks by "
                            "the plan's seconds."), Table("Groups of cards", HEAD, _rows(sized)), _curve(sized))
@@ -106,6 +122,22 @@ def write(sized: Sized, folder: Path) -> Path:
     if sized.notes:
         page.add("Assumed", *(Text(f"{note}.") for note in sized.notes))
     return page.write(folder)
+
+
+def compared_rows(compared: Sequence[Compared]) -> list[list[str]]:
+    """COMPARED_HEAD's columns; samples per joule at the most power, dollars over the years."""
+    return [[each.name, rate(each.rows_s), rate(each.samples_s), each.limit, _range(*each.watts), rate(each.samples_j),
+             "-" if each.usd is None else f"{each.usd:,.0f}"] for each in compared]
+
+
+def _offers(compared: Sequence[Compared]) -> Iterator[Bars]:
+    for title, axis, of in (("Rows", Axis("rows per second", "rows/s", log=True), lambda each: each.rows_s),
+                            ("Samples", Axis("samples per second", "samples/s", log=True), lambda each: each.samples_s),
+                            ("Samples per joule", Axis("samples per joule", "samples/J", log=True),
+                             lambda each: each.samples_j)):
+        yield Bars(title, "One of each, by published figures.", axis, Axis(""),
+                   [Series(title, [(each.name, of(each)) for each in compared], "one")],
+                   labels=[each.name for each in compared], across=True)
 
 
 def _rows(sized: Sized) -> list[list[str]]:

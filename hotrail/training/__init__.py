@@ -5,9 +5,12 @@ from typing import Any
 
 from gen.base.extras import extra
 
-_WHERE = {"CachedEmbeddingBag": "bag", "ahead": "bag", "load": "store", "save": "store"}
+_WHERE = {"CachedEmbeddingBag": "bag", "CachedEmbeddingBagCollection": "tables", "DispatchLoader": "loader",
+          "RankedEmbeddingBag": "ranks", "TensorTrainBag": "tensor_trains", "ahead": "bag", "load": "store",
+          "save": "store", "sizes": "loader"}
 
-__all__ = ["CachedEmbeddingBag", "ahead", "load", "save"]
+__all__ = ["CachedEmbeddingBag", "CachedEmbeddingBagCollection", "DispatchLoader", "RankedEmbeddingBag",
+           "TensorTrainBag", "ahead", "load", "save", "sizes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,18 +10,19 @@ before they are applied. (With sparse=True torch itself applies them one by one,
 """
 
 import atexit
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
@@ -37,6 +38,14 @@ EPSILON = 1e-8          # FBGEMM's
 Batch = TypeVar("Batch")
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What a loader says of a mini-batch of all ranks. popular: all its rows are kept; digest: of its indices."""
+
+    popular: bool = False
+    digest: int = 0
+
+
 class CachedEmbeddingBag(torch.nn.Module):
     """One embedding table of `rows` rows of `dim` float32 words.
 
@@ -48,7 +57,8 @@ class CachedEmbeddingBag(torch.nn.Module):
                 seed: of the rows at the start.
     Members     moved: rows copied to the cache. hits, asked: different rows that a batch found there, and all of them,
                 summed over batches. waits: batches that had to wait for another one's end before they had room.
-    Raises      ValueError: sizes, modes and rules that do not exist; OSError: `place` cannot hold the table
+    Raises      ValueError: sizes, modes and rules that do not exist, or a `place` that another bag uses; OSError: a
+                disk without room for the table
     """
 
     def __init__(self, rows: int, dim: int, *, cache_rows: int, heat: ArrayLike | None = None, mode: str = "sum",
@@ -63,10 +73,11 @@ class CachedEmbeddingBag(torch.nn.Module):
         if rule not in RULES:
             raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
         self.rows, self.dim, self.mode, self.rate, self.rule = rows, dim, mode, rate, rule
-        self.include_last_offset, self.device = include_last_offset, torch.device(device)
+        self.cache_rows, self.include_last_offset, self.device = cache_rows, include_last_offset, torch.device(device)
         self._placement = Placement(rows, cache_rows, heat)
         self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place, std=std, seed=seed)
         self.moved = self.hits = self.asked = self.waits = 0
+        self._process = os.getpid()
         # No buffers: what converts a module to another type or device leaves them as they are.
         self._cache = torch.zeros(cache_rows, dim, device=self.device)
         self._state = torch.zeros(cache_rows if rule != "sgd" else 0, device=self.device)
@@ -105,21 +116,45 @@ class CachedEmbeddingBag(torch.nn.Module):
 
     # Batches
 
-    def announce(self, indices: torch.Tensor) -> None:
-        """A batch will be looked up, behind those announced before: its rows are not the ones that leave."""
+    def announce(self, indices: torch.Tensor, whole: Whole | None = None) -> None:
+        """A batch will be looked up, behind those announced before: its rows are not the ones that leave. whole: of
+        the mini-batch of all ranks, of which there is one here."""
+        self._check_process()
         batch = _Batch(indices)
         self._announced.append(batch)
         self._jobs.put((self, batch, None))
 
+    def keep(self, rows: ArrayLike | torch.Tensor) -> None:
+        """These rows come into the cache and stay there, before all others; those kept so far do not.
+
+        Raises      IndexError: a number that is no row; ValueError: batches are announced, or more rows than the cache
+                    holds
+        """
+        self._check_process()
+        if self._announced:
+            raise ValueError(f"{len(self._announced)} batches are announced: rows to keep must be named before them")
+        batch = _Batch(torch.as_tensor(rows), keeps=True)
+        self._jobs.put((self, batch, None))
+        self._jobs.put((self, batch, 0))
+        self._ticket(batch)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(f"the bag belongs to process {self._process}, of which this one is a fork, without the "
+                               "thread that moves rows: use it there alone, or start workers with "
+                               "multiprocessing_context='spawn'")
+
     def prefetch(self, up_to: int = 1) -> None:
         """Brings in the rows of the next batches that were announced, until so many that are not looked up have theirs
-        or are about to have them; all but the first while the one before it trains."""
+        or are about to have them; all but the first while those before it train."""
         while self._brought < min(up_to, len(self._announced)):
-            self._jobs.put((self, self._announced[self._brought], min(self._brought, 1)))
+            self._jobs.put((self, self._announced[self._brought], self._brought))
             self._brought += 1
 
     def forget(self) -> None:
         """Batches that were announced will not come."""
+        if os.getpid() != self._process:
+            return
         for batch in self._announced:
             batch.coming.cancel()
         self.prefetch(len(self._announced))
@@ -133,6 +168,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         Raises      IndexError: an index that is no row; ValueError: more different rows than `cache_rows`, other
                     indices than were announced, or indices behind the last offset. Parameters are then as before.
         """
+        self._check_process()
         if offsets is not None and self.include_last_offset and int(offsets[-1]) != indices.numel():
             raise ValueError(f"the last offset is {int(offsets[-1])}, and there are {indices.numel()} indices: with "
                              "include_last_offset it must be their number")
@@ -140,11 +176,26 @@ class CachedEmbeddingBag(torch.nn.Module):
             self.announce(indices)
         self.prefetch()
         batch = self._announced[0]
-        if not torch.equal(batch.indices, indices):
+        if not torch.equal(batch.indices.reshape(-1), indices.reshape(-1).to(batch.indices)):
             raise ValueError("the indices are not those of the batch that was announced next; a batch that was "
                              "announced must be looked up, in turn")
         self._announced.popleft()
         self._brought -= 1
+        ticket = self._ticket(batch)
+        del batch
+        # A copy of the rows, which the cache's later ones do not touch.
+        rows = self._cache.index_select(0, ticket.slots)
+        if self.training and torch.is_grad_enabled():
+            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
+        return pooled(self, rows, ticket, indices, offsets, per_sample_weights)
+
+    @property
+    def may_keep(self) -> int:
+        """Rows that a loader keeps: all, or those that leave half of the cache to others."""
+        return self.rows if self.cache_rows == self.rows else self.cache_rows // 2
+
+    def _ticket(self, batch: "_Batch") -> "Ticket":
+        """Waits for its rows."""
         # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
         self._wanted = batch
         self._ended.put(-1)
@@ -154,18 +205,11 @@ class CachedEmbeddingBag(torch.nn.Module):
             self._wanted = None
             del batch
         assert ticket is not None, "it was not cancelled"
-        # A copy of the rows, which the cache's later ones do not touch.
-        rows, back = self._cache[ticket.slots], ticket.back.reshape(indices.shape)
-        if self.training and torch.is_grad_enabled():
-            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
-        if self.mode == "sum" and per_sample_weights is None \
-                and (offsets is None or bool((offsets.diff() >= 0).all())):
-            return _Sum.apply(rows, ticket, back, offsets, self.include_last_offset)
-        return _pooled(back, rows, offsets, self.include_last_offset, self.mode, per_sample_weights)
+        return ticket
 
-    def _bring(self, batch: "_Batch", under_way: int) -> "_Ticket | None":
+    def _bring(self, batch: "_Batch", in_flight: int) -> "Ticket | None":
         """Of the thread: waits for the batches whose rows must leave, then moves rows; None: nobody wants them."""
-        move = self._placement.plan(under_way)
+        move = self._placement.plan(in_flight)
         waited = False
         while True:
             # Before the caller waits for this one, it has ended what it will end.
@@ -189,7 +233,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         self.moved += len(move.rows)
         self.asked += len(move.different)
         self.hits += len(move.different) - len(move.rows)
-        return _Ticket(self._ended, move, *(torch.from_numpy(each).to(self.device)
+        return Ticket(self._ended, move.number, *(torch.from_numpy(each).to(self.device)
                                             for each in (self._placement.slots(move.different), move.back)))
 
     def _take(self, move: Move) -> None:
@@ -204,22 +248,18 @@ class CachedEmbeddingBag(torch.nn.Module):
         rows, into = torch.from_numpy(move.rows), torch.from_numpy(move.into).to(self.device)
         for host, cache in self._pairs():
             if len(evicted):
-                host[evicted] = cache[out_of].cpu()
+                host.index_copy_(0, evicted, cache.index_select(0, out_of).cpu())
             if len(rows):
-                cache[into] = host[rows].to(self.device)
+                cache.index_copy_(0, into, host.index_select(0, rows).to(self.device))
 
     @torch.no_grad()
-    def _step(self, ticket: "_Ticket", rows: torch.Tensor) -> None:
+    def _step(self, ticket: "Ticket", rows: torch.Tensor) -> None:
         change = rows.grad
         assert change is not None
         rows.grad = None
         ticket.use()
-        if self.rule == "rowwise_adagrad":
-            state = self._state[ticket.slots] + (change * change).mean(1)
-            self._state[ticket.slots] = state
-            change = change / (state.sqrt() + EPSILON)[:, None]
         # What another lookup before this backward has learned meanwhile stays.
-        self._cache[ticket.slots] = self._cache[ticket.slots].add_(change, alpha=-self.rate)
+        step(self._cache, self._state if self.rule != "sgd" else None, ticket.slots, change, self.rate)
         ticket.end()
 
     # The table
@@ -227,6 +267,7 @@ class CachedEmbeddingBag(torch.nn.Module):
     @torch.no_grad()
     def table(self) -> torch.Tensor:
         """The host's tensor (rows, dim), with what the cache has learned written back; the bag goes on with it."""
+        self._check_process()
         with self._moving:
             rows, slots = (torch.from_numpy(each) for each in self._placement.cached())
             for host, cache in self._pairs():
@@ -266,12 +307,30 @@ class CachedEmbeddingBag(torch.nn.Module):
 
 
 class _Batch:
-    """One that was announced, and its ticket to come. known: the placement has it."""
+    """One that was announced, and its ticket to come. known: the placement has it; keeps: its rows stay."""
 
-    def __init__(self, indices: torch.Tensor):
+    def __init__(self, indices: torch.Tensor, keeps: bool = False):
         # A copy: the caller's tensor may be filled anew before its turn.
-        self.indices, self.known = indices.detach().clone(), False
-        self.coming: Future[_Ticket | None] = Future()
+        self.indices, self.keeps, self.known = indices.detach().clone(), keeps, False
+        self.coming: Future[Ticket | None] = Future()
+
+
+def step(weight: torch.Tensor, state: torch.Tensor | None, at: torch.Tensor, change: torch.Tensor, rate: float) -> None:
+    """Of the rows `at`, each once, by their gradients: SGD's, or with a state row-wise Adagrad's."""
+    if state is not None:
+        squares = state[at] + (change * change).mean(1)
+        state[at] = squares
+        change = change / (squares.sqrt() + EPSILON)[:, None]
+    weight.index_copy_(0, at, weight.index_select(0, at).add_(change, alpha=-rate))
+
+
+def pooled(bag: Any, rows: torch.Tensor, ticket: "Ticket", indices: torch.Tensor, offsets: torch.Tensor | None,
+           weights: torch.Tensor | None) -> torch.Tensor:
+    """The vectors of a batch out of its different rows, as the bag's mode has them."""
+    back = ticket.back.reshape(indices.shape)
+    if bag.mode == "sum" and weights is None and (offsets is None or bool((offsets.diff() >= 0).all())):
+        return _Sum.apply(rows, ticket, back, offsets, bag.include_last_offset)
+    return _pooled(back, rows, offsets, bag.include_last_offset, bag.mode, weights)
 
 
 def _pooled(indices: torch.Tensor, rows: torch.Tensor, offsets: torch.Tensor | None, last: bool, mode: str = "sum",
@@ -288,7 +347,7 @@ class _Sum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, ticket: "_Ticket", back: torch.Tensor, offsets: torch.Tensor | None,
+    def forward(ctx: Any, rows: torch.Tensor, ticket: "Ticket", back: torch.Tensor, offsets: torch.Tensor | None,
                 last: bool) -> torch.Tensor:
         ctx.ticket, ctx.shape = ticket, back.shape
         ctx.save_for_backward(offsets)
@@ -306,16 +365,16 @@ class _Sum(torch.autograd.Function):
         return _pooled(bag, slopes[0].contiguous(), ticket.starts, False), None, None, None, None
 
 
-class _Ticket:
+class Ticket:
     """The slots of a batch's rows, and which of them each index is; they are kept for it as long as this lives or until
     it has ended. order: of its indices by rows, as torch sorts them; starts: of each row's in that order."""
 
-    def __init__(self, ended: "SimpleQueue[int]", move: Move, slots: torch.Tensor, back: torch.Tensor):
-        self._ended, self._number, self.slots, self.back = ended, move.number, slots, back
+    def __init__(self, ended: "SimpleQueue[int]", number: int, slots: torch.Tensor, back: torch.Tensor):
+        self._ended, self._number, self.slots, self.back = ended, number, slots, back
         self._used = False
         self.order = torch.sort(back).indices
-        counts = np.bincount(move.back, minlength=len(move.different))
-        self.starts = torch.from_numpy(np.cumsum(counts) - counts).to(slots.device)
+        counts = torch.bincount(back, minlength=len(slots))
+        self.starts = counts.cumsum(0) - counts
 
     def use(self) -> None:
         if self._used:
@@ -333,16 +392,19 @@ class _Ticket:
 def _serve(jobs: "SimpleQueue[Any]") -> None:
     """The thread of a bag: it learns of batches and brings their rows, in turn, until the bag is gone."""
     while (job := jobs.get()) is not None:
-        bag, batch, under_way = job
+        bag, batch, in_flight = job
         with suppress(InvalidStateError):       # it was cancelled meanwhile
             try:
-                if under_way is None:
-                    bag._placement.announce(batch.indices.detach().cpu().numpy().reshape(-1))
+                if in_flight is None:
+                    rows = batch.indices.detach().cpu().numpy().reshape(-1)
+                    if batch.keeps:
+                        bag._placement.keep(rows)
+                    bag._placement.announce(rows)
                     batch.known = True
                 elif batch.coming.cancelled() and batch.known:
                     bag._placement.skip()
                 elif batch.known:
-                    batch.coming.set_result(bag._bring(batch, under_way))
+                    batch.coming.set_result(bag._bring(batch, in_flight))
             except BaseException as error:
                 batch.coming.set_exception(error)
         del job, bag, batch
@@ -351,6 +413,8 @@ def _serve(jobs: "SimpleQueue[Any]") -> None:
 @atexit.register
 def _stop() -> None:
     for bag in list(_BAGS):
+        if bag._process != os.getpid():
+            continue
         bag.forget()
         bag._ended.put(-1)
         bag._jobs.put(None)
@@ -358,13 +422,25 @@ def _stop() -> None:
 
 
 def ahead(batches: Iterable[Batch], bags: Mapping[CachedEmbeddingBag, Callable[[Batch], torch.Tensor]], *,
-          depth: int = 8) -> Iterator[Batch]:
+          depth: int = 8, fetch: int = 1) -> Iterator[Batch]:
     """The batches, each announced to the bags `depth` batches before it comes.
 
-    Parameters  bags: by bag, what takes the indices of that bag from a batch
+    Parameters  bags: by bag, what takes the indices of that bag from a batch. fetch: rows of so many batches behind
+                the one that trains are brought in
     """
-    if depth < 0:
-        raise ValueError(f"depth is {depth}; it must be 0 or more")
+    def announce(batch: Batch) -> None:
+        for bag, indices in bags.items():
+            bag.announce(indices(batch))
+
+    return announced(batches, list(bags), announce, depth, fetch)
+
+
+def announced(batches: Iterable[Batch], bags: Iterable[Any], announce: Callable[[Batch], None], depth: int,
+              fetch: int) -> Iterator[Batch]:
+    """As `ahead`, where `announce` tells all bags of a batch."""
+    for name, value in (("depth", depth), ("fetch", fetch)):
+        if value < 0:
+            raise ValueError(f"{name} is {value}; it must be 0 or more")
     waiting: deque[Batch] = deque()
     source, more = iter(batches), True
     try:
@@ -376,12 +452,11 @@ def ahead(batches: Iterable[Batch], bags: Mapping[CachedEmbeddingBag, Callable[[
                     more = False
                     break
                 waiting.append(batch)
-                for bag, indices in bags.items():
-                    bag.announce(indices(batch))
+                announce(batch)
             if not waiting:
                 return
             for bag in bags:
-                bag.prefetch(up_to=2)
+                bag.prefetch(up_to=1 + fetch)
             yield waiting.popleft()
     finally:
         for bag in bags:

@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["Move", "Placement"]
 
 
+KEPT = np.int64(1 << 62)       # more than any row is accessed
+
+
 @dataclass(frozen=True, eq=False)
 class Move:
     """What a batch needs of the cache.
@@ -52,6 +55,9 @@ class Placement:
             raise ValueError("heat must be finite numbers: accesses of each row")
         if self._heat.shape != (rows,):
             raise ValueError(f"heat has the shape {self._heat.shape}; it must be one number for each of {rows} rows")
+        if self._heat.dtype != np.int64 or self._heat.min() < 0 or self._heat.max() >= KEPT:
+            self._heat = np.unique(self._heat, return_inverse=True)[1].astype(np.int64)      # the same order
+        self._kept = np.zeros(0, np.int64)
         self._slot = np.full(rows, -1, np.int64)            # of each row, -1 where it is not cached
         self._row = np.full(capacity, -1, np.int64)         # of each slot, -1 where it is free
         self._last = np.full(rows, -1, np.int64)            # of each row, the last batch that needs it
@@ -59,7 +65,7 @@ class Placement:
         self._known: deque[tuple[NDArray[np.int64], NDArray[np.int64]]] = deque()
         self._count = 0                                     # batches announced
         # The coldest slots, and a heat that no slot outside of them is below.
-        self._cold, self._least = np.zeros(0, np.int64), self._heat.dtype.type(0)
+        self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
 
     def hottest(self) -> NDArray[np.int64]:
         """The rows that a cache should begin with, ascending; none where heat is not known."""
@@ -74,16 +80,32 @@ class Placement:
     def slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._slot[rows]
 
+    def keep(self, rows: ArrayLike) -> None:
+        """These are hotter than all others, and those kept so far as hot as they were; none is moved.
+
+        Raises      IndexError: a number that is no row; ValueError: more rows than the cache has
+        """
+        rows = np.unique(self._checked(np.asarray(rows)))
+        if len(rows) > self.capacity:
+            raise ValueError(f"{len(rows)} rows are to be kept, and the cache holds {self.capacity}: fewer of them, or "
+                             "more cache_rows")
+        self._heat[self._kept] -= KEPT
+        self._heat[rows] += KEPT
+        self._kept = rows
+        self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
+
+    def _checked(self, rows: NDArray) -> NDArray:
+        wrong = (rows < 0) | (rows >= len(self._slot))
+        if wrong.any():
+            raise IndexError(f"index {rows[wrong][0]} is none of the table's {len(self._slot)} rows")
+        return rows
+
     def announce(self, indices: ArrayLike) -> None:
         """A batch will come, after those announced before.
 
         Raises      IndexError: an index that is no row; ValueError: the batch needs more rows than the cache has
         """
-        indices = np.asarray(indices)
-        if indices.size and not (0 <= indices.min() and indices.max() < len(self._slot)):
-            wrong = indices[(indices < 0) | (indices >= len(self._slot))][0]
-            raise IndexError(f"index {wrong} is none of the table's {len(self._slot)} rows")
-        different, back = np.unique(indices, return_inverse=True)
+        different, back = np.unique(self._checked(np.asarray(indices)), return_inverse=True)
         if len(different) > self.capacity:
             raise ValueError(f"a batch looks up {len(different)} different rows, and the cache holds {self.capacity}: "
                              "smaller batches, or more cache_rows")
@@ -91,16 +113,16 @@ class Placement:
         self._known.append((different, back.reshape(-1)))
         self._count += 1
 
-    def plan(self, under_way: int = 0) -> Move:
+    def plan(self, in_flight: int = 0) -> Move:
         """What the next batch that was announced needs; the placement is as before, until `commit`.
 
-        Parameters  under_way: so many batches before it are, if the cache has room for the rows of all of them
+        Parameters  in_flight: so many batches before it are, if the cache has room for the rows of all of them
         """
         number, (different, back) = self._count - len(self._known), self._known[0]
         held = self._slot[different]
         rows = different[held < 0]
         fresh = np.arange(self._filled, min(self._filled + len(rows), self.capacity))
-        out_of, after = self._coldest(len(rows) - len(fresh), held[held >= 0], number, under_way)
+        out_of, after = self._coldest(len(rows) - len(fresh), held[held >= 0], number, in_flight)
         return Move(number, different, back, rows, np.concatenate([fresh, out_of]), self._row[out_of], out_of, after)
 
     def commit(self, move: Move) -> None:
@@ -120,12 +142,12 @@ class Placement:
         self._known.popleft()
 
     def _coldest(self, count: int, held: NDArray[np.int64], number: int,
-                 under_way: int) -> tuple[NDArray[np.int64], int]:
+                 in_flight: int) -> tuple[NDArray[np.int64], int]:
         """`count` slots that may leave for batch `number`, which needs those `held`: the first to leave first. And the
-        number of the first batch that may still be under way then."""
+        number of the first batch that may still be in flight then."""
         if count == 0:
             return np.zeros(0, np.int64), 0
-        before = number - under_way
+        before = number - in_flight
         # Heat only grows: what has become hotter than the limit is where all others are.
         heat = self._heat[self._row[self._cold]]
         low = heat <= self._least
@@ -134,19 +156,19 @@ class Placement:
         if len(found) >= count:
             return found[:count], before
         row = self._row[:self._filled]
-        last = self._last[row]
-        free = last < before
+        last, heat = self._last[row], self._heat[row]
+        free = (last < before) & (heat < KEPT)
         if np.count_nonzero(free) < count:
-            # Batches under way must end first; then what is needed last leaves.
+            # Batches in flight must end first; then what is needed last leaves.
             needed = np.full(self._filled, self._count)
             for ahead in range(len(self._known) - 1, 0, -1):
                 slots = self._slot[self._known[ahead][0]]
                 needed[slots[slots >= 0]] = number + ahead
-            needed[held] = number
-            order = np.lexsort((self._heat[row], -needed))[:count]
+            needed[self._slot[self._kept[self._slot[self._kept] >= 0]]] = number
+            needed[held] = number - 1
+            order = np.lexsort((heat, -needed))[:count]
             return order, number
         # Some more than are wanted, for the batches behind this one.
-        heat = self._heat[row]
         wanted = min(int(np.count_nonzero(free)), max(4 * count, self._filled // 16)) - 1
         self._least = np.partition(heat[free], wanted)[wanted]
         self._cold = np.flatnonzero(heat <= self._least)

@@ -1,7 +1,11 @@
 """Rows of a table in host memory or in a mapped file, what a row-wise optimizer keeps beside them, and checkpoints."""
 
+import fcntl
 import os
+import shutil
+from io import TextIOWrapper
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -11,6 +15,17 @@ from gen.base.staging import staged
 __all__ = ["Store", "load", "save"]
 
 CHUNK_ROWS = 1 << 16
+#: Of the folders that this process uses.
+_LOCKS: "WeakSet[TextIOWrapper]" = WeakSet()
+
+
+def _leave() -> None:
+    """In a fork: locks are its parent's, and must not last until the fork has ended."""
+    for lock in list(_LOCKS):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_leave)
 
 
 class Store:
@@ -18,18 +33,40 @@ class Store:
 
     place: a folder for files that are mapped, for tables larger than memory; what is in it goes on. A new one is
     reserved on the disk at once and there when it is filled: a full disk is an OSError here and not a fault in
-    mid-training. std, seed: of the rows of a new table, normally distributed, the same whatever holds them.
+    mid-training. Nobody else uses the folder as long as this lives or until the process has ended. std, seed: of the
+    rows of a new table, normally distributed, the same whatever holds them. part: (rank, ranks): of the table's rows
+    those whose number leaves `rank` when divided by `ranks`, in their order.
+
+    Raises      ValueError: a folder that somebody uses, or with files of other sizes; OSError: a disk without room
     """
 
     def __init__(self, rows: int, dim: int, *, keeps_state: bool, place: str | Path | None = None, std: float = 0.0,
-                 seed: int = 0):
+                 seed: int = 0, part: tuple[int, int] = (0, 1)):
+        self._rows, self._part = rows, part
+        rows = len(range(part[0], rows, part[1]))
         self.place = Path(place) if place is not None else None
+        if self.place is not None:
+            self._lock = self._locked(self.place)
+            _LOCKS.add(self._lock)
         self.weight = self._array("weight", (rows, dim), std, seed)
         self.state = self._array("state", (rows,)) if keeps_state else None
 
+    @staticmethod
+    def _locked(place: Path) -> TextIOWrapper:
+        """The folder's lock, which the system releases when its file is closed, also by a kill."""
+        place.mkdir(parents=True, exist_ok=True)
+        lock = open(place / "lock", "w", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise ValueError(f"{place} is used by another bag, of this process or another: a folder of its own for "
+                             "each, or wait until that one is gone") from None
+        return lock
+
     def _array(self, name: str, shape: tuple[int, ...], std: float = 0.0, seed: int = 0) -> torch.Tensor:
         if self.place is None:
-            return _filled(torch.zeros(shape), std, seed)
+            return self._filled(torch.zeros(shape), std, seed)
         file = self.place / f"{name}.f32"
         size = 4 * int(np.prod(shape))
         if file.exists():
@@ -37,19 +74,26 @@ class Store:
                 raise ValueError(f"{file} has {file.stat().st_size} bytes; a table of the shape {shape} has {size}: "
                                  "another folder, or the sizes with which it was made")
         else:
-            self.place.mkdir(parents=True, exist_ok=True)
             with staged(file) as half:
                 with open(half, "wb") as out:
-                    os.posix_fallocate(out.fileno(), 0, size)
-                _filled(torch.from_numpy(np.memmap(half, np.float32, "r+", shape=shape)), std, seed)
+                    try:
+                        os.posix_fallocate(out.fileno(), 0, size)
+                    except OSError as error:
+                        raise OSError(error.errno, f"{file} needs {size:,} bytes, of which its disk has "
+                                      f"{shutil.disk_usage(self.place).free:,}: {error.strerror}") from None
+                self._filled(torch.from_numpy(np.memmap(half, np.float32, "r+", shape=shape)), std, seed)
         return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
 
 
-def _filled(rows: torch.Tensor, std: float, seed: int) -> torch.Tensor:
-    random = torch.Generator().manual_seed(seed)
-    for start in range(0, len(rows), CHUNK_ROWS) if std else ():
-        rows[start:start + CHUNK_ROWS].normal_(0.0, std, generator=random)
-    return rows
+    def _filled(self, rows: torch.Tensor, std: float, seed: int) -> torch.Tensor:
+        random, (rank, ranks) = torch.Generator().manual_seed(seed), self._part
+        for start in range(0, self._rows, CHUNK_ROWS) if std else ():
+            first = -(-(start - rank) // ranks)
+            drawn = torch.empty(min(CHUNK_ROWS, self._rows - start), *rows.shape[1:]).normal_(0.0, std,
+                                                                                             generator=random)
+            mine = drawn[first * ranks + rank - start::ranks]
+            rows[first:first + len(mine)] = mine
+        return rows
 
 
 def save(place: str | Path, **parts: object) -> None:

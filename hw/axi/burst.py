@@ -24,7 +24,7 @@ def burst_layout(tag_bits: int) -> data.StructLayout:
 
 
 class Splitter(wiring.Component):
-    """Cuts runs of beats into the fewest bursts that stay inside a page, one burst a cycle.
+    """Cuts runs of beats into the fewest bursts that stay inside a page, one burst per cycle.
 
     A run from beat a (counted from the start of its block) of n beats ends at beat a + n - 1: the bits above the
     block's say how many more blocks it enters, those below where it ends.        Source: AXI4 (IHI 0022) A3.4.1
@@ -37,7 +37,7 @@ class Splitter(wiring.Component):
                 held   Out  a request or burst is inside
                 drop   In  forgets what is not handed out and takes all
                 burst  Out  of burst_layout
-    Timing      latency 3 cycles from i to o; one burst a cycle, so one short request a cycle
+    Timing      latency 3 cycles from i to o; one burst per cycle, so one short request per cycle
     Handshake   i.ready, o.valid and o.payload come from registers
     Reset       drops what it holds
     Golden      the beats of a run, one by one          Tests  verif/axi/test_reader.py

@@ -31,8 +31,8 @@ class Reader(Part):
                 moved       Out  a beat came on the bus
                 owes        Out  the bus owes an answer
     Shapes      a request of n beats is n beats of o, the last one marked
-    Timing      3 cycles from a request to its address, 1 from the bus to o; one address a cycle, one beat a cycle: a
-                memory of latency L is kept busy by outstanding >= L bursts of one beat. `idle`, `moved` and `owes` are
+    Timing      3 cycles from a request to its address, 1 from the bus to o; an address and a beat per cycle: a memory
+                of latency L is kept busy by outstanding >= L bursts of one beat. `idle`, `moved` and `owes` are
                 a cycle late
     Handshake   all outputs of the bus come from registers but rready, which follows o.ready by one LUT: who can
                 always take a beat ties o.ready to 1 and has a constant. i_requests.ready comes from registers.

@@ -17,7 +17,7 @@ def request_beats(m: Module, o, *, start: ValueLike, address: ValueLike, span: V
                 next one `stride` beats behind the one before, or (0, any) for one run; hold: nothing more is asked for;
                 name: of the registers
     Returns     asking: not all is in the stream's register yet
-    Timing      the first request two cycles after `start`, then one a cycle
+    Timing      the first request two cycles after `start`, then one per cycle
     Golden      golden.axi.requester.Requester
     """
     rest = Signal(REQUEST_LOG2, name=f"{name}_rest", reset_less=True)

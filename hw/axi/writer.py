@@ -41,7 +41,7 @@ class WritePort(Part):
                 moved          Out  a beat or a response was taken on the bus
                 owes           Out  the bus owes an answer
     Timing      4 cycles from the last beat of a request to its address, 2 more to its first beat on the bus; one
-                request and one beat a cycle, whatever the requests' lengths. `idle`, `moved` and `owes` are a cycle
+                request and one beat per cycle, whatever the requests' lengths. `idle`, `moved` and `owes` are a cycle
                 late
     Handshake   a request is granted when its client's queue holds all its beats, in turns among those for whom that
                 is so: no client waits for another's data, and no burst begins that cannot be finished. A burst's

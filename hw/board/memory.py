@@ -20,8 +20,8 @@ class BoardMemory(Part):
     Parameters  beat_bytes: of the core's ports; size_bytes: of the memory, a power of two
     Members     m00_axi, m01_axi  In(AXI4)
                 host              In(AXI4-Lite)  words
-    Timing      one beat read and one beat written a cycle, the host's words before the ports', the ports in turn; a
-                port reads a beat every 2 cycles at most and writes one a cycle. 2 cycles from a taken read address to
+    Timing      one beat read and one beat written per cycle, the host's words before the ports', the ports in turn; a
+                port reads a beat every 2 cycles at most and writes one per cycle. 2 cycles from a taken read address to
                 its beat
     Handshake   one burst a port and direction at a time, its address is taken when the one before it is answered.
                 arready, awready, rvalid and bvalid come from registers; wready depends on wvalid, as AXI4 allows.

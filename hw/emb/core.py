@@ -49,7 +49,7 @@ class EmbCore(Part):
                     fills, result block
                 m01_axi        Out(AXI4)  rows, reads only
                 interrupt      Out
-    Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats a bag
+    Shapes      a program of instructions (hw.isa) over arenas in card memory -> a vector of whole beats per bag
     Timing      per cycle at most: one index in, or a pair of one of a tensor train and one of another memory; one
                 beat of rows (m01), one row of a tensor train at D = 64, R = 4, one beat of results; the tiers run side
                 by side, the slowest sets the pace

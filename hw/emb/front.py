@@ -75,7 +75,7 @@ class Front(Part):
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
                 row                 Out  {dram, tt, ssd, bag, indices, beats}, what was dealt out in this cycle and how
                     long a row's vector is, less one
-    Timing      one index a cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
+    Timing      one index per cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
     Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
     """

@@ -130,7 +130,7 @@ class IndexDecoder(Part):
                 error       Out  of hw.emb.tokens.error_layout
                 stall       Out  there is room for a token and work, but a length, an index or a weight has not come
     Shapes      n indices, p pairs among them, or one empty bag -> max(n - p, 1) tokens
-    Timing      one token a cycle, over bags and instructions, but a cycle more from one instruction to the next
+    Timing      one token per cycle, over bags and instructions, but a cycle more from one instruction to the next
                 where no bag has more than an index, so that lengths cannot get ahead; 6 cycles from the cycle that
                 takes an index to its token; an instruction of fewer than 8 tokens takes 8 cycles
     Handshake   o cannot be refused: `open` stops it before its queues are full
@@ -262,7 +262,7 @@ class IndexDecoder(Part):
             "length": 32, **dict.fromkeys(("none", "one", "two", "first", "last", "wrong", "error"), 1)})
 
     def _take(self, m: Module, jobs: _Jobs, bags: _Bags) -> _Taken:
-        """An index or a pair a cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
+        """An index or a pair per cycle out of the beats; a bag without any, or that cannot be, takes a cycle too."""
         job = jobs.job
         # What the stage needs of the job whose bag it is at.
         weighted = Signal(reset_less=True)

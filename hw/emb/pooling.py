@@ -40,7 +40,7 @@ class PoolingLane(Part):
                 context, first, maximum  In  of the word's beat
                 valid   In  there is a word
                 o       Out  word
-    Timing      `latency` cycles from word to o, a beat a cycle
+    Timing      `latency` cycles from word to o, a beat per cycle
     Numerics    a maximum starts its sum anew with every word above those so far, as a product with 1.0, and passes the
                 others over; a NaN counts as positive, which puts it above infinity
     Reset       contexts survive
@@ -105,7 +105,7 @@ class PoolingLane(Part):
 
 
 class PoolingUnit(Part):
-    """Pools the rows of bags, `words` words a beat; several vectors may be under way in turns.
+    """Pools the rows of bags, `words` words per beat; several vectors may be under way in turns.
 
     o[d] = sum_k weight[k] * v[k, d], k ascending, or max_k v[k, d].     Source: SCRec §III.E, Fig. 7a
 
@@ -116,10 +116,10 @@ class PoolingUnit(Part):
     Members     i_valid, i  In  beats, see `pooling_layout`
                 o_valid, o  Out  pooled beats, see `pooled_layout`
     Shapes      rows of (D,), a beat of `words` words in a context of its own -> (D,), a beat at `last`
-    Timing      o is `latency` cycles behind the beat with `last`; one beat a cycle, whatever its context: the same
+    Timing      o is `latency` cycles behind the beat with `last`; one beat per cycle, whatever its context: the same
                 may come back to back
     Handshake   none: it never stalls, and whoever feeds it has room for what comes out
-    Numerics    a word's sum is golden.fp.fp32.dot with one term a beat: rounded once, subnormals flushed, an exact
+    Numerics    a word's sum is golden.fp.fp32.dot with one term per beat: rounded once, subnormals flushed, an exact
                 zero is
                 +0. A maximum is golden.fp.fp32.maximum, row by row: NaN if there is one, +0 above -0. Bit-exact
     Reset       drops beats on their way to o; vectors under way are lost, so the next beat has to be a first

@@ -88,7 +88,7 @@ class PostPool(Part):
                 instruction_done    Out  with the done of an instruction's last bag
                 fault_valid, fault  Out  a pulse and its `Fault`, at most one per cycle
     Shapes      p vectors (D,) -> (D,) a bag, in beats of `words` words, or 2 `words` of half precision
-    Timing      a beat of a vector a cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
+    Timing      a beat of a vector per cycle, none lost between vectors, steps or bags; but a mean of KNOWN or more
                 indices waits up to 45 cycles for its factor, less than its indices took to come in. o_data is
                 PoolingUnit.latency cycles behind the beat that ends a bag, in half precision Packer.latency more; as
                 many are lost where a bag in FP32 follows one in half precision

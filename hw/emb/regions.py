@@ -27,7 +27,7 @@ class Regions(Part):
     Members     i                In(stream of region_layout)  taken when the client's region before has been asked for
                 inputs           In  their byte address, a multiple of a beat
                 o_requests[k]    Out(stream of hw.axi.bus.request_layout)  of each of READERS
-    Timing      2 cycles from a region to its first request, then one a cycle; a region of no beats asks for nothing
+    Timing      2 cycles from a region to its first request, then one per cycle; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
     Golden      golden.emb.tokens, golden.axi.requester.Requester          Tests  verif/emb/test_front.py

@@ -48,7 +48,7 @@ class DecoderLane(Part):
                 top, top_alone  In  their exponents, as `normalise` takes them; 6 cycles after
                 wild            In  scale or bias is not finite; 12 cycles after
                 o               Out  binary32 word
-    Timing      `latency` cycles from code to o, one a cycle
+    Timing      `latency` cycles from code to o, one per cycle
     Numerics    golden.emb.row_decoder.decode: rounded once, to nearest even; bit-exact
     Reset       nothing to reset
     """

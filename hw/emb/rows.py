@@ -105,7 +105,7 @@ class RowFetch(Part):
                 events        Out  to count, one bit each: a row of either tier was looked up, one was found, a beat
                     was fetched, a beat of either tier left
     Shapes      a row of v beats of values, stored in b -> v beats in a row's order, no gaps while data is there
-    Timing      a row a cycle into the window, its request 6 cycles after it was taken; a beat a cycle out, 2 cycles
+    Timing      a row per cycle into the window, its request 6 cycles after it was taken; a beat per cycle out, 2 cycles
                 after it is read from the ring, which is 1 cycle after it arrived or later; 6 cycles from a found
                 row taken to its first beat. See RowWindow for its pauses
     Handshake   i.ready is a register; i_data is never held back

@@ -53,7 +53,7 @@ class TierRouter(Part):
                 o_fills        Out(stream of fill_layout)  where the rows to copy go
                 open           Out  all queues have room
                 full           Out  {dram, ssd, tt, steps, fills}, which queue has no room
-    Timing      one token a cycle in any mix; a row leaves its queue 3 cycles after the token that made it known
+    Timing      one token per cycle in any mix; a row leaves its queue 3 cycles after the token that made it known
                 as the last or not; a bag's end is known a cycle after its last token
     Handshake   outputs are streams from registers
     Reset       drops everything

@@ -105,7 +105,7 @@ class RowWindow(wiring.Component):
                 mark      Out  the place enters a new quarter
                 reached   In  the marked row has been served, and so have all before it
                 flush     In  forget all rows (only when no row is under way)
-    Timing      a row a cycle; its place shows 2 cycles later. `sets` + 1 cycles of pause after a reset and at a
+    Timing      a row per cycle; its place shows 2 cycles later. `sets` + 1 cycles of pause after a reset and at a
                 clear; in the last quarter before a clear a row every fourth cycle, so that none is under way then
     Numerics    none; the table's tag is exact
     Reset       forgets all rows

@@ -139,7 +139,7 @@ class Aligner(Part):
     Members     i        In  four FP32 words
                 padding  In  a bit for each that is none
                 o        Out  their `Group`
-    Timing      `latency` cycles, a group a cycle; no stall
+    Timing      `latency` cycles, a group per cycle; no stall
     Handshake   none
     Numerics    magnitudes keep 2 bits below the larger one's lowest; what lies below is cut off. Bit-exact
     Reset       nothing needs it

@@ -11,7 +11,7 @@ class Multiply(Unit):
     Parameters  registers: which of CUTS hold a register, all by default
     Members     x, y  In  words
                 o     Out  word
-    Shapes      one product a cycle
+    Shapes      one product per cycle
     Timing      `latency` cycles, one for each register; a product every cycle. With all registers at most 6
                 LUT levels and one carry chain between two
     Handshake   none

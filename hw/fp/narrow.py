@@ -23,7 +23,7 @@ class Narrow(Part):
     Members     word   In  binary32
                 brain  In  the result is a bfloat16, else a binary16
                 o      Out  word of 16 bits
-    Shapes      one word a cycle
+    Shapes      one word per cycle
     Timing      `latency` = 3 cycles; a word every cycle. At most six LUT levels and one carry chain between registers
     Handshake   none
     Numerics    RNE; a subnormal operand counts as zero of its sign; binary16 subnormals are kept, bfloat16 has none as

@@ -36,7 +36,7 @@ def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
     """The bits of `value` as they were `cycles` ago, from packed registers.
 
     `keep` holds Yosys from turning the chain into SRLs, which would count as LUTs; a packed register of up
-    to 64 bits is also one operation a cycle in a simulator.
+    to 64 bits is also one operation per cycle in a simulator.
     """
     value = Value.cast(value)
     width = len(value)

@@ -1,4 +1,4 @@
-"""One over a whole number, a bit a cycle, for numbers that have to be counted first anyway."""
+"""One over a whole number, a bit per cycle, for numbers that have to be counted first anyway."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out

@@ -31,7 +31,7 @@ class Regroup(Part):
     Parameters  width: bits of a sum
                 i  In  regroup_layout
                 o  Out  their `Group`
-    Timing      `latency` cycles, a group a cycle; no stall
+    Timing      `latency` cycles, a group per cycle; no stall
     Handshake   none
     Numerics    mantissas are cut (floor, in two's complement) 25 places below the highest bit of the largest sum. If
                 that is not below 2^128 all are infinite, below 2^-126 all are zero. No operand is of Kind.ZERO: one

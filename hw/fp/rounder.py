@@ -18,7 +18,7 @@ class Rounder(Part):
     Parameters  width: bits of a sum
     Members     i  In  hw.fp.group_dot.total_layout, from a register
                 o  Out  binary32 word
-    Timing      `latency` cycles, a sum a cycle; no stall
+    Timing      `latency` cycles, a sum per cycle; no stall
     Handshake   none
     Numerics    subnormal results flushed after rounding, an exact zero is +0. Bit-exact
     Reset       nothing needs it

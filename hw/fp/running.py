@@ -11,9 +11,9 @@ from .product import EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
 
 
 class RunningSums(Part):
-    """Adds up products of FP32 operands in many sums by turns, a product a beat, rounding once at the end.
+    """Adds up products of FP32 operands in many sums by turns, a product per beat, rounding once at the end.
 
-    o = sum over the beats of a context since its `first`.     Source: SCRec §III.E; FusedDot with one term a beat
+    o = sum over the beats of a context since its `first`.     Source: SCRec §III.E; FusedDot with one term per beat
 
     Parameters  contexts_log2: 2^contexts_log2 sums are under way at a time, 1..8; terms_log2: a sum has at most
                 2^terms_log2 products, 0..16; lut_product: multiply with one DSP and LUTs instead of two DSPs;
@@ -26,7 +26,7 @@ class RunningSums(Part):
     Shapes      x, y a beat -> o, the sum so far of the beat's context
     Timing      `latency` cycles from a beat to o; a beat every cycle, the same context as often as one likes
     Handshake   none. Every beat counts: one of padding without `first` leaves its context as it is
-    Numerics    as FusedDot with one term a beat; bit-exact
+    Numerics    as FusedDot with one term per beat; bit-exact
     Reset       nothing needs it: contexts survive, a beat with `first` clears one
     Raises      ValueError for a parameter outside its range
     Golden      golden.fp.fp32.dot          Tests  verif/emb/test_pooling.py

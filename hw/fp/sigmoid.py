@@ -14,7 +14,7 @@ from hw.place import Part
 __all__ = ["INTERVAL", "STAGES", "Sigmoid", "power_table"]
 
 INTERVAL = 9        # cycles that a word is in a stage
-DIVIDERS = 3        # stages of the divider, a quotient bit a cycle each
+DIVIDERS = 3        # stages of the divider, a quotient bit per cycle each
 STAGES = 2 + DIVIDERS
 DIGIT_BITS = 4      # of the mantissa, that one cycle multiplies
 LOG2_E = 198_282_496_599    # log2(e) * 2^37
@@ -54,7 +54,7 @@ class Sigmoid(Part):
                 flushed, results below 2^-126 +0 (after rounding); sigmoid(-inf) = +0, sigmoid(inf) = 1, one NaN.
                 Against golden: bit-exact
     Reset       drops everything
-    Golden      golden.fp.fp32.sigmoid, golden.mlp.result_writer.Sigmoid to the cycle
+    Golden      golden.fp.fp32.sigmoid; cycles: fpga/card/cpp/twin/mlp_writer.h
     Tests       verif/fp/test_sigmoid.py
     """
 

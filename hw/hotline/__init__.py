@@ -1,1 +1,1 @@
-"""The Hotline accelerator: learns which rows are hot, deals popular mini-batches, gathers the rows of the others."""
+"""The Hotline accelerator: learns which rows are hot, dispatches popular mini-batches, gathers the rows of others."""

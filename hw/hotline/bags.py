@@ -101,9 +101,9 @@ class BagReader(Part):
     Shapes      each sample and position that begins a vector: row_beats beats, in order. A hot row is at hot + number *
                 row_beats beats; a cold one is named by its ordinal. NONE, or a row of a pinned position, is +0 where
                 it begins a vector and left out elsewhere. Positions before the first that begins one are left out
-    Timing      a beat a cycle as far as rows come that fast: vectors one behind the other, of several samples, take
+    Timing      a beat per cycle as far as rows come that fast: vectors one behind the other, of several samples, take
                 turns, 64 beats of them. Rows of one vector alone follow every `turnaround` + row_beats cycles. Before a
-                mini-batch its positions are looked through, a cycle each
+                mini-batch its positions are scanned, a cycle each
     Handshake   all valids come from registers, but o_rows.valid, which is i_query's. i_beats is always taken
     Numerics    golden.fp.fp32.flush of a row that begins a vector, then golden.fp.fp32.add and mul; bit-exact
     Faults      a beat of a hot row with an error is not taken, `error` stays and nothing goes on until a reset

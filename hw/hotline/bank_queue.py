@@ -25,7 +25,7 @@ class BankQueue(Part):
                 i_places  In  what was selected, in the same cycle
                 o         Out  {valid, tag, place}
                 full      Out  a column, or the queue of runs, has fewer than MARGIN places left
-    Timing      an access a cycle; four cycles from `i` to `o` if none waits, `full` four cycles after `i`
+    Timing      an access per cycle; four cycles from `i` to `o` if none waits, `full` four cycles after `i`
     Handshake   none: at most MARGIN further runs after `full`
     Numerics    none
     Reset       drops everything

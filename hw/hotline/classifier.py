@@ -1,4 +1,4 @@
-"""Tells popular samples from those with cold rows."""
+"""Classifies samples as popular or cold."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream
@@ -22,7 +22,7 @@ class Classifier(Part):
                 o        Out(stream sample)
                 popular  Out  a pulse for each sample that is in and of which no beat is cold
                 idle     Out  nothing is inside
-    Timing      a beat a cycle; 2 cycles from a sample's last beat to its first. A pulse comes a cycle after the
+    Timing      a beat per cycle; 2 cycles from a sample's last beat to its first. A pulse comes a cycle after the
                 last beat; `idle` rises a cycle late
     Handshake   i.ready comes from registers; o.ready does not reach it
     Reset       drops everything

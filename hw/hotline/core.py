@@ -37,7 +37,7 @@ REFUSED = 2                                         # detail of WRITE_ERROR: row
 
 
 class HotlineCore(Part):
-    """Learns which rows are hot, deals mini-batches of popular samples, gathers the rows of the others, updates them.
+    """Learns which rows are hot, dispatches popular mini-batches, gathers and updates the rows of the others.
 
     Source: Hotline ch. 5 and 6, Fig. 6.1, table 6.1; EL-Rec §V.B (rows updated while they are prefetched)
 
@@ -48,8 +48,8 @@ class HotlineCore(Part):
                 m01_axi        Out(AXI4)  cold rows, read and written
                 interrupt      Out
     Shapes      a program of instructions (hw.isa) over samples of whole beats -> mini-batches in the mailbox
-    Timing      a beat of samples a cycle, as long as fewer than `waves` of them wait for the logger's answers; looking
-                up, dealing, gathering and updating run side by side, instructions one after the other
+    Timing      a beat of samples per cycle, as long as fewer than `waves` of them wait for the logger's answers;
+                lookups, dispatch, gathering and updates overlap, instructions follow one another
     Numerics    golden.hotline; bit-exact. What is in a mini-batch does not depend on time; which class goes first does
     Faults      the first error ends the run: the mini-batch whose rows are being updated is brought to its end if its
                 gradients can be read, no more bursts begin, those under way end, nothing is written outside the

@@ -57,14 +57,14 @@ class Dispatcher(Part):
                 waiting             Out  for the GPU and for nothing else
                 o_update            Out(stream of update_layout)
                 updated             In  a pulse: the updates have been made
-                popular, gathered   Out  a pulse: such a mini-batch is dealt
+                popular, gathered   Out  a pulse: such a mini-batch is dispatched
                 stall_mailbox       Out  a mini-batch waits for room
                 hungry              Out  there is no mini-batch to write
                 error               Out  {valid, detail}  OVERRUN
-                idle                Out  everything that was dealt is finished and nothing is inside
+                idle                Out  everything dispatched is finished and nothing is inside
     Shapes      a popular mini-batch of s samples is 1 + s * sample_beats beats, a gathered one of r rows r * row_beats
                 more, pooled s * vectors * row_beats more; of these, with `half`, half as many, rounded up
-    Timing      a beat a cycle, of rows and vectors every other cycle with `half`; 10 cycles from a mini-batch to its
+    Timing      a beat per cycle, of rows and vectors every other cycle with `half`; 10 cycles from a mini-batch to its
                 header, 11 from its last beat to the next one's header, besides what the first read of samples, that of
                 rows and, with `half`, hw.hotline.narrower take. A job begins 42 cycles after `start`. `advanced` comes
                 3 cycles after the poll. `idle` is two cycles late
@@ -72,8 +72,8 @@ class Dispatcher(Part):
                 have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
                 the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
                 from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
-    Faults      the GPU claims more than was dealt (OVERRUN); what is under way goes on until a reset. A word that went
-                back counts as not changed
+    Faults      the GPU claims more than was dispatched (OVERRUN); what is under way goes on until a reset. A
+                word that went back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
     Golden      golden.hotline.dispatch          Tests  verif/hotline/test_dispatch.py
     """
@@ -107,7 +107,7 @@ class Dispatcher(Part):
         shift = (config.beat_bytes - 1).bit_length()
         number = Signal(NUMBER_BITS)       # of the next mini-batch
         seen = self.seen                   # finished ones
-        pending = Signal()                 # a gathered one is dealt, or being dealt, and its updates not made
+        pending = Signal()                 # a gathered one is dispatched, or being so, and its updates not made
         now = Signal(gathered_layout(config), reset_less=True)
         kind = Signal(reset_less=True)
         gradient_at = Signal(32, reset_less=True)
@@ -127,7 +127,7 @@ class Dispatcher(Part):
         return m
 
     def _finished(self, m: Module, state) -> None:
-        """What the GPU says."""
+        """The GPU's report."""
         error, seen = self.error, state.seen
         claim = Signal(NUMBER_BITS, reset_less=True)
         polled = Signal()
@@ -249,7 +249,7 @@ class Dispatcher(Part):
         return may_gather
 
     def _written(self, m: Module, ends) -> None:
-        """Counts what is dealt. ends: which requests are a mini-batch's last."""
+        """Counts what is dispatched. ends: which requests are a mini-batch's last."""
         ended = Signal()
         kind = ends.o.payload.kind
         m.d.comb += ended.eq(self.written & ends.o.valid & ends.o.payload.last)

@@ -38,7 +38,7 @@ class EmbeddingBuffer(Part):
                 error           Out
                 idle            Out  nothing is inside but rows
     Shapes      a slot is row_beats beats; slots are below embedding_beats >> row_beats_log2
-    Timing      a beat a cycle goes in, a beat a cycle comes out; clients that both want take turns, beat by beat.
+    Timing      a beat per cycle goes in, a beat per cycle comes out; clients that both want take turns, beat by beat.
                 `latency` cycles from i_read to the first beat. A row is read as it is after the writes of the cycles
                 before its slot was taken, and `landed` comes with such a cycle; `idle` is a cycle late
     Handshake   i_write is always taken, and i_data waits for it. Valids of outputs and i_landing.ready, i_read.ready

@@ -1,4 +1,4 @@
-"""The input buffer: samples gather to mini-batches of one class, and wait there until they are dealt."""
+"""The input buffer: samples gather to mini-batches of one class, and wait there until they are dispatched."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -21,7 +21,7 @@ def rewrite_layout(config: HotlineConfig) -> data.StructLayout:
 
 
 def free_layout(config: HotlineConfig) -> data.StructLayout:
-    """A frame whose samples have been dealt."""
+    """A frame whose samples have been dispatched."""
     return data.StructLayout({"valid": 1, "frame": config.frame_bits})
 
 
@@ -45,10 +45,10 @@ class InputBuffer(Part):
                 waits              Out  in the cycle before a beat waited for a frame
                 idle               Out  all frames are free and nothing is inside
     Shapes      `batch` samples make a frame of batch * beats beats of a sample <= frame_beats beats
-    Timing      a beat a cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
-                o_popular or o_cold. 5 cycles from i_read to o_read, a beat a cycle for both clients together: who was
-                served last steps back. A frame that was freed can be taken 2 cycles later. `idle`, `flushed` and
-                `waits` are a cycle late
+    Timing      a beat per cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
+                o_popular or o_cold. 5 cycles from i_read to o_read, a beat per cycle for both clients together,
+                which take turns. A frame that was freed can be taken 2 cycles later. `idle`, `flushed` and `waits`
+                are a cycle late
     Handshake   i_write is always taken, and keeps i out for that cycle; a read that is taken in a later cycle than a
                 write sees it. i.ready depends on i.payload.cold; o_read[k].ready reaches no ready
     Reset       drops all; contents of the memory stay, no frame has them
@@ -174,7 +174,7 @@ class InputBuffer(Part):
         with m.Elif(flushing):
             m.d.sync += opened[1].eq(0)
 
-        # -- To those who deal them: never more than there are frames.
+        # -- To the dispatcher: never more than there are frames.
         depth = max(2, 1 << (config.frames - 1).bit_length())
         held = []
         for k, out in enumerate((self.o_popular, self.o_cold)):

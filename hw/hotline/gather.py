@@ -477,7 +477,7 @@ class Gather(Part):
 
 
 class _Words:
-    """Cold words on their way out of the scan: one a cycle, in registers, and the queue of their beats.
+    """Cold words on their way out of the scan: one per cycle, in registers, and the queue of their beats.
     room: one more may come."""
 
     def __init__(self, config: HotlineConfig, m: Module):

@@ -25,8 +25,8 @@ class ImageMover(Part):
                 o_ask    Out(stream {bank, set})  sets to read
                 i_image  In(stream image)  the sets asked for, in order
                 done     Out  a pulse: the last set was taken, or the last beat
-    Shapes      words / 4 sets a beat, banks * sets * 4 / words beats
-    Timing      a set a cycle: a beat in words / 4 cycles, without a gap; done is a cycle late
+    Shapes      words / 4 sets per beat, banks * sets * 4 / words beats
+    Timing      a set per cycle: a beat in words / 4 cycles, without a gap; done is a cycle late
     Handshake   i_beats is taken while a load is under way and the beat before is leaving; all valids come from
                 registers, i_beats.ready and i_image.ready also depend on the ready of the other side
     Numerics    words are moved as they are; the logger drops bits that no entry has

@@ -31,7 +31,7 @@ class Joined(data.Struct):
 class JoinedPositions(wiring.Component):
     """Looks through the positions of a sample, from the last one down, and finds the samples' place meanwhile.
 
-    first = start * sample_beats, beats = samples * sample_beats, a bit of sample_beats a cycle
+    first = start * sample_beats, beats = samples * sample_beats, a bit of sample_beats per cycle
 
     Parameters  config: HotlineConfig
     Members     registers       In  see `register_layout`
@@ -143,7 +143,7 @@ class InOrder(wiring.Component):
                 there      Out  the next one is marked
                 context    Out  the next one
                 step       In  with `there` only: its mark goes, and on to the one behind it
-    Timing      there comes 2 cycles after the mark; a context a cycle
+    Timing      there comes 2 cycles after the mark; a context per cycle
     Reset       no marks, context 0
     Golden      golden.hotline.bags          Tests  verif/hotline/test_bags.py
     """

@@ -65,7 +65,7 @@ class LookupArray(Part):
                 idle            Out
     Shapes      `beats_of_wave` beats that ask for something make a wave, in order, lane after lane. A wave goes
                 before it is full as soon as no further beat is there for it. Beats that ask for nothing make no wave
-    Timing      a beat a cycle; 6 cycles from i to o_waves with one beat a wave, else 8 for a wave that is not full;
+    Timing      a beat per cycle; 6 cycles from i to o_waves with one beat a wave, else 8 for a wave that is not full;
                 1 cycle from i_answers to o. `idle` rises a cycle late
     Handshake   i.ready comes from a register: it falls when more than `waiting_beats` - 8 beats wait for answers or
                 more than 8 for their wave. o and o_waves come from registers. o.ready reaches i_answers.ready. While

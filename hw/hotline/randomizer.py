@@ -34,7 +34,7 @@ class Randomizer(Part):
     Parameters  domain_bits: 20..40
     Members     i  In  a number
                 o  Out  what becomes of the number two cycles before
-    Timing      latency 2 cycles; a number a cycle. Five rounds, of one LUT each, between registers
+    Timing      latency 2 cycles; a number per cycle. Five rounds, of one LUT each, between registers
     Handshake   none
     Numerics    a bijection: no two numbers become one. Of 2**(domain_bits - 14) numbers side by side, from a multiple
                 of that on, each has a place of its own: no set gets more of them than the others

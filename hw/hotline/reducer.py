@@ -41,7 +41,7 @@ class ReducerLane(Part):
                 operation, context  In
                 write, write_context  In  with a result at o
                 o                   Out  word
-    Timing      `latency` cycles from x to o, a word a cycle; what is written is read a cycle later
+    Timing      `latency` cycles from x to o, a word per cycle; what is written is read a cycle later
     Reset       contexts survive
     """
 
@@ -93,7 +93,7 @@ class ReducerLane(Part):
 
 
 class Reducer(Part):
-    """Adds and multiplies rows element by element, a beat of `words` words a cycle.
+    """Adds and multiplies rows element by element, a beat of `words` words per cycle.
 
     BEGIN: c = x; ADD: c = c + x; MULTIPLY: c = c * x; UPDATE: o = y + rate * x     Source: Hotline thesis, fig. 6.9
     with c the beat's context, which is also o.
@@ -105,7 +105,7 @@ class Reducer(Part):
                 o_valid, o    Out  see `reduced_layout`
                 v_mul, v_add  Out  a beat was multiplied, added
     Shapes      a beat in, a beat out; a row of n beats has n contexts
-    Timing      `latency` cycles, a beat a cycle; a context may come again `turnaround` cycles later. Counts are a
+    Timing      `latency` cycles, a beat per cycle; a context may come again `turnaround` cycles later. Counts are a
                 cycle late
     Handshake   none: it never stalls, and whoever feeds it has room for what comes out
     Numerics    golden.fp.fp32.mul and add, each rounded to nearest even; subnormals count as zeros, also of a row that

@@ -87,7 +87,7 @@ class _Crossing(Part):
 
 
 class BankScheduler(Part):
-    """Takes waves of accesses, one of each lane at most, and gives each bank one access a cycle, in order.
+    """Takes waves of accesses, one of each lane at most, and gives each bank one access per cycle, in order.
 
     A bank's accesses leave in the order of (wave, lane). Waves are sorted by bank; runs of equal banks of two waves
     are released into the banks' queues as long as no more than `queue` accesses wait there.

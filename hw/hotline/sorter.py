@@ -50,7 +50,7 @@ class BankSorter(Part):
     Members     i_valid, i        In  a wave
                 o_valid, o        Out  its accesses in order
                 runs_valid, runs  Out  {ends, heavy, tag} of the wave
-    Timing      a wave a cycle; o is `latency` cycles behind i, runs `runs_latency` cycles
+    Timing      a wave per cycle; o is `latency` cycles behind i, runs `runs_latency` cycles
     Handshake   none; outputs come from registers, ends by one LUT
     Numerics    none
     Reset       drops what is inside

@@ -32,7 +32,7 @@ class RunSplitter(Part):
     Members     i     In(stream)  of runs_layout
                 o     Out(stream, always ready)  a part, of part_layout
                 room  In  whether a part may leave
-    Timing      latency `latency`; a wave a cycle, a heavy one takes lanes / columns cycles
+    Timing      latency `latency`; a wave per cycle, a heavy one takes lanes / columns cycles
     Handshake   `room` and i.valid reach i.ready through one LUT; o comes from registers and has no ready
     Numerics    costs modulo 2**cost_bits
     Reset       drops what is inside, costs count from 0

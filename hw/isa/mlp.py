@@ -20,7 +20,7 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET"]
+__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET", "Geometry"]
 
 
 class TARGET(IntEnum):
@@ -46,6 +46,54 @@ class ACTIVATION(IntEnum):
     NONE = 0
     RELU = 1
     SIGMOID = 2
+
+
+class Geometry:
+    """What follows from a core's sizes; whoever inherits it has them, names as in a preset."""
+
+    units: int
+    rows: int
+    width: int
+    words: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of a unit's array, results of a column group."""
+        return 2 * self.rows
+
+    @property
+    def samples(self) -> int:
+        """Samples that the units take at once with rows of their own."""
+        return self.units * self.rows
+
+    @property
+    def piece(self) -> int:
+        """Words that a bank of the rows' memory holds in a line: a part of a beat."""
+        return max(2, self.width)
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a beat, and banks of a row."""
+        return self.words // self.piece
+
+    @property
+    def parts(self) -> int:
+        """Beats of the array that a piece makes."""
+        return self.piece // self.width
+
+    @property
+    def groups_per_beat(self) -> int:
+        """Column groups of a beat: 1 or more."""
+        return self.words // self.columns
+
+    @property
+    def line_words(self) -> int:
+        """Words of a line of weights: a column group's terms of one beat of the array."""
+        return self.columns * self.width
+
+    @property
+    def line_beats(self) -> int:
+        return self.line_words // self.words
 
 
 _AFTER = tuple(Use(name) for name in ("wait_rows", "wait_weights", "wait_layers"))

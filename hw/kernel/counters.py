@@ -19,7 +19,7 @@ class CounterFile(Part):
     Parameters  events: name -> bits of its increment in a cycle, 1 to 16
     Members     events         In  what happens in this cycle, by name
                 clear          In  held for `period` cycles or longer sets all totals to zero
-                number, total  Out  the totals come by one a cycle in the order of `events`, over and over
+                number, total  Out  the totals come by one per cycle in the order of `events`, over and over
     Timing      a total shows an event 3 to `period` + 3 cycles after it; `period` is the number of totals, at
                 the next power of two
     Numerics    modulo 2**64

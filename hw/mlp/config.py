@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from hw.config import Config, choice, family, grouped, whole
+from hw.isa.mlp import Geometry
 
 __all__ = ["MlpConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MlpConfig(Config):
+class MlpConfig(Config, Geometry):
     """One MLP core; see hw.mlp.core. Every key is set by a preset.
 
     Raises      ValueError: names the key, its value and what is allowed
@@ -48,47 +49,8 @@ class MlpConfig(Config):
                              f"not {self.units}")
 
     @property
-    def columns(self) -> int:
-        """Columns of a unit's array, results of a column group."""
-        return 2 * self.rows
-
-    @property
     def macs(self) -> int:
         return self.units * self.rows * self.columns * self.width
-
-    @property
-    def samples(self) -> int:
-        """Samples that the units take at once with rows of their own."""
-        return self.units * self.rows
-
-    @property
-    def piece(self) -> int:
-        """Words that a bank of the rows' memory holds in a line: a part of a beat."""
-        return max(2, self.width)
-
-    @property
-    def pieces(self) -> int:
-        """Pieces of a beat, and banks of a row."""
-        return self.words // self.piece
-
-    @property
-    def parts(self) -> int:
-        """Beats of the array that a piece makes."""
-        return self.piece // self.width
-
-    @property
-    def groups_per_beat(self) -> int:
-        """Column groups of a beat: 1 or more."""
-        return self.words // self.columns
-
-    @property
-    def line_words(self) -> int:
-        """Words of a line of weights: a column group's terms of one beat of the array."""
-        return self.columns * self.width
-
-    @property
-    def line_beats(self) -> int:
-        return self.line_words // self.words
 
     @property
     def beat_bytes(self) -> int:

@@ -43,8 +43,8 @@ class MlpCore(Part):
                 m01_axi        Out(AXI4)  weights and addends, reads only
                 interrupt      Out
     Shapes      a program of instructions (hw.isa) over buffers in card memory -> rows of whole beats
-    Timing      config.macs multiply-accumulates a cycle, one beat a cycle on every channel of a port; loads, layers and
-                stores run side by side
+    Timing      config.macs multiply-accumulates per cycle, one beat per cycle on every channel of a port; loads,
+                layers and stores overlap
     Numerics    golden.mlp.core; bit-exact
     Faults      the first error ends the run: no more bursts begin, those under way end, nothing is written outside
                 the outputs, and the result block names the cause and the instruction. The next run starts clean

@@ -25,7 +25,7 @@ def _bits(values: int) -> int:
 def destination_layout(config: MlpConfig) -> data.StructLayout:
     """What the destination of a tile's rows is made of, besides the members of `tile_layout` under their names.
 
-    end: number of the last live row; last_beat: of a row that takes several, one a cycle;
+    end: number of the last live row; last_beat: of a row that takes several, one per cycle;
     last_pieces: of that beat; step: lines from a row to the next, with triangle from a beat to the next; near: with
     triangle, the tile's first feature as a row less its first as a column is 0 or `rows`, and far: is more; take: the
     first row begins at `line`, else where the tile before ended.
@@ -86,7 +86,8 @@ class Destinations(Part):
                 turn        Out  GO + 3, in pieces, said to each unit and once more
                 rows_valid, lanes, banks, lines  Out  GO + 4, a write to the rows' memory
                 written     Out  GO + 5, a tile is done
-    Timing      as above; a row a cycle. A triangle's piece begins where the row before ended, be it of the cycle before
+    Timing      as above; a row per cycle. A triangle's piece begins where the row before ended, also in the
+                cycle before
     Handshake   none: a row's tile has to be in the queue when it comes; `depth` of them fit
     Reset       drops the tiles
     Golden      golden.mlp.results      Tests  verif/mlp/test_results.py
@@ -223,7 +224,7 @@ class Destinations(Part):
         ]
 
     def _beats(self, m: Module, valid, b) -> None:
-        """The row's beats, one a cycle: lines, banks and rows of the memory."""
+        """The row's beats, one per cycle: lines, banks and rows of the memory."""
         config, rows, pieces = self.config, self.config.rows, self.config.pieces
         # done: with the beat, the tile is; other targets take one cycle as well
         busy = Signal()

@@ -73,7 +73,7 @@ class RowsJob(data.Struct):
 
 
 class RowLoader(Part):
-    """Carries out LOAD_ROWS in order: a beat a cycle, data fetched ahead of the instructions' waits.
+    """Carries out LOAD_ROWS in order: a beat per cycle, data fetched ahead of the instructions' waits.
 
     Beat q of sample i: unit (i // rows) % units, row i % rows, line + q * line_stride + s. Of feature f of sample i:
     row f % rows of the sample's unit, line + j * line_stride + (f // rows) * row_beats + q, turned by f // rows.
@@ -92,7 +92,7 @@ class RowLoader(Part):
                 error       Out  see LoadError
                 idle        Out  no instruction is inside
     Shapes      a row of row_beats beats is as many beats of o_load; half: of ceil(row_beats / 2) beats of i_data
-    Timing      a beat of o_load a cycle; from i_data to o_load a cycle. Instructions follow one another without a gap
+    Timing      a beat of o_load per cycle; from i_data to o_load a cycle. Instructions follow one another without a gap
                 if they have 3 beats or more and their waits were over 2 cycles before. Data is asked for as soon as an
                 instruction is there: an instruction that waits has its first beats in the port's queue
     Handshake   i_data.ready and o_load from registers, its words widened behind them. A load whose wait is not over
@@ -100,7 +100,7 @@ class RowLoader(Part):
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Numerics    golden.fp.narrow.widen: exact, and so bit-exact
     Reset       forgets everything
-    Golden      golden.mlp.loader.RowLoader          Tests  verif/mlp/test_loader.py
+    Golden      golden.mlp.loader; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_loader.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -71,14 +71,14 @@ class ParameterLoader(Part):
                 error       Out  see hw.mlp.loader.LoadError
                 idle        Out  no instruction is inside
     Shapes      line_beats beats make a line of weights, a beat `groups_per_beat` lines of addends
-    Timing      a beat of weights a cycle, a line of addends a cycle; from i_data to o_weights and o_addends a cycle.
+    Timing      a beat of weights per cycle, a line of addends per cycle; from i_data to the outputs a cycle.
                 Instructions follow one another without a gap if they are weights of 3 beats or more and their waits
                 were over 2 cycles before; a cycle is lost behind addends. Data is asked for as in hw.mlp.loader
     Handshake   the outputs from registers, i_data.ready from these and o_addends.ready. A load whose wait is not over
                 takes no data
     Faults      a beat with an error ends all: it is not passed on, nothing behind it is taken or asked for
     Reset       forgets everything
-    Golden      golden.mlp.loader.ParameterLoader          Tests  verif/mlp/test_parameters.py
+    Golden      golden.mlp.loader; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_parameters.py
     """
 
     def __init__(self, config: MlpConfig):

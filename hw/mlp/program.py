@@ -97,7 +97,7 @@ class Program(Part):
                 QUEUE instructions and one more wait for each engine; a full queue holds up all
     Handshake   streams from registers
     Reset       drops everything
-    Golden      golden.mlp.program.Program          Tests  verif/mlp/test_program.py
+    Golden      golden.mlp.program; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_program.py
     """
 
     def __init__(self, config: MlpConfig):

@@ -32,7 +32,7 @@ class Requests(Part):
                 hold  In  nothing more is asked for
                 o     Out(stream of hw.axi.bus.request_layout)
     Shapes      a run is one request, or hw.axi.requester's longest ones and the rest; else a row is one
-    Timing      2 cycles from a run to its first request, then one a cycle; runs of one request every 2 cycles
+    Timing      2 cycles from a run to its first request, then one per cycle; runs of one request every 2 cycles
     Handshake   i.ready and o from registers
     Reset       forgets everything
     Golden      golden.axi.requester.Requester          Tests  verif/mlp/test_loader.py

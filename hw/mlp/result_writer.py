@@ -82,7 +82,7 @@ class ResultWriter(Part):
     Shapes      throughput mode: `half` + 1 tiles make one beat of `words` words for each lane (unit * rows + row)
                 that exists, halves behind the last one +0. Latency mode: a tile makes `outs` beats for each of its
                 rows, the lanes of `unit`; units behind the last one that counts are +0
-    Timing      a beat a cycle, without a gap between tiles; 7 cycles from a tile's last row to its first beat, in
+    Timing      a beat per cycle, without a gap between tiles; 7 cycles from a tile's last row to its first beat, in
                 latency mode `unit` more. Tiles leave in pairs, as a write to DRAM turns the bus round whatever its
                 length: while another tile is on its way and half of the places are free, the first of a pair waits for
                 it, and leaves at most 6 cycles after its last row. With the sigmoid INTERVAL cycles for each word that
@@ -94,7 +94,7 @@ class ResultWriter(Part):
     Numerics    golden.fp.fp32.sigmoid of the words that count, if the tile says so; what does not count is +0.
                 Bit-exact
     Reset       drops everything
-    Golden      golden.mlp.result_writer.ResultWriter, to the cycle          Tests  verif/mlp/test_result_writer.py
+    Golden      golden.mlp.core; cycles: fpga/card/cpp/twin/mlp_writer.h          Tests  verif/mlp/test_result_writer.py
     """
 
     def __init__(self, config: MlpConfig):
@@ -275,7 +275,7 @@ class ResultWriter(Part):
                                                                                 config.groups_per_beat),
             "counts": config.groups_per_beat, "last": range(config.words), "sigmoid": 1, "final": 1})
         beat = Signal(beat_layout, reset_less=True)
-        # With one half a beat there is nothing to choose, and no signal of no bits in the Verilog.
+        # With one half per beat there is nothing to choose, and no signal of no bits in the Verilog.
         top = Mux(sample_ends, tile.half, config.groups_per_beat - 1) if config.groups_per_beat > 1 else Const(0, 0)
         with m.If(~there | move):
             m.d.sync += there.eq(go)

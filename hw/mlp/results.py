@@ -145,7 +145,7 @@ class Results(Part):
                 idle               Out  no tile is inside
     Shapes      rows (units, columns) -> as many writes; in latency mode to the rows' memory, a write for every
     `groups_per_beat`
-                units that have results, one a cycle
+                units that have results, one per cycle
     Timing      with r the cycle of a row's turn: addend_lines r + 1, o_addends and o_store r + STORE, o_rows r + ROWS
                 and on, `written` one cycle behind the last of those, for every target. A row's turn is as it comes, or
                 when the one before has had a cycle for each of its writes

@@ -187,7 +187,7 @@ class RowMemory(Part):
                 i_load         In(stream)  see `load_layout`
                 corrected      Out  errors that were put right, of a cycle
                 uncorrectable  Out
-    Timing      LATENCY cycles from slot to x and f, a slot a cycle; `flag_latency` to the flags. What is written or
+    Timing      LATENCY cycles from slot to x and f, a slot per cycle; `flag_latency` to the flags. What is written or
                 loaded in a cycle is read by a slot `write_latency` cycles later. A slot of before that gets the line
                 of before, or, on the card alone, anything in the one cycle in which the array is written: who reads
                 it waits. Without `valid` x and f mean nothing

@@ -68,7 +68,7 @@ class _Verdict(NamedTuple):
 
 
 class Sequencer(Part):
-    """Issues the slots of layers and interactions, one a cycle, and tells what becomes of each tile's results.
+    """Issues the slots of layers and interactions, one per cycle, and tells what becomes of each tile's results.
 
     Instruction by instruction: prepared while the one before is cut into tiles, cut into tiles while those of the one
     before are issued. Two tiles wait for the one that is issued, so that it can follow at once.
@@ -86,7 +86,7 @@ class Sequencer(Part):
                 number            Out  of the instruction that is issued
                 stall             Out  why no slot went: at most one
                 idle              Out  nothing is inside and all tiles are written
-    Timing      a slot a cycle. The first slot comes 9 cycles after i. Before a tile lie as many cycles without
+    Timing      a slot per cycle. The first slot comes 9 cycles after i. Before a tile lie as many cycles without
                 a slot as its last slot needs to be behind the last one before it: rows; in latency mode the writes of
                 its live rows; what the array needs after a tile of more live rows. From `written` to the slot that
                 waited for it 2 cycles

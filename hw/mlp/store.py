@@ -102,7 +102,7 @@ class Store(wiring.Component):
     Members     address  In
                 o        Out  the line's codewords
                 write, write_address, i  In
-    Timing      latency 2 cycles from address to o: array and output register; a line a cycle each way. A line that is
+    Timing      latency 2 cycles from address to o: array and output register; a line per cycle each way. A line that is
                 written in one cycle is read from the next on; read in the same cycle it is not defined (in simulation
                 the old one)
     Reset       contents stay

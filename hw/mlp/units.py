@@ -83,7 +83,7 @@ class ComputeUnits(Part):
                 o_valid, o   Out  a row of results of every unit, see `result_layout`
     Shapes      a tile is x (units, rows, K) times y (units, K, columns), K / width slots from `first` to `last`;
                 blank slots and cycles without a slot count as terms of +0
-    Timing      a slot a cycle; result row r comes `latency + live + r` cycles after the slot with `last`. Tiles may
+    Timing      a slot per cycle; result row r comes `latency + live + r` cycles after the slot with `last`. Tiles may
                 follow each other without a gap under SystolicArray's rule, with the live rows of their last slots
     Handshake   none: the slots come as they may, results have to be taken
     Numerics    golden.systolic.array.tiles, unit by unit; rows from `live` on are not there. Against golden:

@@ -119,7 +119,7 @@ class WeightMemory(Part):
                 load           In  see `weights_layout`, always taken
                 corrected      Out  errors that were put right, of a cycle
                 uncorrectable  Out
-    Timing      LATENCY cycles from slot to w, a slot a cycle; `flag_latency` to the flags. What is loaded in a cycle
+    Timing      LATENCY cycles from slot to w, a slot per cycle; `flag_latency` to the flags. What is loaded in a cycle
                 is read by a slot `write_latency` cycles later; a slot of before that gets the line of before or, on
                 the card alone, anything. Without `valid` w means nothing
     Handshake   none

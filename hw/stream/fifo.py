@@ -30,7 +30,7 @@ class Fifo(wiring.Component):
                 held  Out  something is inside
                 room  Out  of a pipeline that cannot wait the head may enter: `headroom` more payloads have a place
     Shapes      depth payloads and one in the register
-    Timing      latency 2 cycles, without register 1; one payload a cycle; a push is seen in `room` two cycles later
+    Timing      latency 2 cycles, without register 1; one payload per cycle; a push is seen in `room` two cycles later
     Handshake   i.ready, o.valid and room come from registers, and so does o.payload with `register`
     Reset       drops what it holds
     Raises      ValueError: depth is no power of two, headroom is more than depth, block memory without register

@@ -18,7 +18,7 @@ class SkidBuffer(Part):
     Members     i  In(stream)
                 o  Out(stream)
     Shapes      one beat in, one beat out
-    Timing      latency 1 cycle; one beat a cycle
+    Timing      latency 1 cycle; one beat per cycle
     Handshake   o.valid, o.payload and i.ready come from registers
     Numerics    none
     Reset       drops what it holds

@@ -100,7 +100,7 @@ class SystolicArray(Part):
                 o                Out  one word a column
                 o_valid, o_last  Out(1)
     Shapes      a tile is K / width beats, k-major; K padded with zeros on both sides
-    Timing      a beat a cycle; result row r comes `latency + live_rows + r` cycles after the beat with
+    Timing      a beat per cycle; result row r comes `latency + live_rows + r` cycles after the beat with
                 `last`, column c of it c // reach cycles later still unless `aligned`, when all come with the last.
                 Tiles follow each other without a gap when each has at least as many beats as the tile before
                 it has live rows and, where it has fewer itself, as many more: 2 * live before - live
@@ -189,7 +189,7 @@ class SystolicArray(Part):
         """The columns' `load` tokens, and the marks of the rows that leave.
 
         A column is loaded all at once, when its lowest live row has its sum: rows then leave at the top, the
-        first one first, one a cycle. Draining upwards keeps a tile with few live rows from passing through
+        first one first, one per cycle. Draining upwards keeps a tile with few live rows from passing through
         the dead ones.
         """
         waiting = Signal(range(self.rows))

@@ -17,7 +17,7 @@ class ProcessingElement(Part):
 
     held = sum_k x[k] * y[k] over the terms between `first` and `done`.  Source: SCRec §III.E, Fig. 7a
 
-    Parameters  width: terms a beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
+    Parameters  width: terms per beat, 1, 2, 4 or 8; terms_log2: a sum has at most 2^terms_log2 terms;
                 grouped, lut_products, family: see FusedDot
     Members     x_i, first_i, done_i  In  from the left
                 y_i    In  from above

@@ -25,7 +25,7 @@ class ChunkRows(wiring.Component):
                 final        In  the walk that is on is the chunk's last
                 o            Out  this slot's row
                 first, last  Out  it is the chunk's first, last row
-    Timing      a row a cycle, also from chunk to chunk; no output depends on an input of the same cycle
+    Timing      a row per cycle, also from chunk to chunk; no output depends on an input of the same cycle
     Reset       drops all rows
     Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """

@@ -109,7 +109,7 @@ class TTConfig(Config):
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates a cycle."""
+        """Multiply-accumulates per cycle."""
         return self.lanes * self.side**4
 
     @property

@@ -1,4 +1,4 @@
-"""Row number to the addresses of its core slices, one a cycle, for mode sizes of any value."""
+"""Row number to the addresses of its core slices, one per cycle, for mode sizes of any value."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class Divider(Part):
     Members     dividend  In
                 less_one  In  the divisor less one
                 quotient, remainder  Out
-    Timing      latency `bits` cycles, one division a cycle; a carry chain and one LUT level a stage, and as much from
+    Timing      latency `bits` cycles, one division per cycle; a carry chain and one LUT level a stage, and as much from
                 the last register to the remainder
     Handshake   none: a pipeline that never stops
     Reset       keeps nothing but what is under way, which a reset does not touch
@@ -109,7 +109,7 @@ class IndexSplitter(wiring.Component):
     Members     i_valid, i  In  a lookup
                 o_valid, o  Out  its slices
                 write, part, table, words  In  loads part 0 (sizes) or 1 (bases, strides) of a table's descriptor
-    Timing      latency 3 * index_bits + 5 cycles, one lookup a cycle
+    Timing      latency 3 * index_bits + 5 cycles, one lookup per cycle
     Handshake   none: whoever feeds it keeps account of what is under way
     Numerics    a row number past the table is marked `outside` and split as row 0
     Reset       clears what is under way; descriptors stay

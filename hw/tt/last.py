@@ -53,7 +53,7 @@ class LastProduct(wiring.Component):
                 freed              Out  a pulse: the oldest middle product has been read
                 freed_lines        Out  its lines, less one
                 returned           In  a pulse: a vector has left the output
-    Timing      one slot a cycle, also from lookup to lookup
+    Timing      one slot per cycle, also from lookup to lookup
     Reset       drops lookups
     Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """

@@ -88,7 +88,7 @@ class FirstProduct(wiring.Component):
                 done    Out  a pulse: the product's last slot is decided, or there is nothing to compute
                 o       Out  with `done` the lookup, of buffered_layout
                 ripens  Out  `done`, `delay` cycles later
-    Timing      one slot a cycle, also from lookup to lookup; a lookup that needs none takes a cycle
+    Timing      one slot per cycle, also from lookup to lookup; a lookup that needs none takes a cycle
     Reset       drops lookups
     Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """
@@ -214,7 +214,7 @@ class MiddleProduct(wiring.Component):
                 written      Out  a pulse: the lines of one more are written
                 freed        In  a pulse: the oldest product has been read
                 freed_lines  In  its lines, less one
-    Timing      one slot a cycle, a cycle between lookups
+    Timing      one slot per cycle, a cycle between lookups
     Reset       drops lookups and products
     Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """

@@ -36,7 +36,7 @@ class Sequencer(Part):
                 error, error_slot  In  a slot whose operands could not be corrected
                 computed           Out  a pulse per lookup whose first product was computed
                 reused             Out  a pulse per lookup whose first product was found
-    Timing      one slot a cycle, a lookup every other cycle; 6 cycles from i to the first slot, `distance` + 3
+    Timing      one slot per cycle, a lookup every other cycle; 6 cycles from i to the first slot, `distance` + 3
                 more to the last product's
     Handshake   `taken` comes from a register, a cycle after the lookup has left
     Reset       drops lookups, forgets first products

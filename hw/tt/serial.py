@@ -33,7 +33,7 @@ class SerialTTUnit(wiring.Component):
                 lookups do not overlap but for index splitting and output (golden.tt.serial.finish)
     Handshake   no combinational path between streams; i_load is always ready, and what it writes must not be
                 in use
-    Numerics    golden.fp.fp32.dot one term a beat, k ascending, rounded after each product; against golden:
+    Numerics    golden.fp.fp32.dot one term per beat, k ascending, rounded after each product; against golden:
                 bit-exact
     Reset       drops lookups and vectors under way; memories and descriptors stay
     Raises      ValueError: from SerialConfig

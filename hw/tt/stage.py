@@ -54,7 +54,7 @@ class LoopMachine(Part):
                 row_turn, rank_turn  Out
                 first, last    Out  of a tile's slots
                 begin, ends    Out  first and last slot of the job
-    Timing      one slot a cycle, also from job to job; no output depends on an input of the same cycle
+    Timing      one slot per cycle, also from job to job; no output depends on an input of the same cycle
     Reset       drops the job
     Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
     """

@@ -1,4 +1,4 @@
-"""Puts a tile's words into the vector's order, n**2 words a cycle, and merges the lanes' vectors."""
+"""Puts a tile's words into the vector's order, n**2 words per cycle, and merges the lanes' vectors."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo, memory, stream
@@ -251,7 +251,7 @@ class SumStream(Part):
                 vector[k]           Out  to each SumMemory
                 popped              Out  a bit a lane, a vector's room is free again
                 o                   Out(stream)
-    Timing      one beat a cycle, also from vector to vector; 3 cycles from `ready` to the first beat
+    Timing      one beat per cycle, also from vector to vector; 3 cycles from `ready` to the first beat
     Handshake   o comes from registers; o.ready reaches enables and this part's own pointers
     Reset       drops all
     Golden      golden.tt.layout.Layout          Tests  verif/tt/test_unit.py

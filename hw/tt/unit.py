@@ -39,7 +39,7 @@ def counters_layout() -> data.StructLayout:
 
 
 def load_wait(config: TTConfig) -> int:
-    """Cycles that a load waits in front of the unit: its groups are brought to one exponent, one a cycle."""
+    """Cycles that a load waits in front of the unit: its groups are brought to one exponent, one per cycle."""
     return (Aligner.latency + config.beat_words // GROUP - 1) * config.grouped
 
 
@@ -57,7 +57,7 @@ class TTUnit(Part):
                 counters   Out  events since reset, by name
     Shapes      a sum of D words leaves as ceil(D / n**2) beats of n**2 words, d ascending
     Timing      a lookup takes golden.tt.layout.plan(..).slots issue slots, its first product's fewer when that
-                is reused; `lanes` slots a cycle, back to back over lookups, tables and shapes. One beat of sums a
+                is reused; `lanes` slots per cycle, back to back over lookups, tables and shapes. One beat of sums a
                 cycle; a chunk's tiles leave a lane every n-th cycle at most. Latency of a lookup in an idle unit:
                 golden.tt.cycles
     Handshake   no combinational path from any ready to another stream's ready or valid. i_load waits for the
@@ -202,7 +202,7 @@ class TTUnit(Part):
     def _stored(self, m: Module, platform, loads: SkidBuffer) -> Value:
         """Takes the loads in; returns the words of the oldest as they are stored.
 
-        A load waits in front of the unit while its groups of four are brought to one exponent, one a cycle: a load in
+        A load waits in front of the unit while its groups of four are brought to one exponent, one per cycle: a load in
         `latency` + 5 cycles. Their halves are stored; of a line of block16 one half, for one place or the other.
         """
         given, count = self.i_load.payload.data, self.config.beat_words

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from gen.base.members import Folder, Writer
 from gen.base.sealed import seal
 from gen.bundle import Bundle, write
 from gen.compress.post_hoc import tt_rows
+from gen.data.excerpt import Excerpt
 from gen.data.remap import DRAM, SSD, TT
 from gen.model.device import Device
 from gen.model.weights import FileWeights, SeededWeights
@@ -117,6 +119,32 @@ def test_the_same_plan_gives_the_same_bytes(bundle, profile, tmp_path):
     again = write(tmp_path / "again", make.plan(), profile, SeededWeights(3))
     assert (again.folder / "manifest.json").read_bytes() == (bundle.folder / "manifest.json").read_bytes()
     assert again.plan.data() == Plan.load(bundle.folder).data() == make.plan().data()
+
+
+def test_warm_rows_by_communities(log, profile, bundle, tmp_path):
+    """Where that saves first products on samples held out; a profile without samples has none to learn from."""
+    said = []
+    same = write(tmp_path / "same", make.plan(), profile, SeededWeights(3), order="community", say=said.append)
+    assert "keeps no samples in their order" in said[0]
+    assert np.array_equal(same.words("user/id"), bundle.words("user/id"))
+    table, plan = profile.tables["user/id"], make.plan(split={**make.SPLIT, "user/id": (0, 112, 188)})
+    plan = replace(plan, tables={**plan.tables, "user/id": replace(plan.tables["user/id"], row_modes=(7, 8, 2))})
+    # Ids in pairs that are far apart by frequency, one pair for a while.
+    pair = np.repeat(np.random.default_rng(1).integers(0, 56, 300), 40)
+    places = np.argsort(-table.counts, kind="stable")[pair + 56 * (np.arange(len(pair)) % 2)]
+    kept = replace(profile, tables={**profile.tables, "user/id": replace(
+        table, excerpt=Excerpt(np.array([len(places)]), None, places))})
+    bundle = write(tmp_path / "a", plan, kept, SeededWeights(3))
+    made = write(tmp_path / "b", plan, kept, SeededWeights(3), order="community", say=said.append)
+    held, by_community, by_frequency = (int(word.replace(",", "")) for word in re.findall(r"[\d,]*\d", said[-2])[:3])
+    assert "tensor train's rows by community" in said[-2]
+    assert held < len(pair) // 2 + 100 and by_community < by_frequency
+    words, others = made.words("user/id"), bundle.words("user/id")
+    warm_rows = words >> 30 == TT
+    assert np.array_equal(words[~warm_rows], others[~warm_rows]) and not np.array_equal(words, others)
+    assert sorted(words[warm_rows]) == sorted(others[warm_rows])
+    with pytest.raises(ValueError, match="order is 'heat'; it must be frequency or community"):
+        write(tmp_path / "c", make.plan(), profile, SeededWeights(3), order="heat")
 
 
 def test_seeded_rows_are_the_same_whichever_are_asked_for():

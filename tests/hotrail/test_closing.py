@@ -60,6 +60,9 @@ def test_failfast(mapped):
     assert done.exit_code == 0 and "all 12 within their guidelines" in done.output
     told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["cores"]["tiny/tt"]
     assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
+    other = call("failfast", "tiny", "tt", "--platform", "u55c")
+    assert "all 8 within their guidelines" in other.output and "of 1,303,680 by the core" in other.output
+    assert "platform must be one of smartssd, " in call("failfast", "tiny", "tt", "--platform", "u9").output
 
 
 @pytest.mark.parametrize("where", ["file", "file/below"])

@@ -77,8 +77,8 @@ def test_lock_files_are_hashes_and_nothing_else(path):
     assert all(pin.fullmatch(line) or re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line) for line in body)
     # What runs here is what is locked: pip compares the digest of all that it installs.
     extras = PROJECT["project"]["optional-dependencies"]
-    assert extras["all"] == [f"hotrail[{','.join(USER)}]"] and set(extras) == {*USER, "all", "dev", "torch", "torchrec",
-                                                                                      "xls"}
+    assert extras["all"] == [f"hotrail[{','.join(USER)}]"] and set(extras) == {*USER, "all", "dev", "order", "torch",
+                                                                                      "torchrec", "xls"}
     asked = [*PROJECT["project"]["dependencies"], *(one for name in USER for one in extras[name]),
              *PROJECT["build-system"]["requires"], *(extras["dev"] if path == DEV else ())]
     for one in map(Requirement, asked):

@@ -100,9 +100,13 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
     done = call("run", tmp_path, load_inputs / "log.npz")
     assert done.output == (f"Error: {tmp_path} is no bundle, it is a plan: hotrail compile {tmp_path} --out "
                            "FOLDER\n")
+    assert call("run", tmp_path / "plan.json", load_inputs / "log.npz").output == done.output.replace(
+        f"{tmp_path} is", f"{tmp_path / 'plan.json'} is")
     (tmp_path / "plan.json").unlink()
-    done = call("run", tmp_path, load_inputs / "log.npz")
-    assert done.output == f"Error: {tmp_path} is no bundle: it has no manifest.json\n"
+    for place, lack in ((tmp_path, "has no manifest.json"), (tmp_path / "profile.npz", "is a file")):
+        done = call("run", place, load_inputs / "log.npz")
+        assert done.output == (f"Error: {place} is no bundle: it {lack}; name the folder that `hotrail compile` "
+                               "wrote\n")
     done = call("run", tmp_path / "none", load_inputs / "log.npz")
     assert done.output == f"Error: there is no bundle {tmp_path / 'none'}: no such folder\n"
 

@@ -39,7 +39,8 @@ def test_a_load_becomes_a_number_of_cards(log, tmp_path):
     done = run(log, "--qps", 1e6, "--p99-ms", 1, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output
     assert re.search(r"^verdict    one core serves this \(0\.\d+ of one, by .*\): no card pays off$", done.output, re.M)
-    for said in ("one core ", "cards, smartssd", "cores of a CPU server", "GPUs, NVIDIA A100", "report ",
+    for said in ("one core ", "Alveo U55C", "HBM        a U55C's memory reads ", "cards, smartssd",
+                 "cores of a CPU server", "GPUs, NVIDIA A100", "report ",
                  "assumed    no model was given: 2 tables with the rows that the log has, of 64 values, without a"):
         assert said in done.output
     assert re.search(r"^cards, smartssd .* to [\d.,]+ times \([\d.,]+ to [\d.,]+\)$", done.output, re.M)
@@ -47,13 +48,14 @@ def test_a_load_becomes_a_number_of_cards(log, tmp_path):
     page = (tmp_path / "o" / "index.html").read_text("utf-8")
     for said in ("Latency over load", "vectors to the host", "p99", "Assumed", "Verdict: one core serves this",
                  "NVIDIA A100", '"name":"1 card"', "A batch on 1 card<", "Money as the load grows",
-                 "USD 517 (--card-price)"):
+                 "USD 517 (--card-price)", "One of each", "XD099"):
         assert said in page
     assert "1 cards" not in page
     assert Profile.load(tmp_path / "o" / "profile.npz").samples == 2000
     more = run(log, "--qps", 1e9, "--p99-ms", 1, "--out", tmp_path / "m", "--json")
     document = json.loads(more.stdout)
     cards, cores, gpus = document["choices"]
+    assert [each["limit"] for each in document["compared"]] == ["results", "rows"] + ["results"] * 3 + ["rows"] * 3
     assert document["assumed"][0].startswith("no model was given: 2 tables") and min(gpus["growth"]) >= 1
     assert document["cards"] == cards["number"] == min(each["cards"] for each in document["groups"]) > 50
     assert document["groups"][0]["latency_s"]["p99"] <= document["p99_s"] == 1e-3

@@ -62,7 +62,7 @@ def test_what_was_assumed_is_said(log, tmp_path):
     given = call(log, "--dense", 7, "--dim", 16, "--gpu", "titan_rtx", "--gpus", 4, "--out", tmp_path).output
     assert "model      rows of 16 values (--dim), networks of 7 parameters (--dense)\n" in given
     (note,) = [line for line in given.splitlines() if line.startswith("note")]
-    assert "Hotline" not in note and "speedups of Hotline on four" in call(log, "--gpus", 4, "--out", tmp_path).output
+    assert "Hotline" not in note and "speedup of Hotline on four" in call(log, "--gpus", 4, "--out", tmp_path).output
 
 
 def test_mistakes_are_a_sentence(log, tmp_path):
@@ -73,4 +73,7 @@ def test_mistakes_are_a_sentence(log, tmp_path):
             (("--batch", 2, "--gpus", 4), "batch 2 must be at least gpus 4, a sample for each")):
         done = call(log, *arguments, "--out", out)
         assert done.exit_code == 1 and done.stderr == f"Error: {sentence}\n"
+    for option in ("--dense", "--batch", "--dim", "--gpus", "--hot-mb"):
+        done = call(log, option, "9" * 300, "--out", out)
+        assert done.exit_code == 2 and f"'{option}': {'9' * 300} is not in the range 1<=x<=10000" in done.stderr
     assert call(log, "--gpu", "h100").exit_code == 2 and not out.exists()

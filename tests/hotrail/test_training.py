@@ -3,6 +3,7 @@
 Skipped where torch is not installed.
 """
 
+import errno
 import gc
 import signal
 import subprocess
@@ -240,6 +241,7 @@ def test_a_table_in_a_file_goes_on(tmp_path):
     train(CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options), given[:17])
     outside = CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options)
     assert torch.equal(train(outside, given[17:]), inside.table())
+    del outside
     with pytest.raises(ValueError, match="weight.f32 has 51200 bytes; a table of the shape .* has 25600"):
         CachedEmbeddingBag(ROWS // 2, DIM, place=tmp_path / "table", **options)
 
@@ -312,3 +314,73 @@ def test_killed_and_resumed(tmp_path, kills):
     ours, its = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("killed", "whole"))
     assert torch.equal(ours["bag"]["weight"], its["bag"]["weight"]) and torch.equal(ours["random"], its["random"])
     assert all(torch.equal(ours["top"][name], its["top"][name]) for name in its["top"])
+
+
+FORKED = """
+import os, sys, torch
+sys.path.insert(0, sys.argv[1])
+from hotrail.training import CachedEmbeddingBag
+bag = CachedEmbeddingBag(100, 4, cache_rows=50, rate=0.1, place=sys.argv[2])
+child = os.fork()
+if not child:
+    for call in (lambda: bag(torch.tensor([1]), torch.tensor([0])), bag.table):
+        try:
+            call()
+        except RuntimeError as error:
+            print(error, flush=True)
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+bag(torch.tensor([1]), torch.tensor([0])).sum().backward()
+print("trains on", flush=True)
+import time; time.sleep(60)
+"""
+
+
+def test_a_fork_is_refused_and_a_folder_has_one_bag(tmp_path):
+    """Until it is gone, by a kill too."""
+    place = tmp_path / "table"
+    parent = subprocess.Popen([sys.executable, "-c", FORKED, str(ROOT), str(place)], stdout=subprocess.PIPE, text=True)
+    for _ in range(2):
+        assert f"belongs to process {parent.pid}, of which this one is a fork" in parent.stdout.readline()
+    assert parent.stdout.readline() == "trains on\n"
+    options = {"cache_rows": 50, "rate": 0.1, "place": place}
+    with pytest.raises(ValueError, match=f"{place} is used by another bag"):
+        CachedEmbeddingBag(100, 4, **options)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    bag = CachedEmbeddingBag(100, 4, **options)
+    with pytest.raises(ValueError, match=f"{place} is used by another bag"):
+        CachedEmbeddingBag(100, 4, **options)
+    del bag
+    CachedEmbeddingBag(100, 4, **options)
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match=r"weight.f32 needs 1,600 bytes, of which its disk has [\d,]+: No space left"):
+        CachedEmbeddingBag(100, 4, cache_rows=50, rate=0.1, place=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["lock"]
+
+
+def test_rows_that_are_kept_stay():
+    plain, bag = pair(cache_rows=150)
+    kept = torch.arange(700, 740)
+    bag.keep(kept)
+    for indices, offsets, slope in ahead(batches(20), {bag: lambda one: one[0]}, fetch=3):
+        (bag(indices, offsets) * slope).sum().backward()
+        (plain.bag(indices, offsets) * slope).sum().backward()
+        plain.step()
+    moved = bag.moved
+    bag(kept, torch.tensor([0]))
+    assert moved > 150 and bag.moved == moved and torch.equal(bag.table(), plain.bag.weight)
+    with pytest.raises(ValueError, match="151 rows are to be kept, and the cache holds 150"):
+        bag.keep(torch.arange(151))
+    with pytest.raises(IndexError, match="index 800 is none"):
+        bag.keep([800])
+    bag.announce(kept)
+    with pytest.raises(ValueError, match="1 batches are announced"):
+        bag.keep([1])

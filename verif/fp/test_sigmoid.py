@@ -10,12 +10,12 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.mlp.result_writer import Sigmoid as Model
 from hw.fp.sigmoid import INTERVAL, STAGES, Sigmoid
 from verif.bench import reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 from verif.fp.vectors import Runner
+from verif.mlp.cycles import Sigmoid as Model
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 TAG_BITS = 5

@@ -1,28 +1,264 @@
-"""The MLP core's sequencer as its cycle model, its twin's C++, has it: when each slot of each tile goes.
+"""Parts of the MLP core as its cycle model, its twin's C++, has them: when what stands where.
 
-`Sequencer` shows what the registers show in the present cycle; `step` is the clock edge that ends it. Which tiles and
-slots there are, in their order, is golden.mlp.order's to say.
+Every part shows in its attributes what its registers show in the present cycle; `step` is the clock edge that ends it.
+Addresses and lengths are in beats. What is loaded, and which tiles and slots there are, in their order, is golden's to
+say.
 """
 
 import ctypes
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gen.compiler.twin_mlp import JOB
+from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
+from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
 from golden.mlp.order import Shape, Tile, tiles
+from golden.mlp.program import ENGINES, Rules
 from hw.isa import MLP
+from hw.mlp.config import MlpConfig
 from verif.bench.cycle_model import address, load
 
-__all__ = ["STALLS", "Sequencer"]
+__all__ = ["STALLS", "Arguments", "Fault", "Line", "Load", "ParameterLoader", "Program", "ResultWriter", "Row",
+           "RowLoader", "Sequencer", "Sigmoid"]
 
 STALLS = ("rows", "weights", "in_flight", "write", "program")
-LAYER, INTERACT = (MLP.instruction(name).opcode for name in ("LAYER", "INTERACT"))
+BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = (
+    MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "READ_ERROR"))
+OPCODES = {instruction.name: instruction.opcode for instruction in MLP.instructions}
+Job = Mapping[str, int]
+Request = tuple[int, int]
 
 
-class Sequencer:
+def _sizes(shape: Shape | MlpConfig) -> np.ndarray:
+    return packed(MLP_SHAPE, {name: getattr(shape, name) for name in MLP_SHAPE})
+
+
+def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
+    """A job, its number in the place of `out`."""
+    return packed(MLP_JOB, {**dict.fromkeys(MLP_JOB, 0), **fields, "opcode": opcode, "out": number})
+
+
+class _Part:
+    """A part of the model behind its handle; arguments: arrays and integers of 64 bits. `_shown`: what it shows, by
+    name."""
+
+    name: str
+    shows: tuple[str, ...]
+
+    def __init__(self, *arguments: Any) -> None:
+        self._library = load(Path(__file__).with_suffix(".cpp"))
+        make = getattr(self._library, f"{self.name}_new")
+        make.restype = ctypes.c_void_p
+        self._part = ctypes.c_void_p(make(*(
+            address(value) if isinstance(value, np.ndarray) else ctypes.c_int64(value) for value in arguments)))
+        self._values = np.zeros(len(self.shows), np.int64)
+        self._show()
+
+    def __del__(self) -> None:
+        getattr(self._library, f"{self.name}_delete")(self._part)
+
+    def _call(self, function: str, *arguments: Any) -> int:
+        """Arguments: arrays or None, flags as 32 bits, ctypes as they are."""
+        return getattr(self._library, f"{self.name}_{function}")(self._part, *(
+            address(value) if isinstance(value, np.ndarray) else value for value in arguments))
+
+    def _show(self) -> None:
+        getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
+        self._shown = dict(zip(self.shows, self._values.tolist(), strict=True))
+
+    @property
+    def request(self) -> Request | None:
+        shown = self._shown
+        return (shown["address"], shown["beats"]) if shown["request"] else None
+
+
+class Arguments(NamedTuple):
+    """Where the program lies, in beats from address 0, how many instructions it has, and the buffers' sizes."""
+
+    program: int
+    program_count: int
+    inputs_beats: int = (1 << 32) - 1
+    outputs_beats: int = (1 << 32) - 1
+    weights_beats: int = (1 << 32) - 1
+
+
+class Fault(NamedTuple):
+    """What the program ends with: words of the result block."""
+
+    code: int
+    instruction: int
+    detail: int
+
+
+class Program(_Part):
+    """hw.mlp.program.Program. words: of the program, as far as they are reached; items: its instructions, decoded;
+    streams: the number of the instruction that stands at each, None for none; idle: a start begins a run."""
+
+    name = "program"
+    shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers")
+
+    def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
+        self._rules = Rules(config)
+        self.items = [MLP.decode(words[at:at + MLP.words]) for at in range(0, len(words), MLP.words)]
+        self._arguments, self._before = arguments, [0, 0, 0]
+        self._begun = False
+        self.error: Fault | None = None
+        jobs = np.array([_job(vars(item), item.opcode, item.out) for item in self.items], np.int64)
+        super().__init__(_sizes(config), jobs, len(jobs))
+
+    @property
+    def idle(self) -> bool:
+        return not self._begun or (self.done and self.error is None)
+
+    def _show(self) -> None:
+        super()._show()
+        shown = self._shown
+        self.done, self.number = bool(shown["done"]), shown["number"]
+        self.streams = [None if at < 0 else at for at in (shown[name] for name in ("rows", "parameters", "layers"))]
+
+    def takes(self, data: Any) -> bool:
+        return data is not None and bool(self._shown["takes"])
+
+    def start(self) -> None:
+        """The edge of `start`."""
+        self._begun = True
+        at, count = self._arguments[:2]
+        self._call("start", ctypes.c_uint64(at), ctypes.c_uint64(count))
+        self._show()
+
+    def step(self, *, data: bool, request_taken: bool, taken: Sequence[bool], bad: bool = False) -> None:
+        """data: a beat stands at the client, bad: it has an error; taken: of the three streams."""
+        before, reads = self.number, self.takes(data or None)
+        refusal = None
+        if before < len(self.items):
+            refusal = self._rules.refusal(self.items[before], self._before, self._arguments[2:])
+        kind = 0 if refusal is None else 2 if refusal[0] == BOUNDS else 1
+        self._call("step", data, request_taken, sum(flag << at for at, flag in enumerate(taken)), bad, kind)
+        self._show()
+        if self.number > before:
+            self._before[ENGINES[self.items[before].opcode]] += 1
+        if self._shown["error"] and self.error is None:
+            code, detail = (READ_ERROR, 0) if reads or refusal is None else refusal
+            self.error = Fault(code, before, detail)
+
+
+class Load(NamedTuple):
+    """A beat of rows and its data."""
+
+    place: RowPlace
+    data: Any
+
+
+class Line(NamedTuple):
+    """A line of weights and its beats, or of addends: `part` of a beat."""
+
+    place: ParameterPlace
+    data: tuple[Any, ...]
+    part: int | None = None
+
+
+class _Loader(_Part):
+    """What both loaders show: done, idle, ready, active and the number of the instruction under way; error: that of the
+    instruction whose beat had one."""
+
+    error: int | None = None
+    number = -1
+
+    def _show(self) -> None:
+        super()._show()
+        shown = self._shown
+        self.done, self.idle, self.ready = (bool(shown[name]) for name in ("done", "idle", "ready"))
+        if shown["error"] and self.error is None:
+            self.error = self.number
+        self.active, self.number = shown["number"] >= 0, shown["number"]
+
+
+class RowLoader(_Loader):
+    """hw.mlp.loader.RowLoader: load is the Load that stands at o_load. base: of the inputs."""
+
+    name = "rows"
+    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "load", "takes")
+
+    def __init__(self, config: MlpConfig, base: int):
+        self._config = config
+        self._places: deque[RowPlace] = deque()     # of the instructions that were taken
+        self._inside: deque[Load] = deque()
+        super().__init__(base)
+
+    @property
+    def load(self) -> Load | None:
+        return self._inside[0] if self._shown["load"] else None
+
+    def takes(self, data: Any) -> bool:
+        return data is not None and bool(self._shown["takes"])
+
+    def step(self, *, job: Job | None, data: Any, request_taken: bool, load_taken: bool, weights_done: int,
+             layers_done: int, bad: bool = False) -> None:
+        """job, data: what stands at the unit in this cycle; bad: the beat has an error."""
+        given = None
+        if job is not None and self.ready:
+            given, config = _job(job, OPCODES["LOAD_ROWS"], job["number"]), self._config
+            self._places.extend(row_places(job, units=config.units, rows=config.rows, pieces=config.pieces,
+                                           lines=config.row_lines))
+        if load_taken:
+            self._inside.popleft()
+        if self._call("step", given, data is not None, bad, request_taken, load_taken, ctypes.c_int64(weights_done),
+                      ctypes.c_int64(layers_done)):
+            self._inside.append(Load(self._places.popleft(), data))
+        self._show()
+
+
+class ParameterLoader(_Loader):
+    """hw.mlp.parameters.ParameterLoader: weights and addends are the Line that stands there. base: of the weights."""
+
+    name = "parameters"
+    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "line", "addends", "part",
+             "takes", "takes_with_room")
+    weights: Line | None = None
+    addends: Line | None = None
+
+    def __init__(self, config: MlpConfig, base: int):
+        self._config = config
+        self._places: deque[ParameterPlace] = deque()
+        self._beats: deque[Any] = deque()           # that were taken and are in no line
+        super().__init__(_sizes(config), base)
+
+    def takes(self, data: Any, room: bool) -> bool:
+        """room: o_addends is ready."""
+        return data is not None and bool(self._shown["takes_with_room" if room else "takes"])
+
+    def step(self, *, job: Job | None, data: Any, request_taken: bool, addends_taken: bool, rows_done: int,
+             layers_done: int, bad: bool = False) -> None:
+        """job, data: what stands at the unit in this cycle; addends_taken: o_addends is taken; bad: the beat has an
+        error."""
+        given = None
+        if job is not None and self.ready:
+            given = _job(job, OPCODES["LOAD_ADDENDS" if job["addends"] else "LOAD_WEIGHTS"], job["number"])
+            self._places.extend(parameter_places(job, units=self._config.units, weight_lines=self._config.weight_lines,
+                                                 addend_lines=self._config.addend_lines))
+        if self.takes(data, addends_taken) and not bad:
+            self._beats.append(data)
+        self._call("step", given, data is not None, bad, request_taken, addends_taken, ctypes.c_int64(rows_done),
+                   ctypes.c_int64(layers_done))
+        self._show()
+        self.weights = None
+        if self._shown["line"]:
+            beats = tuple(self._beats.popleft() for _ in range(self._config.line_beats))
+            self.weights = Line(self._places.popleft(), beats)
+        before = None if addends_taken else self.addends
+        self.addends = before
+        if self._shown["addends"] and before is None:
+            part = self._shown["part"]
+            if not part:
+                self._data = self._beats.popleft()
+            self.addends = Line(self._places.popleft(), (self._data,), part)
+
+
+class Sequencer(_Part):
     """One instruction arrives, one is prepared, one is cut into tiles; three tiles wait or are under way.
 
     ready: an instruction is taken in this cycle; slot: (tile, number of its slot) that goes to the units, or None;
@@ -30,18 +266,14 @@ class Sequencer:
     stall: the name of what the array waited for, or ""; idle
     """
 
-    def __init__(self, shape: Shape):
-        self._library = load(Path(__file__).with_suffix(".cpp"))
-        self._library.sequencer_new.restype = ctypes.c_void_p
-        self.shape, self._shown = shape, np.zeros(8, np.int64)
-        sizes = np.array([shape.units, shape.rows, shape.width, shape.words], np.int64)
-        self._sequencer = ctypes.c_void_p(self._library.sequencer_new(address(sizes)))
-        self._items: deque[Mapping[str, int]] = deque()
-        self._order = self._slots()
-        self._show()
+    name = "sequencer"
+    shows = ("ready", "idle", "slot", "ends", "reserve", "done", "stall", "number")
 
-    def __del__(self) -> None:
-        self._library.sequencer_delete(self._sequencer)
+    def __init__(self, shape: Shape):
+        self.shape = shape
+        self._items: deque[Job] = deque()
+        self._order = self._slots()
+        super().__init__(_sizes(shape))
 
     def _slots(self) -> Iterator[tuple[Tile, int]]:
         """Of all instructions that are taken, in their order."""
@@ -50,21 +282,94 @@ class Sequencer:
                 yield from ((tile, number) for number in range(tile.slots))
 
     def _show(self) -> None:
-        self._library.sequencer_shows(self._sequencer, address(self._shown))
-        ready, idle, slot, ends, reserve, done, stall, self.number = self._shown.tolist()
-        self.ready, self.idle, self.reserve, self.done = (bool(flag) for flag in (ready, idle, reserve, done))
-        self.slot = next(self._order) if slot else None
-        self.tile = self.slot[0] if self.slot is not None and ends else None
-        self.stall = ("", *STALLS, "")[stall]
+        super()._show()
+        shown = self._shown
+        self.number = shown["number"]
+        self.ready, self.idle, self.reserve, self.done = (
+            bool(shown[name]) for name in ("ready", "idle", "reserve", "done"))
+        self.slot = next(self._order) if shown["slot"] else None
+        self.tile = self.slot[0] if self.slot is not None and shown["ends"] else None
+        self.stall = ("", *STALLS, "")[shown["stall"]]
 
-    def step(self, *, item: Mapping[str, int] | None = None, rows_done: int = 0, weights_done: int = 0,
-             written: bool = False, room: bool = True) -> None:
+    def step(self, *, item: Job | None = None, rows_done: int = 0, weights_done: int = 0, written: bool = False,
+             room: bool = True) -> None:
         """item: the instruction that stands at the input; taken if `ready`."""
         job = None
         if item is not None and self.ready:
             self._items.append(item)
-            fields = {**item, "opcode": INTERACT if item["interact"] else LAYER, "source": item["number"]}
-            job = np.array([fields.get(name, 0) for name in JOB], np.int64)
-        self._library.sequencer_step(self._sequencer, None if job is None else address(job),
-                                     ctypes.c_int64(rows_done), ctypes.c_int64(weights_done), written, room)
+            job = _job(item, OPCODES["INTERACT" if item["interact"] else "LAYER"], item["number"])
+        self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done), written, room)
+        self._show()
+
+
+@dataclass
+class Row:
+    """A row of results of all units; the fields are those of a tile. words: (units, columns) bit patterns."""
+
+    row: int
+    last: bool
+    out: int
+    stride: int
+    count: int      # lanes that exist; in latency mode what it holds is not looked at
+    words: Sequence[Sequence[int]]
+    half: int = 0
+    fills: bool = True
+    sigmoid: bool = False
+    latency: bool = False
+    unit: int = 0
+    outs: int = 1
+    columns: int = 1
+    idle_units: int = 0
+
+
+class ResultWriter(_Part):
+    """hw.mlp.result_writer.ResultWriter: request, and whether a beat stands there (data), room, idle."""
+
+    name = "writer"
+    shows = ("request", "address", "beats", "data", "room", "idle")
+
+    def __init__(self, config: MlpConfig):
+        self._config = config
+        super().__init__(_sizes(config), config.staged_tiles, config.output_beats)
+
+    def _show(self) -> None:
+        super()._show()
+        self.data, self.room, self.idle = (bool(self._shown[name]) for name in ("data", "room", "idle"))
+
+    def step(self, row: Row | None = None, reserve: bool = False, *, request_taken: bool = False,
+             data_taken: bool = False) -> None:
+        """row: that comes in; reserve: a further tile will; request_taken, data_taken: request and data are taken."""
+        given, config = None, self._config
+        if row is not None:
+            top = (config.units - 1 - row.idle_units) % config.groups_per_beat if row.latency else row.half
+            given = np.array([
+                row.last, row.half != 0 and not row.latency, row.fills or row.latency, row.sigmoid, row.out, row.stride,
+                row.row + 1 if row.latency else row.count, row.unit if row.latency else 0,
+                row.outs if row.latency else 1, top * config.columns + row.columns], np.int64)
+        self._call("step", given, reserve, request_taken, data_taken)
+        self._show()
+
+
+class Sigmoid(_Part):
+    """hw.fp.sigmoid.Sigmoid: ready, busy, and the word `o` that stands there, None for none."""
+
+    name = "sigmoid"
+    shows = ("ready", "there", "busy")
+
+    def __init__(self) -> None:
+        self._inside: deque[Any] = deque()
+        super().__init__()
+
+    def _show(self) -> None:
+        super()._show()
+        self.ready, self.busy = bool(self._shown["ready"]), bool(self._shown["busy"])
+        self.o = self._inside[0] if self._shown["there"] else None
+
+    def step(self, word: Any = None, taken: bool = False) -> None:
+        """word: taken in this cycle; taken: o is."""
+        if taken:
+            self._inside.popleft()
+        if word is not None:
+            self._inside.append(word)
+        self._call("step", word is not None, taken)
         self._show()

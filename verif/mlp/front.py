@@ -128,7 +128,7 @@ def beat_of(address: int, words: int) -> int:
 
 
 class LoaderBench(ABC):
-    """A loader beside its golden model, fed alike and compared in every cycle.
+    """A loader beside its cycle model, fed alike and compared in every cycle.
 
     sides: the two counts that it waits for; bad: beats of the buffer that are answered with an error. `outputs`
     compares what a loader alone has, and says what of it is taken.
@@ -203,7 +203,7 @@ class LoaderBench(ABC):
         if model.active:
             shown["number"] = (pins.get("number"), model.number)
         wrong = {name: pair for name, pair in shown.items() if pair[0] != pair[1]}
-        assert not wrong, f"{where}: unit and golden differ: {wrong}"
+        assert not wrong, f"{where}: unit and model differ: {wrong}"
         if request is not None:
             found = self.layouts["o_requests"].unpack(pins.get("o_requests__payload"))
             assert (found["address"], found["beats"]) == (request[0] * self.unit.beat_bytes, request[1]), where

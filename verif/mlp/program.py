@@ -2,15 +2,17 @@
 
 import os
 import random
+from types import SimpleNamespace
 
 from cocotb.triggers import RisingEdge
 
-from golden.mlp.program import Arguments, Fault
-from golden.mlp.program import Program as Golden
+from golden.mlp.program import ENGINES, INPUTS, OUTPUTS, WEIGHT_IMAGE, Rules, stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
 from verif.bench.pack import Ports, layout_of
+from verif.mlp.cycles import Arguments, Fault
+from verif.mlp.cycles import Program as Model
 from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, encode
 
 __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
@@ -19,29 +21,46 @@ __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "an
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
 AFTER = ("wait_rows", "wait_weights", "wait_layers")
-ENGINE = {"LOAD_ROWS": 0, "LOAD_WEIGHTS": 1, "LOAD_ADDENDS": 1, "LAYER": 2, "INTERACT": 2}
+ENGINE = {kind: ENGINES[opcode] for kind, opcode in KINDS.items()}
+BUFFERS = {INPUTS: "inputs_beats", OUTPUTS: "outputs_beats", WEIGHT_IMAGE: "weights_beats"}
 USED = {instruction.name: {use.field for use in instruction.uses} for instruction in MLP.instructions}
 # A load's line is that of its kind, whatever its field is called.
-IGNORED = {name: {field.name for field in MLP.fields} - used - ({"line"} if ENGINE[name] == 1 else set())
-           for name, used in USED.items() if name in ENGINE}
+IGNORED = {KINDS[name]: {field.name for field in MLP.fields} - used - ({"line"} if ENGINE[name] == 1 else set())
+           for name, used in USED.items()}
 
 
-def _kind(stream: str, job: dict[str, int]) -> str:
-    """The instruction that a job is of."""
-    if stream == "o_rows":
-        return "LOAD_ROWS"
-    if stream == "o_parameters":
-        return "LOAD_ADDENDS" if job["addends"] else "LOAD_WEIGHTS"
-    return "INTERACT" if job["interact"] else "LAYER"
+# What each engine is told of an instruction as it stands there.
+TOLD = (
+    ("features_in", "half", "count", "source", "stride", "row_beats", "features", "feature", "line_stride",
+     "wait_weights", "wait_layers"),
+    ("count", "source", "steps", "wait_rows", "wait_layers"),
+    ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "line_stride",
+     "steps", "groups", "weight_line", "last_columns", "addend_line", "to_line", "to_line_stride", "out", "out_stride",
+     "max_in_flight", "wait_rows", "wait_weights"),
+)
+
+
+def job_of(unit: MlpConfig, item: SimpleNamespace, number: int) -> dict[str, int]:
+    """What the engine of a decoded instruction is told."""
+    engine = ENGINES[item.opcode]
+    job = {name: getattr(item, name) for name in TOLD[engine]} | {"number": number}
+    if engine == 2:
+        return job | {"interact": int(item.opcode == KINDS["INTERACT"])}
+    _, end = Rules(unit).reach(item)     # type: ignore[misc]
+    if engine == 1:
+        addends = int(item.opcode == KINDS["LOAD_ADDENDS"])
+        return job | {"addends": addends, "end": end, "line": item.addend_line if addends else item.weight_line}
+    group, stored = item.feature // unit.rows if item.features_in else 0, stored_beats(item.row_beats, item.half)
+    return job | {"run": int(item.stride == stored), "less_one": item.count * item.features - 1, "stored_beats": stored,
+                  "end": end, "line": (item.line + group * item.row_beats) % (1 << 16)}
 
 
 class Bench:
-    """The program beside its golden model, fed alike. bad: beats of the program answered with an error."""
+    """The program beside its cycle model, fed alike. bad: beats of the program answered with an error."""
 
     def __init__(self, dut, unit: MlpConfig, items: list[dict[str, int]], *, feed: Feed, arguments: dict[str, int],
                  bad=()):
         self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
-        self.model = Golden(words=unit.words, rows=unit.rows, columns=unit.columns, width=unit.width)
         self.base = BASE // unit.beat_bytes
         self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
@@ -50,6 +69,7 @@ class Bench:
         self.got: list[list[dict[str, int]]] = [[], [], []]
         self.at: list[int] = []     # when an instruction was handed on
         self.put(items, arguments)
+        self.model = Model(unit, [], self.arguments)    # until the start
 
     def put(self, items: list[dict[str, int]], arguments: dict[str, int]) -> None:
         """Another program, in the place of the one before."""
@@ -73,17 +93,18 @@ class Bench:
             word = sum(word << 32 * k for k, word in enumerate(data))
             pins.drive(i__payload=self.layouts["i"].pack({"data": word, "error": bad}))
         await RisingEdge(self.dut.clk)
-        request, takes, streams = model.request, model.takes(data), (model.rows, model.parameters, model.layers)
+        request, takes = model.request, model.takes(data)
+        streams = [None if at is None else job_of(self.unit, model.items[at], at) for at in model.streams]
         error = self.error.unpack(pins.get("error"))
         fault = Fault(error["code"], error["instruction"], error["detail"]) if error["valid"] else None
         shown = {
             "i.ready": (pins.get("i__ready"), takes), "request": (pins.get("o_requests__valid"), request is not None),
             "done": (pins.get("done"), model.done), "error": (fault, model.error),
-            **({"number": (pins.get("number"), model.number)} if model.state != "IDLE" else {}),
+            **({"number": (pins.get("number"), model.number)} if not model.idle else {}),
             **{name: (pins.get(f"{name}__valid"), job is not None) for name, job in zip(STREAMS, streams, strict=True)},
         }
         wrong = {name: pair for name, pair in shown.items() if pair[0] != pair[1]}
-        assert not wrong, f"{where}: unit and golden differ: {wrong}"
+        assert not wrong, f"{where}: unit and model differ: {wrong}"
         if request is not None:
             found = self.layouts["o_requests"].unpack(pins.get("o_requests__payload"))
             assert (found["address"], found["beats"]) == (request[0] * self.unit.beat_bytes, request[1]), where
@@ -93,15 +114,19 @@ class Bench:
                 known = {field: value & _mask(self.layouts[name], field) for field, value in job.items()}
                 if "run" in known:      # `end` is of 32 bits, and of a load that passed its check
                     assert job["end"] <= TOP
-                ignored = IGNORED[_kind(name, job)]     # the unit hands on what stands there, the model 0
+                ignored = IGNORED[model.items[job["number"]].opcode]    # handed on as it stands there, 0 in the model
                 differ = {field for field in known.keys() | found.keys() if found.get(field) != known.get(field)}
                 assert differ <= ignored, f"{where}: {name} {found}, golden {known}"
                 if room[k]:
                     self.got[k].append(found)
                     self.at.append(self.cycle)
-        model.step(start=start, arguments=self.arguments, data=data,
-                   request_taken=request is not None and ready, bad=bad,
-                   taken=[job is not None and bool(room[k]) for k, job in enumerate(streams)])
+        if start:
+            if model.idle:
+                self.model = Model(self.unit, self.words, self.arguments)
+            self.model.start()
+        else:
+            model.step(data=data is not None, request_taken=request is not None and ready, bad=bad,
+                       taken=[job is not None and bool(room[k]) for k, job in enumerate(streams)])
         feed.step(request, takes)
         self.cycle += 1
 
@@ -159,19 +184,8 @@ def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) ->
 
 def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     """The buffer's size and the beat behind the last that an instruction touches there."""
-    kind = next(name for name, opcode in KINDS.items() if opcode == item["opcode"])
-    if kind == "LOAD_ROWS":
-        rows = item["count"] * item["features"]
-        stored = -(-item["row_beats"] // (1 + item["half"]))
-        return "inputs_beats", item["source"] + (rows - 1) * item["stride"] + stored
-    if kind == "LOAD_WEIGHTS":
-        return "weights_beats", item["source"] + item["count"] * item["steps"] * unit.line_beats
-    if kind == "LOAD_ADDENDS":
-        return "weights_beats", item["source"] + -(-item["count"] // unit.groups_per_beat)
-    if kind == "LAYER" and item["target"] == 3:
-        beats = -(-item["groups"] // unit.groups_per_beat)
-        return "outputs_beats", item["out"] + (item["count"] - 1) * item["out_stride"] + beats
-    return None
+    reach = Rules(unit).reach(SimpleNamespace(**item))
+    return None if reach is None else (BUFFERS[reach[0]], reach[1])
 
 
 def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], sizes: dict[str, int]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The row loader against golden.mlp.loader, cycle by cycle: any rows and features, waits, a slow memory, faults."""
+"""The row loader against its cycle model and golden.mlp.loader: any rows and features, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from golden.fp.narrow import widen
-from golden.mlp.loader import Load
-from golden.mlp.loader import RowLoader as Golden
 from golden.mlp.program import stored_beats
 from hw.axi.requester import REQUEST_LOG2
 from hw.mlp.config import MlpConfig
@@ -17,6 +15,8 @@ from hw.mlp.loader import RowLoader
 from verif.bench import report, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
+from verif.mlp.cycles import Load
+from verif.mlp.cycles import RowLoader as Model
 from verif.mlp.front import (
     BASE,
     CONFIGS,
@@ -39,9 +39,7 @@ class Bench(LoaderBench):
     make = staticmethod(any_rows)
 
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
-        super().__init__(dut, unit, feed, Golden(
-            units=unit.units, rows=unit.rows, pieces=unit.pieces, lines=unit.row_lines, base=BASE // unit.beat_bytes),
-            bad=bad)
+        super().__init__(dut, unit, feed, Model(unit, BASE // unit.beat_bytes), bad=bad)
         self.load = layout_of("o_load__payload")
         self.loads: list[Load] = []         # taken from o_load
 
@@ -58,9 +56,10 @@ class Bench(LoaderBench):
             return {"load_taken": False}
         found, words = self.load.unpack(self.pins.get("o_load__payload")), self.unit.words
         beat = np.frombuffer(beat_of(load.data, words).to_bytes(4 * words, "little"), np.uint32)
-        if load.half is not None:
-            beat = widen(beat.view(np.uint16)[load.half * words:][:words], "float16").view(np.uint32)
-        wanted = {"words": beat.tolist(), "unit": load.unit, "row": load.row, "line": load.line, "turn": load.turn}
+        *place, half = load.place
+        if half is not None:
+            beat = widen(beat.view(np.uint16)[half * words:][:words], "float16").view(np.uint32)
+        wanted = {"words": beat.tolist(), **dict(zip(("unit", "row", "line", "turn"), place, strict=True))}
         assert found == wanted, f"{where}: {found}, golden {wanted}"
         if room:
             self.loads.append(load)
@@ -83,17 +82,17 @@ async def smoke(dut):
     # Two samples of three beats, of which the port has two each.
     half = plain | {"half": 1, "count": 2, "row_beats": 3, "source": 60, "stride": 2, "number": 2}
     await bench.carry_out([plain, features, finish_rows(half)])
-    assert [load[:4] for load in bench.loads[:10]] == [
+    assert [load.place[:4] for load in bench.loads[:10]] == [
         (0, 0, 10, 0), (0, 0, 110, 0), (0, 1, 10, 0), (0, 1, 110, 0), (1, 0, 10, 0), (1, 0, 110, 0),
         (1, 1, 10, 0), (1, 1, 110, 0), (0, 0, 11, 0), (0, 0, 111, 0)]
-    assert [load[:4] for load in bench.loads[10:19]] == [
+    assert [load.place[:4] for load in bench.loads[10:19]] == [
         (0, 1, 20, 1), (0, 0, 21, 2), (0, 1, 21, 2), (0, 1, 70, 1), (0, 0, 71, 2), (0, 1, 71, 2),
         (1, 1, 20, 1), (1, 0, 21, 2), (1, 1, 21, 2)]
-    assert [load[:4] for load in bench.loads[19:]] == [
+    assert [load.place[:4] for load in bench.loads[19:]] == [
         (0, 0, 10, 0), (0, 0, 110, 0), (0, 0, 210, 0), (0, 1, 10, 0), (0, 1, 110, 0), (0, 1, 210, 0)]
     assert [load.data - bench.base for load in bench.loads[:19]] == [
         7, 8, 10, 11, 13, 14, 16, 17, 19, 20, *range(40, 49)]
-    assert [(load.data - bench.base, load.half) for load in bench.loads[19:]] == [
+    assert [(load.data - bench.base, load.place.half) for load in bench.loads[19:]] == [
         (60, 0), (60, 1), (61, 0), (62, 0), (62, 1), (63, 0)]
     assert bench.feed.asked == [*((bench.base + at, 2) for at in (7, 10, 13, 16, 19)), (bench.base + 40, 9),
                                 (bench.base + 60, 4)]

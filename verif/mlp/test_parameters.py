@@ -1,4 +1,4 @@
-"""The parameter loader against golden.mlp.loader, cycle by cycle: any loads, waits, a slow memory, faults."""
+"""The parameter loader against its cycle model and golden.mlp.loader: any loads, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,13 +6,14 @@ from dataclasses import replace
 import cocotb
 import pytest
 
-from golden.mlp.loader import Addends, Weights
-from golden.mlp.loader import ParameterLoader as Golden
+from golden.mlp.loader import ParameterPlace
 from hw.mlp.config import MlpConfig
 from hw.mlp.parameters import ParameterLoader
 from verif.bench import report, rng
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
+from verif.mlp.cycles import Line
+from verif.mlp.cycles import ParameterLoader as Model
 from verif.mlp.front import (
     BASE,
     CONFIGS,
@@ -34,11 +35,9 @@ class Bench(LoaderBench):
     ready = "o_addends__ready"
 
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
-        super().__init__(dut, unit, feed, Golden(
-            units=unit.units, weight_lines=unit.weight_lines, addend_lines=unit.addend_lines,
-            line_beats=unit.line_beats, groups_per_beat=unit.groups_per_beat, base=BASE // unit.beat_bytes), bad=bad)
+        super().__init__(dut, unit, feed, Model(unit, BASE // unit.beat_bytes), bad=bad)
         self.weights, self.addends = layout_of("o_weights"), layout_of("o_addends__payload")
-        self.got: list[Weights | Addends] = []
+        self.got: list[Line] = []
 
     @staticmethod
     def make(r, unit: MlpConfig, number: int, **more: int) -> dict[str, int]:
@@ -57,22 +56,22 @@ class Bench(LoaderBench):
         assert found["valid"] == (weights is not None), f"{where}: golden has {weights}"
         if weights is not None:
             line = sum(beat_of(at, words) << 32 * words * place for place, at in enumerate(weights.data))
-            wanted = {"valid": 1, "unit": weights.unit, "line": weights.line,
+            wanted = {"valid": 1, "unit": weights.place.unit, "line": weights.place.line,
                       "words": [line >> 32 * at & 0xFFFFFFFF for at in range(self.unit.line_words)]}
             assert found == wanted, f"{where}: {found}, golden {wanted}"
             self._note(weights)
         assert (self.pins.get("o_addends__valid") == 1) == (addends is not None), f"{where}: golden has {addends}"
         if addends is not None:
             found = self.addends.unpack(self.pins.get("o_addends__payload"))
-            first, line = addends.half * self.unit.columns, beat_of(addends.data, words)
-            wanted = {"line": addends.line,
+            first, line = addends.part * self.unit.columns, beat_of(addends.data[0], words)
+            wanted = {"line": addends.place.line,
                       "words": [line >> 32 * (first + at) & 0xFFFFFFFF for at in range(self.unit.columns)]}
             assert found == wanted, f"{where}: {found}, golden {wanted}"
             if room:
                 self._note(addends)
         return {"addends_taken": addends is not None and room}
 
-    def _note(self, line: Weights | Addends) -> None:
+    def _note(self, line: Line) -> None:
         self.got.append(line)
         self.at.append(self.cycle)
 
@@ -88,10 +87,10 @@ async def smoke(dut):
         {"addends": 1, "count": 5, "steps": 9, "line": 254, "source": 30, "end": 33, "number": 1, **common}])
     base = bench.base
     assert bench.got == [
-        *(Weights(u, line, (base + 4 + at,), at == 5) for at, (u, line) in enumerate(
+        *(Line(ParameterPlace(*place), (base + 4 + at,)) for at, place in enumerate(
             [(0, 100), (0, 101), (1, 100), (1, 101), (0, 102), (0, 103)])),
-        Addends(254, 0, base + 30, False), Addends(255, 1, base + 30, False), Addends(0, 0, base + 31, False),
-        Addends(1, 1, base + 31, False), Addends(2, 0, base + 32, True)]
+        *(Line(ParameterPlace(None, line), (base + 30 + at // 2,), at % 2) for at, line in enumerate(
+            [254, 255, 0, 1, 2]))]
     assert bench.feed.asked == [(base + 4, 6), (base + 30, 3)]
 
 

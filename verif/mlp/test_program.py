@@ -1,4 +1,4 @@
-"""The MLP core's program against golden.mlp.program, cycle by cycle: every instruction, every refusal."""
+"""The MLP core's program against its cycle model and golden.mlp.program: every instruction, every refusal."""
 
 import random
 from dataclasses import replace
@@ -7,12 +7,12 @@ from typing import Any
 import cocotb
 import pytest
 
-from golden.mlp.program import Fault
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
 from verif.bench import report, rng
 from verif.bench.runner import seeds, shapes, simulate
+from verif.mlp.cycles import Fault
 from verif.mlp.front import CONFIGS, KINDS, Feed, encode
 from verif.mlp.program import (
     AFTER,

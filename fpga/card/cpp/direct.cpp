@@ -32,7 +32,8 @@ __attribute__((visibility("default"))) uint64_t direct_rows(const int64_t* timin
                        &t.trrd_l, &t.tfaw, &t.twr, &t.twtr_s, &t.twtr_l, &t.trtp, &t.trefi, &t.trfc, &t.bl2,
                        &t.mhz, &t.kernel_mhz, &t.policy, &t.read_queue, &t.write_queue, &t.write_high, &t.write_low,
                        &t.age_limit, &t.close_page, &t.controller_clocks, &t.machine_depth, &t.column_slots,
-                       &t.turn_lines, &t.rmw})
+                       &t.turn_lines, &t.rmw, &t.bursts, &t.row_bus, &t.act_clocks, &t.bank_refresh, &t.trrefd,
+                       &t.stacks, &t.tccd_r})
         *v = *timing++;
     for (int i = 0; i < field_count; i++)
         d->ddr.dram.map.push_back({fields[4 * i], fields[4 * i + 1], fields[4 * i + 2], fields[4 * i + 3]});

@@ -1,5 +1,6 @@
 // A first-ready, first-come controller, as simulators of DRAM have it: at most one command a clock, that of the oldest
-// request whose next command's time has come. A row that a waiting access needs is not closed.
+// request whose next command's time has come; where the memory has a bus for row commands, one on each bus. A row that a
+// waiting access needs is not closed.
 #pragma once
 
 #include "dram.h"
@@ -9,7 +10,7 @@ class FrFcfs {
     void reset(const Dram& d) {
         hits.assign(d.bank.size(), 0);
         clear();
-        wake = 0;
+        wake = row_free = 0;
     }
     // Forgets what is queued; the rows stay as they are.
     void clear() {
@@ -18,7 +19,8 @@ class FrFcfs {
         draining = false;
     }
     bool room(const Dram& d, bool write) const {
-        return write ? int64_t(writes.size()) < d.t.write_queue : int64_t(reads.size()) < d.t.read_queue;
+        const int64_t after = int64_t((write ? writes : reads).size()) + d.t.bursts;
+        return after <= (write ? d.t.write_queue : d.t.read_queue);
     }
     bool idle() const { return reads.empty() && writes.empty(); }
     void put(const Dram& d, const DdrRequest& r) {
@@ -33,10 +35,14 @@ class FrFcfs {
                 d.now = next < end ? next : end;
                 continue;
             }
-            if (d.now >= d.refresh_at)
-                wake = d.refresh();
-            else
+            if (d.now < d.refresh_at)
                 command(d, read, wrote);
+            else if (!d.t.bank_refresh)
+                wake = d.refresh();
+            else {
+                d.refresh_bank();
+                command(d, read, wrote);
+            }
             d.now++;
         }
     }
@@ -44,7 +50,7 @@ class FrFcfs {
   private:
     std::vector<int64_t> hits;  // of each bank: accesses of the queue under service that its open row serves
     std::vector<DdrRequest> reads, writes;
-    int64_t wake = 0;
+    int64_t wake = 0, row_free = 0;  // row_free: the clock from which the bus for row commands is this channel's again
     bool draining = false;
 
     template <class Read, class Wrote>
@@ -60,6 +66,7 @@ class FrFcfs {
         for (const DdrRequest& r : queue)
             if (d.open(r)) hits[r.bank]++;
         uint64_t tried = 0;  // banks for whose rows an older request has already spoken
+        bool gone[2] = {false, false};  // a row command, a column command, in this clock
         for (size_t i = 0; i < queue.size(); i++) {
             DdrRequest& r = queue[i];
             bool hit = d.open(r), close = !hit && d.bank[r.bank].row >= 0;
@@ -68,20 +75,28 @@ class FrFcfs {
                 if (tried >> r.bank & 1 || (close && hits[r.bank] && d.now - r.arrived < t.age_limit)) continue;
                 tried |= 1ull << r.bank;
             }
+            if (gone[hit]) continue;
             int64_t at = hit ? d.column_time(r, draining) : close ? d.bank[r.bank].precharge : d.activate_time(r);
+            if (!hit && t.row_bus) at = Dram::later(at, row_free);
             if (at > d.now) {
                 if (at < wake) wake = at;
                 continue;
             }
-            if (hit)
-                column(d, queue, i, read, wrote);
-            else if (close) {
+            gone[hit] = true;
+            wake = d.now + 1;
+            if (hit) {
+                const int bank = r.bank;
+                column(d, queue, i--, read, wrote);
+                hits[bank]--;
+            } else if (close) {
                 d.precharge(r.bank, d.now);
                 r.closed = true;
-            } else
+                row_free = d.now + t.row_bus;
+            } else {
                 d.activate(r, d.now);
-            wake = d.now + 1;
-            return;
+                row_free = d.now + t.row_bus * t.act_clocks;
+            }
+            if (!t.row_bus || (gone[0] && gone[1])) return;
         }
     }
 

@@ -20,7 +20,9 @@ inline Named named(DdrTiming& d) {
             {"write_high", &d.write_high}, {"write_low", &d.write_low}, {"age_limit", &d.age_limit},
             {"close_page", &d.close_page}, {"controller_clocks", &d.controller_clocks},
             {"machine_depth", &d.machine_depth}, {"column_slots", &d.column_slots},
-            {"turn_lines", &d.turn_lines}, {"rmw", &d.rmw}};
+            {"turn_lines", &d.turn_lines}, {"rmw", &d.rmw}, {"bursts", &d.bursts}, {"row_bus", &d.row_bus},
+            {"act_clocks", &d.act_clocks}, {"bank_refresh", &d.bank_refresh}, {"trrefd", &d.trrefd},
+            {"stacks", &d.stacks}, {"tccd_r", &d.tccd_r}};
 }
 
 inline Named named(SsdTiming& s) {

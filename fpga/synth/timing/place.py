@@ -21,7 +21,6 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fpga.synth.map import LUT_COST
-from fpga.synth.shells import region
 from fpga.synth.timing.delays import Family, Sink, local, table
 from fpga.synth.timing.netlist import Netlist
 from fpga.synth.timing.packing import Packed, pack
@@ -29,6 +28,7 @@ from fpga.synth.timing.replicate import replicated
 from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import BLOCKS, Window, assign, everywhere
 from fpga.synth.timing.sta import Graph, Times
+from gen.model.platform import region
 
 __all__ = ["Design", "Objects", "objects", "place", "spread", "window"]
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from fpga.synth.map import LUT_COST, Report
-from fpga.synth.shells import region
 from fpga.synth.timing.delays import clock_ps
 from fpga.synth.timing.netlist import Netlist, flat
 from fpga.synth.timing.place import Design, place
@@ -25,6 +24,7 @@ from fpga.synth.timing.sites import Window
 from fpga.synth.timing.sta import Path as Route
 from fpga.synth.timing.sta import Step, Times
 from gen.base import kept
+from gen.model.platform import region
 
 __all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
 

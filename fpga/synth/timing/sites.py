@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
-from fpga.synth.shells import region
 from fpga.synth.timing.delays import Family, table
+from gen.model.platform import region
 
 __all__ = ["BLOCKS", "Sites", "Window", "assign", "everywhere"]
 

@@ -36,7 +36,7 @@ class ArrayPiece(Piece):
 
 def of_arrays(ids: Mapping[str, ArrayLike], offsets: Mapping[str, ArrayLike] | None = None,
               values: Mapping[str, ArrayLike] | None = None, *, source: str = "arrays", parts: int = 1) -> Pieces:
-    """A log of arrays: of each table one id a sample, or the ids of its bags with their offsets.
+    """A log of arrays: of each table one id per sample, or the ids of its bags with their offsets.
 
     Parameters  ids: whole numbers in one dimension, by table; offsets: (samples + 1,), of tables looked up in bags;
                 values: (samples,) or (samples, k) by name; source: what people call it; parts: into so many

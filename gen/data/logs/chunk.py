@@ -13,7 +13,7 @@ class Chunk:
     """Samples first, first + 1, ... of a log.
 
     ids: of each table, as the log has them: uint64 (text that is no number: its hash, see the reader). offsets:
-    (n + 1,) int64 of tables whose samples have bags of ids, from 0; a table without has one id a sample. values: (n,)
+    (n + 1,) int64 of tables whose samples have bags of ids, from 0; a table without has one id per sample. values: (n,)
     or (n, k) of other columns, as the label and the dense features. place: where it begins and ends, as shares of the
     log's bytes; (0, 0) where that is not known.
     """

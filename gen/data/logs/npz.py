@@ -1,6 +1,6 @@
 """Arrays in an npz file, member by member in a stream, however they are packed.
 
-`idx_<table>` is one index a sample, `ind_<table>` with `off_<table>` bags of indices; other arrays with one entry a
+`idx_<table>` is one index per sample, `ind_<table>` with `off_<table>` bags of indices; other arrays with one entry a
 sample are values.
 """
 

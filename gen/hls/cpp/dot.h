@@ -3,8 +3,7 @@
 //   single    products of 31 bits, shifted to the largest exponent so far          golden.fp.fp32.dot
 //   grouped   exact sums of four products, likewise                                golden.fp.fp32.dot(grouped=True)
 //   exact     exact sums of four, shifted to the largest exponent of the whole sum golden.fp.group_dot
-#ifndef HOTRAIL_DOT_H
-#define HOTRAIL_DOT_H
+#pragma once
 
 #include "fp32.h"
 
@@ -32,13 +31,7 @@ struct Sum {
     UInt<3> special;
 };
 
-inline Sum empty_sum() {
-    Sum sum;
-    sum.total = 0;
-    sum.peak = 0;
-    sum.special = 0;
-    return sum;
-}
+inline Sum empty_sum() { return {0, 0, 0}; }
 
 // A term: its value counts 2^(exponent - 254 - 46 + the bits that were dropped).
 struct Term {
@@ -55,13 +48,10 @@ const int DROPPED_BITS = 17, UNIT_SINGLE = DROPPED_BITS - 46 - 2 * BIAS;
 
 inline Term multiply(Word a, Word b) {
     const Number x = unpack(a), y = unpack(b);
-    Term term;
-    term.special = special_product(x, y);
     const bool counts = x.mantissa != 0 && y.mantissa != 0 && int(x.exponent) != 255 && int(y.exponent) != 255;
-    const int64_t product = int64_t((uint64_t(x.mantissa) * uint64_t(y.mantissa)) >> DROPPED_BITS);
-    term.value = !counts ? int64_t(0) : x.sign != y.sign ? -product : product;
-    term.exponent = counts ? int(x.exponent) + int(y.exponent) : 0;
-    return term;
+    const int64_t size = int64_t((uint64_t(x.mantissa) * uint64_t(y.mantissa)) >> DROPPED_BITS);
+    if (!counts) return {0, 0, unsigned(special_product(x, y))};
+    return {x.sign != y.sign ? -size : size, unsigned(x.exponent) + unsigned(y.exponent), 0};
 }
 
 // The accumulator with its new peak.
@@ -86,8 +76,7 @@ inline void accumulate(Sum &sum, Word x, Word y) {
 }
 
 inline Word round_sum(Sum sum, int unit = UNIT_SINGLE) {
-    if (int(sum.special)) return special_word(int(sum.special));
-    return round_signed(int64_t(sum.total), int(sum.peak) + unit);
+    return int(sum.special) ? special_word(int(sum.special)) : round_signed(int64_t(sum.total), int(sum.peak) + unit);
 }
 
 // -- Four numbers that share an exponent.
@@ -117,12 +106,10 @@ inline Group group_of(const Word word[GROUP], bool padded) {
     Group group;
     int peak = 0;
     for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
         const int exponent = word[k] >> 23 & 0xFF;
-        if (exponent != 255) peak = larger(peak, exponent);
+        peak = exponent == 255 ? peak : larger(peak, exponent);
     }
     for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
         const Number x = unpack(word[k]);
         const int exponent = x.exponent;
         const bool number = exponent != 0 && exponent != 255;
@@ -136,10 +123,7 @@ inline Group group_of(const Word word[GROUP], bool padded) {
 
 inline int64_t exact_product(const Group &x, const Group &y) {
     int64_t sum = 0;
-    for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
-        sum += int64_t(x.mantissa[k]) * int64_t(y.mantissa[k]);
-    }
+    for (int k = 0; k < GROUP; k++) sum += int64_t(x.mantissa[k]) * int64_t(y.mantissa[k]);
     return sum;
 }
 
@@ -150,7 +134,6 @@ inline int group_exponent(const Group &x, const Group &y) {
 inline int group_special(const Group &x, const Group &y) {
     int special = 0;
     for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
         const int a = x.kind[k], b = y.kind[k];
         const bool wild = a >= PLUS_INFINITY || b >= PLUS_INFINITY, none = a == PADDING || b == PADDING;
         const bool nan = a == NOT_A_NUMBER || b == NOT_A_NUMBER || a == ZERO || b == ZERO;
@@ -165,11 +148,7 @@ inline int group_special(const Group &x, const Group &y) {
 const int GROUP_DROPPED_BITS = 19, UNIT_GROUPED = GROUP_DROPPED_BITS - 2 * GUARD_BITS - 46 - 2 * BIAS;
 
 inline Term multiply_groups(const Group &x, const Group &y) {
-    Term term;
-    term.value = exact_product(x, y) >> GROUP_DROPPED_BITS;
-    term.exponent = group_exponent(x, y);
-    term.special = group_special(x, y);
-    return term;
+    return {exact_product(x, y) >> GROUP_DROPPED_BITS, unsigned(group_exponent(x, y)), unsigned(group_special(x, y))};
 }
 
 // As add_term: floor, and nothing where the term lies far below.
@@ -196,7 +175,6 @@ inline Group regroup(const Sum sum[GROUP]) {
     int64_t bits[GROUP];
     uint64_t spread = 0;
     for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
         bits[k] = int64_t(sum[k].total) >> UNUSED_BITS;
         spread |= uint64_t(bits[k] < 0 ? ~bits[k] : bits[k]);
     }
@@ -206,7 +184,6 @@ inline Group regroup(const Sum sum[GROUP]) {
     const int left = PLACES + 1 - width;
     Group group;
     for (int k = 0; k < GROUP; k++) {
-#pragma HLS unroll
         const int64_t moved = left < 0 ? bits[k] >> -left : bits[k] * (int64_t(1) << (left < 0 ? 0 : left));
         group.mantissa[k] = under || over ? int64_t(0) : moved;
         int kind = under || bits[k] >= 0 ? PLUS : MINUS;
@@ -221,5 +198,3 @@ inline Group regroup(const Sum sum[GROUP]) {
 }
 
 }  // namespace hotrail
-
-#endif

@@ -2,8 +2,7 @@
 //
 // A program that is not allowed ends the run with the RTL's code; nothing outside of the buffers is read or written.
 // Instructions follow one another without overlap.
-#ifndef HOTRAIL_EMB_KERNEL_H
-#define HOTRAIL_EMB_KERNEL_H
+#pragma once
 
 #include "emb_bags.h"
 
@@ -13,24 +12,24 @@ namespace hotrail {
 
 inline Fault load(const Beat *inputs, const Instruction &item, const Buffers &buffers, TTMemory &memory,
                   Tables &tables) {
-    const uint32_t HEADERS = 16, BLOCKS = HEADERS / WORDS, GROUP_BEATS = BLOCKS + HEADERS;
-    const uint32_t depth[3] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
-    if (!inside(buffers.inputs_beats, item.indices, item.count + (uint64_t(item.count) + 15) / HEADERS * BLOCKS))
+    const uint32_t BLOCKS = LOAD_HEADERS / WORDS, depth[] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
+    const uint64_t groups = (item.count + LOAD_HEADERS - 1ull) / LOAD_HEADERS;
+    if (!inside(buffers.inputs_beats, item.indices, item.count + groups * BLOCKS))
         return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
 LOAD:
     for (uint32_t at = 0; at < item.count; at++) {
 #pragma HLS loop_tripcount min=1 max=65536
-        const uint32_t group = item.indices + at / HEADERS * GROUP_BEATS, k = at % HEADERS;
-        const Word header = inputs[group + k / WORDS].word[k % WORDS];
-        const int target = header >> 16 & 3;
-        const bool block = header >> 22 & 1, table = target == 2;
-        if (header >> 23 || target > 2 || (block && (!TT_GROUPED || table)) || (TT_BLOCK16_ONLY && !block && !table)
-            || (header & 0xFFFF) >= depth[table ? 2 : target & 1] << block) {
+        const uint32_t group = item.indices + at / LOAD_HEADERS * (BLOCKS + LOAD_HEADERS), k = at % LOAD_HEADERS;
+        const Word word = inputs[group + k / WORDS].word[k % WORDS];
+        const LoadHeader to = load_header(word);
+        const bool table = to.target == TARGET_TABLE;
+        if (to.above || to.target > TARGET_TABLE || (to.block && (!TT_GROUPED || table))
+            || (TT_BLOCK16_ONLY && !to.block && !table) || to.address >= depth[to.target] << to.block) {
             for (int number = 0; number < TT_TABLES; number++) tables.loaded[number] = false;
-            return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, header, 0, at);
+            return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, word, 0, at);
         }
-        tt_load(memory, header, inputs[group + BLOCKS + k]);
-        if (table && (header >> 18 & 3) == 3) tables.loaded[header & (TT_TABLES - 1)] = true;
+        tt_load(memory, to, inputs[group + BLOCKS + k]);
+        if (table && to.part == LAST_PART) tables.loaded[to.address & (TT_TABLES - 1)] = true;
     }
     return no_fault();
 }
@@ -65,33 +64,30 @@ struct Result {
     Word word[HOTRAIL_RESULT_WORDS];
 };
 
-inline void put(Result &block, int offset, uint64_t value, bool wide) {
-    block.word[offset / 4] = Word(value);
-    if (wide) block.word[offset / 4 + 1] = Word(value >> 32);
-}
+inline void put(Result &block, int offset, Word value) { block.word[offset / 4] = value; }
 
 inline void count(Result &block, int offset, uint64_t more) {
-    const int at = offset / 4;
-    put(block, offset, (block.word[at] | uint64_t(block.word[at + 1]) << 32) + more, true);
+    const uint64_t sum = (block.word[offset / 4] | uint64_t(block.word[offset / 4 + 1]) << 32) + more;
+    put(block, offset, Word(sum));
+    put(block, offset + 4, Word(sum >> 32));
 }
 
-inline void count_bags(Result &block, const Instruction &item, const Counts &counts) {
-    const uint64_t stored = uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4;
-    count(block, HOTRAIL_EMB_RESULT_BAGS, item.count);
+// Rows of a tier, `bytes` each.
+inline void count_rows(Result &block, int rows, int bytes_of, uint64_t number, uint64_t bytes) {
+    count(block, rows, number);
+    count(block, bytes_of, number * bytes);
+}
+
+inline void count_done(Result &block, const Instruction &item, const Counts &counts) {
+    const uint64_t beat = WORDS * 4, stored = stored_beats(item.row_beats, item.row_format) * beat;
+    const bool fill = item.opcode == HOTRAIL_EMB_FILL;
+    count(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS, 1);
+    if (item.opcode == HOTRAIL_EMB_LOAD) return;
+    count(block, fill ? HOTRAIL_EMB_RESULT_CACHE_FILLS : HOTRAIL_EMB_RESULT_BAGS, item.count);
     count(block, HOTRAIL_EMB_RESULT_INDICES, item.indices_count);
-    count(block, HOTRAIL_EMB_RESULT_DRAM_ROWS, counts.dram);
-    count(block, HOTRAIL_EMB_RESULT_DRAM_BYTES, counts.dram * stored);
-    count(block, HOTRAIL_EMB_RESULT_TT_ROWS, counts.tt);
-    count(block, HOTRAIL_EMB_RESULT_TT_BYTES, counts.tt * uint64_t(item.row_beats) * WORDS * 4);
-    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, counts.ssd);
-    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES, counts.ssd * stored);
-}
-
-inline void count_fill(Result &block, const Instruction &item) {
-    count(block, HOTRAIL_EMB_RESULT_CACHE_FILLS, item.count);
-    count(block, HOTRAIL_EMB_RESULT_SSD_ROWS, item.count);
-    count(block, HOTRAIL_EMB_RESULT_SSD_BYTES,
-          item.count * uint64_t(stored_beats(item.row_beats, item.row_format)) * WORDS * 4);
+    count_rows(block, HOTRAIL_EMB_RESULT_DRAM_ROWS, HOTRAIL_EMB_RESULT_DRAM_BYTES, counts.dram, stored);
+    count_rows(block, HOTRAIL_EMB_RESULT_TT_ROWS, HOTRAIL_EMB_RESULT_TT_BYTES, counts.tt, item.row_beats * beat);
+    count_rows(block, HOTRAIL_EMB_RESULT_SSD_ROWS, HOTRAIL_EMB_RESULT_SSD_BYTES, fill ? item.count : counts.ssd, stored);
 }
 
 // Writes words of the block from a beat on.
@@ -109,11 +105,10 @@ WRITE_RESULT:
 // All that a run does. memory, tables: what stays in the kernel from run to run.
 inline void emb_run(const Beat *program, uint32_t program_count, const Beat *inputs, Beat *outputs, Beat *rows,
                     const Beat *ring_memory, Beat *result, const Buffers &buffers, TTMemory &memory, Tables &tables) {
-    Result block;
-    for (int w = 0; w < HOTRAIL_RESULT_WORDS; w++) block.word[w] = 0;
+    Result block = {{0}};
     Ring ring = {result_word(result, HOTRAIL_EMB_RESULT_RELEASED) & POSITION_MASK,
                  result_word(result, HOTRAIL_EMB_RESULT_FILLED) & POSITION_MASK};
-    put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
+    put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released);
 PROGRAM:
     for (uint32_t number = 0; number < program_count; number++) {
 #pragma HLS loop_tripcount min=1 max=1024
@@ -130,30 +125,26 @@ PROGRAM:
         else fault = check_bounds(item, buffers);
         if (!fault.code && item.opcode == HOTRAIL_EMB_BAGS) {
             fault = bags(inputs, outputs, rows, ring_memory, result, item, buffers, memory, tables, ring, counts);
-            if (!fault.code) count_bags(block, item, counts);
         } else if (!fault.code && item.opcode == HOTRAIL_EMB_FILL) {
             fault = fill(inputs, rows, ring_memory, result, item, buffers, ring);
-            if (!fault.code) count_fill(block, item);
         }
         if (fault.code) {
-            put(block, HOTRAIL_EMB_RESULT_CODE, fault.code, false);
-            put(block, HOTRAIL_EMB_RESULT_INSTRUCTION, number, false);
-            put(block, HOTRAIL_EMB_RESULT_BAG, fault.bag, false);
-            put(block, HOTRAIL_EMB_RESULT_INDEX, fault.index, false);
-            put(block, HOTRAIL_EMB_RESULT_DETAIL, fault.detail, false);
-            put(block, HOTRAIL_EMB_RESULT_STATE, HOTRAIL_EMB_STATE_RUNNING, false);
+            put(block, HOTRAIL_EMB_RESULT_CODE, fault.code);
+            put(block, HOTRAIL_EMB_RESULT_INSTRUCTION, number);
+            put(block, HOTRAIL_EMB_RESULT_BAG, fault.bag);
+            put(block, HOTRAIL_EMB_RESULT_INDEX, fault.index);
+            put(block, HOTRAIL_EMB_RESULT_DETAIL, fault.detail);
+            put(block, HOTRAIL_EMB_RESULT_STATE, HOTRAIL_EMB_STATE_RUNNING);
             break;
         }
-        count(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS, 1);
+        count_done(block, item, counts);
         // A position before what was released releases nothing.
         if (((item.release - ring.released) & POSITION_MASK) <= POSITION_MASK / 2) ring.released = item.release;
-        put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released, false);
-        put(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE, number + 1, false);
+        put(block, HOTRAIL_EMB_RESULT_RELEASED, ring.released);
+        put(block, HOTRAIL_EMB_RESULT_INSTRUCTIONS_DONE, number + 1);
         write_result(result, block, HOTRAIL_EMB_RESULT_RELEASED / 4, WORDS);
     }
     write_result(result, block, 0, HOTRAIL_FINAL_WORDS);
 }
 
 }  // namespace hotrail
-
-#endif

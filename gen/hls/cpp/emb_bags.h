@@ -4,8 +4,7 @@
 // Timing  the slowest process of the region decides: an index per cycle; a row's stored beats, then its values' beats;
 //         a slot of the TT unit per cycle, see there and in pooling.h
 // Golden  golden.emb.core
-#ifndef HOTRAIL_EMB_BAGS_H
-#define HOTRAIL_EMB_BAGS_H
+#pragma once
 
 #include "emb_checks.h"
 #include "pooling.h"
@@ -56,7 +55,7 @@ BAGS:
 #pragma HLS loop_tripcount min=1 max=65536
 #pragma HLS pipeline II=1
                 const Word word = word_at(inputs, item.indices, number, indices);
-                const uint32_t device = word >> DEVICE_SHIFT, row = word & POSITION_MASK;
+                const uint32_t device = word >> HOTRAIL_POSITION_BITS, row = word & POSITION_MASK;
                 const Word weight = item.weighted ? word_at(inputs, item.weights, number, weights) : ONE_WORD;
                 PoolToken token = {DRAM_ROW, weight, mean};
                 Fetch row_fetch = {false, false, row};
@@ -101,19 +100,14 @@ BAGS:
         if (in_chunk) {
             lookup.ends = true;
             lookups.write(lookup);
-            const PoolToken token = {TT_VECTOR, ONE_WORD, mean};
-            tokens.write(token);
+            tokens.write({TT_VECTOR, ONE_WORD, mean});
         }
-        const PoolToken done = {BAG_END, ONE_WORD, mean};
-        tokens.write(done);
+        tokens.write({BAG_END, ONE_WORD, mean});
         start = uint32_t(end);
     }
-    const Fetch no_row = {false, true, 0};
-    const Lookup no_lookup = {0, false, true};
-    const PoolToken all = {ALL_DONE, 0, 0};
-    rows.write(no_row);
-    lookups.write(no_lookup);
-    tokens.write(all);
+    rows.write({false, true, 0});
+    lookups.write({0, false, true});
+    tokens.write({ALL_DONE, 0, 0});
     counts = found;
 }
 
@@ -193,19 +187,13 @@ inline void bags_region(const Beat *inputs, Beat *outputs, const Beat *rows, con
 inline Fault bags(const Beat *inputs, Beat *outputs, const Beat *rows, const Beat *ring_memory,
                   const volatile Beat *result, const Instruction &item, const Buffers &buffers, TTMemory &memory,
                   const Tables &tables, Ring &ring, Counts &counts) {
-    BagsJob job;
-    job.item = item;
-    job.pool.maximum = item.mode == HOTRAIL_EMB_MODE_MAX;
-    job.pool.row_beats = item.row_beats;
-    job.pool.format = item.format;
-    job.loaded = tt_is_loaded(tables, item.tt_table);
+    const bool loaded = tt_is_loaded(tables, item.tt_table);
     const uint32_t known = memory.table[item.tt_table & (TT_TABLES - 1)].split_rows;
-    job.tt_rows = job.loaded ? smaller(item.tt_rows, known) : item.tt_rows;
+    const BagsJob job = {item, {item.mode == HOTRAIL_EMB_MODE_MAX, int(item.row_beats), int(item.format)}, loaded,
+                         loaded ? smaller(item.tt_rows, known) : item.tt_rows};
     Fault fault;
     bags_region(inputs, outputs, rows, ring_memory, result, job, buffers, memory, ring, fault, counts);
     return fault;
 }
 
 }  // namespace hotrail
-
-#endif

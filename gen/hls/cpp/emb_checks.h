@@ -1,8 +1,7 @@
 // What the EMB kernel knows of a run and refuses: faults, buffers, the ring of rows from the SSD, instructions.
 //
 // Golden  golden.emb.core
-#ifndef HOTRAIL_EMB_CHECKS_H
-#define HOTRAIL_EMB_CHECKS_H
+#pragma once
 
 #include "hotrail_emb.h"
 #include "instruction.h"
@@ -18,17 +17,14 @@ extern "C" void hotrail_host_step();        // the host's part between two polls
 
 namespace hotrail {
 
-const uint32_t POSITION_MASK = (1u << 30) - 1;      // of an index word, and of ring positions
-const int DEVICE_SHIFT = 30;
-enum Arena { IN_INPUTS, IN_OUTPUTS, IN_ROWS, IN_RING };     // detail of BOUNDS
+const uint32_t POSITION_MASK = (1u << HOTRAIL_POSITION_BITS) - 1;   // of an index word, and of ring positions
 
 struct Fault {
     uint32_t code, bag, index, detail;
 };
 
 inline Fault fault_of(uint32_t code, uint32_t detail, uint32_t bag = 0, uint32_t index = 0) {
-    const Fault fault = {code, bag, index, detail};
-    return fault;
+    return {code, bag, index, detail};
 }
 
 inline Fault no_fault() { return fault_of(HOTRAIL_EMB_CODE_OK, 0); }
@@ -54,6 +50,8 @@ struct Held {
     Beat beat;
 };
 
+inline Held none_held() { return {0, false, zero_beat()}; }
+
 inline Word word_at(const Beat *inputs, uint32_t first, uint32_t number, Held &held) {
 #pragma HLS inline
     const uint32_t beat = number / WORDS;
@@ -61,14 +59,6 @@ inline Word word_at(const Beat *inputs, uint32_t first, uint32_t number, Held &h
     held.number = beat;
     held.any = true;
     return held.beat.word[number % WORDS];
-}
-
-inline Held none_held() {
-    Held held;
-    held.number = 0;
-    held.any = false;
-    held.beat = zero_beat();
-    return held;
 }
 
 inline bool inside(uint32_t beats, uint64_t first, uint64_t count) { return first + count <= beats; }
@@ -110,8 +100,7 @@ struct Tables {             // of the TT unit, as programs have to keep to them
 };
 
 inline Stripes stripes_of(const Instruction &item) {
-    const Stripes stripes = {stored_beats(item.row_beats, item.row_format), int(item.piece_beats)};
-    return stripes;
+    return {stored_beats(item.row_beats, item.row_format), int(item.piece_beats)};
 }
 
 inline bool tt_is_loaded(const Tables &tables, uint32_t table) {
@@ -137,12 +126,9 @@ inline Fault check_bounds(const Instruction &item, const Buffers &buffers) {
     if (item.ring_count > buffers.ring_beats) return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_RING);
     const bool fill = item.opcode == HOTRAIL_EMB_FILL;
     const uint64_t indices = beats_of(fill ? 2 * uint64_t(item.count) : item.indices_count);
-    bool inputs = inside(buffers.inputs_beats, item.indices, indices);
-    if (!fill) {
-        inputs = inputs && inside(buffers.inputs_beats, item.lengths, beats_of(item.count));
-        inputs = inputs && (!item.weighted || inside(buffers.inputs_beats, item.weights, indices));
-    }
-    if (!inputs) return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
+    if (!inside(buffers.inputs_beats, item.indices, indices)
+        || (!fill && !inside(buffers.inputs_beats, item.lengths, beats_of(item.count)))
+        || (item.weighted && !inside(buffers.inputs_beats, item.weights, indices))) return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
     if (!inside(buffers.rows_beats, item.dram_base, stripes_of(item).beats(item.dram_rows)))
         return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_ROWS);
     const uint64_t outputs = uint64_t(item.count - 1) * item.out_stride + vector_beats(item.row_beats, item.format);
@@ -152,5 +138,3 @@ inline Fault check_bounds(const Instruction &item, const Buffers &buffers) {
 }
 
 }  // namespace hotrail
-
-#endif

@@ -2,8 +2,7 @@
 //
 // Round to nearest even; subnormal operands count as zero of their sign, subnormal results become zero of their sign;
 // every NaN is 0x7FC00000.      Golden: golden.fp.fp32, golden.fp.narrow, golden.emb.row_decoder.scaled
-#ifndef HOTRAIL_FP32_H
-#define HOTRAIL_FP32_H
+#pragma once
 
 #include "types.h"
 
@@ -20,14 +19,10 @@ struct Number {
 };
 
 inline Number unpack(Word word) {
-    Number x;
     const Word exponent = word >> 23 & 0xFF, fraction = word & 0x7FFFFF;
-    x.sign = word >> 31;
-    x.exponent = exponent;
-    x.mantissa = exponent == 0 ? 0 : fraction | 0x800000;
-    x.nan = exponent == 255 && fraction != 0;
-    x.infinite = exponent == 255 && fraction == 0;
-    return x;
+    const bool top = exponent == 255;
+    return {word >> 31 != 0, top && fraction != 0, top && fraction == 0, exponent,
+            exponent == 0 ? 0 : fraction | 0x800000};
 }
 
 inline Word flush(Word word) {
@@ -38,11 +33,9 @@ inline Word flush(Word word) {
 inline int bit_length(uint64_t value) {
     int width = 0;
     for (int step = 32; step > 0; step >>= 1) {
-#pragma HLS unroll
-        if (value >> step) {
-            width += step;
-            value >>= step;
-        }
+        const int moved = value >> step ? step : 0;
+        width += moved;
+        value >>= moved;
     }
     return width + (value != 0);
 }
@@ -51,24 +44,14 @@ inline int bit_length(uint64_t value) {
 inline Word round_word(bool sign, uint64_t magnitude, int exponent) {
     const Word signed_zero = sign ? SIGN_BIT : 0;
     if (magnitude == 0) return signed_zero;
-    int width = bit_length(magnitude);
-    const int drop = width - 24;
-    uint64_t kept;
-    if (drop > 0) {
-        kept = magnitude >> drop;
-        const uint64_t rest = magnitude - (kept << drop), half = uint64_t(1) << (drop - 1);
-        if (rest > half || (rest == half && (kept & 1))) kept++;
-        if (kept >> 24) {
-            kept >>= 1;
-            width++;
-        }
-    } else {
-        kept = magnitude << -drop;
-    }
-    const int biased = exponent + width - 1 + BIAS;
+    const int width = bit_length(magnitude), drop = larger(width - 24, 1);
+    // At least one bit is dropped; what rounding carries counts into the exponent.
+    const uint64_t given = magnitude << (width > 24 ? 0 : 25 - width), rest = given & ((uint64_t(1) << drop) - 1);
+    const uint64_t half = uint64_t(1) << (drop - 1), cut = given >> drop;
+    const uint64_t kept = cut + (rest > half || (rest == half && (cut & 1)));
+    const int biased = exponent + width - 1 + BIAS + int(kept >> 24);
     if (biased >= 255) return signed_zero | INFINITY_WORD;
-    if (biased <= 0) return signed_zero;
-    return signed_zero | Word(biased) << 23 | Word(kept & 0x7FFFFF);
+    return biased <= 0 ? signed_zero : signed_zero | Word(biased) << 23 | Word(kept & 0x7FFFFF);
 }
 
 inline Word round_signed(int64_t total, int exponent) {     // an exact zero is +0
@@ -165,5 +148,3 @@ inline Word scaled(uint32_t code, Word scale, Word bias) {
 }
 
 }  // namespace hotrail
-
-#endif

@@ -8,8 +8,7 @@
 //         a port per bank, so it looks up as many indices per cycle as there are banks; this loop looks up one.
 // Source  Hotline 6.2, 6.3. Golden: golden.hotline.logger, golden.hotline.bank, golden.hotline.randomizer,
 //         golden.hotline.lookup
-#ifndef HOTRAIL_HOTLINE_H
-#define HOTRAIL_HOTLINE_H
+#pragma once
 
 #include "randomizer.h"
 #include "types.h"
@@ -42,7 +41,6 @@ inline uint64_t permute(uint64_t row) {
     uint64_t low = row & ones(LOW), high = row >> LOW & ones(HIGH);
     const uint64_t key = row >> PLACE_BITS;
     for (int round = 0; round < RANDOMIZER_ROUNDS; round++) {
-#pragma HLS unroll
         if (round % 2 == 0) low ^= mixed(high, key, round, HIGH, LOW);
         else high ^= mixed(low, key, round, LOW, HIGH);
     }
@@ -69,7 +67,6 @@ inline int access(Word way[WAYS], Word &count, Word id, bool learn) {
     int found = -1, empty = -1;
     Word most = 0;
     for (int w = WAYS - 1; w >= 0; w--) {
-#pragma HLS unroll
         if (!(way[w] & VALID)) empty = w;
         else if ((way[w] & (RRPV - 1)) == id) found = w;
         most = larger(most, way[w] / RRPV & STALE);
@@ -78,7 +75,6 @@ inline int access(Word way[WAYS], Word &count, Word id, bool learn) {
     if (found >= 0) {
         // An image that was loaded may hold a row twice.
         for (int w = 0; w < WAYS; w++) {
-#pragma HLS unroll
             if ((way[w] & VALID) && (way[w] & (RRPV - 1)) == id && (way[w] / RRPV & STALE))
                 way[w] = steady ? way[w] - RRPV : way[w] & ~(STALE * RRPV);
         }
@@ -97,7 +93,6 @@ inline int access(Word way[WAYS], Word &count, Word id, bool learn) {
     const bool ages = steady && older;
     int victim = -1;
     for (int w = WAYS - 1; w >= 0; w--) {
-#pragma HLS unroll
         way[w] += (ages ? 1 : older) * RRPV;
         if ((way[w] & STALE * RRPV) == STALE * RRPV) victim = w;
     }
@@ -111,11 +106,8 @@ inline Answer log_access(Logger &logger, uint64_t row, bool learn) {
     const Word bank = word & (HOTLINE_BANKS - 1), set = word >> HOTLINE_BANK_BITS & (HOTLINE_SETS - 1);
     const int found = access(logger.way[bank][set], logger.count[bank],
                              Word(word >> (HOTLINE_BANK_BITS + HOTLINE_SET_BITS)), learn);
-    Answer answer;
-    answer.hit = found >= 0;
-    answer.number = bank | set << HOTLINE_BANK_BITS
-        | Word(found < 0 ? 0 : found) << (HOTLINE_BANK_BITS + HOTLINE_SET_BITS);
-    return answer;
+    return {found >= 0, bank | set << HOTLINE_BANK_BITS
+                            | Word(found < 0 ? 0 : found) << (HOTLINE_BANK_BITS + HOTLINE_SET_BITS)};
 }
 
 // -- The lookup engine.
@@ -153,10 +145,7 @@ SAMPLES:
             if (position < job.indices && word != NO_INDEX && !fault.any) {
                 const AddressRegister at = registers[position & (HOTLINE_POSITIONS - 1)];
                 if (!(at.pinned && at.rows) && word >= at.rows) {
-                    fault.any = true;
-                    fault.sample = sample;
-                    fault.position = position;
-                    fault.value = word;
+                    fault = {true, sample, uint32_t(position), word};
                 } else if (!at.pinned) {
                     const Answer answer = log_access(logger, (at.first + word) & ones(DOMAIN_BITS), job.learn);
                     if (answer.hit) word = HOT | answer.number;
@@ -171,5 +160,3 @@ SAMPLES:
 }
 
 }  // namespace hotrail
-
-#endif

@@ -8,8 +8,7 @@
 //         interval is 1 where a compare, a shift and an adder, the loop of a sum, fit a cycle, and 2 to 4 at 250 MHz.
 //         The RTL's array takes a beat per cycle and has no gap between tiles.
 // Source  SCRec Fig. 7b. Golden: golden.systolic.array.tiles, golden.fp.fp32.add, maximum, sigmoid
-#ifndef HOTRAIL_MLP_H
-#define HOTRAIL_MLP_H
+#pragma once
 
 #include "dot.h"
 #include "sigmoid.h"
@@ -44,7 +43,7 @@ struct ResultRow {
 struct MlpTile {
     int steps, activation;
     bool adds, stop;
-    Word addend[COLUMNS];
+    ResultRow addend;
 };
 
 inline CellOperand cell_operand(const Word word[TERMS]) {
@@ -58,8 +57,7 @@ inline CellOperand cell_operand(const Word word[TERMS]) {
 }
 
 inline CellOperand no_operand() {
-    Word zero[TERMS];
-    for (int k = 0; k < TERMS; k++) zero[k] = 0;
+    const Word zero[TERMS] = {0};
     return cell_operand(zero);
 }
 
@@ -74,15 +72,11 @@ inline void cell_step(Sum &sum, const CellOperand &x, const CellOperand &y) {
     Term term[TERMS];
     int peak = sum.peak;
     for (int k = 0; k < TERMS; k++) {
-#pragma HLS unroll
         term[k] = multiply(x.word[k], y.word[k]);
         peak = larger(peak, int(term[k].exponent));
     }
     raise(sum, peak);
-    for (int k = 0; k < TERMS; k++) {
-#pragma HLS unroll
-        add_term(sum, term[k]);
-    }
+    for (int k = 0; k < TERMS; k++) add_term(sum, term[k]);
 #endif
 }
 
@@ -95,7 +89,6 @@ inline Word sigmoid(Word word) {
     // |x| log2(e), four bits of the mantissa after the other.
     uint64_t product = 0;
     for (int place = 0; place < 24; place += 4) {
-#pragma HLS unroll
         product = (product + (mantissa >> place & 15) * SIGMOID_LOG2_E) >> 4;
     }
     const int64_t shifted = int64_t((product >> 3) >> (right < 0 ? 0 : right > 63 ? 63 : right));
@@ -152,20 +145,16 @@ BEATS:
             columns = y.read();
         }
         for (int r = 0; r < ROWS; r++) {
-#pragma HLS unroll
             for (int k = r; k > 0; k--) x_skew[r][k] = x_skew[r][k - 1];
             x_skew[r][0] = enters ? cell_operand(rows.word[r]) : no_operand();
         }
         for (int c = 0; c < COLUMNS; c++) {
-#pragma HLS unroll
             for (int k = c; k > 0; k--) y_skew[c][k] = y_skew[c][k - 1];
             y_skew[c][0] = enters ? cell_operand(columns.word[c]) : no_operand();
         }
         // From the last cell back, so that each takes what its neighbour had a cycle ago.
         for (int r = ROWS - 1; r >= 0; r--) {
-#pragma HLS unroll
             for (int c = COLUMNS - 1; c >= 0; c--) {
-#pragma HLS unroll
                 x_reg[r][c] = c == 0 ? x_skew[r][r] : x_reg[r][c - 1];
                 y_reg[r][c] = r == 0 ? y_skew[c][c] : y_reg[r - 1][c];
                 cell_step(sum[r][c], x_reg[r][c], y_reg[r][c]);
@@ -177,9 +166,8 @@ RESULTS:
 #pragma HLS pipeline II=1
         ResultRow row;
         for (int c = 0; c < COLUMNS; c++) {
-#pragma HLS unroll
             const Word dot = round_sum(sum[r][c], MLP_UNIT);
-            row.word[c] = activated(tile.adds ? add(dot, tile.addend[c]) : dot, tile.activation);
+            row.word[c] = activated(tile.adds ? add(dot, tile.addend.word[c]) : dot, tile.activation);
         }
         o.write(row);
     }
@@ -196,5 +184,3 @@ TILES:
 }
 
 }  // namespace hotrail
-
-#endif

@@ -8,8 +8,7 @@
 //         `beats` for the result. The loop of a sum is a compare, a shift and an adder, 2 to 4 cycles at 250 MHz, and
 //         every beat of a row has its own: rows of at least so many beats do not wait for it.
 // Source  SCRec III.E, Fig. 7a. Golden: golden.emb.pooling, golden.emb.bags
-#ifndef HOTRAIL_POOLING_H
-#define HOTRAIL_POOLING_H
+#pragma once
 
 #include "dot.h"
 #include "rows.h"
@@ -40,7 +39,6 @@ struct Lanes {
 inline void pool_beat(Lanes &lanes, const Beat &beat, Word weight, bool first, bool maximum_of) {
 #pragma HLS inline
     for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
         if (first) {
             lanes.sum[w] = empty_sum();
             lanes.most[w] = flush(beat.word[w]);
@@ -52,10 +50,7 @@ inline void pool_beat(Lanes &lanes, const Beat &beat, Word weight, bool first, b
 
 inline Beat pooled_beat(const Lanes &lanes, bool maximum_of) {
     Beat beat;
-    for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
-        beat.word[w] = maximum_of ? lanes.most[w] : round_sum(lanes.sum[w]);
-    }
+    for (int w = 0; w < WORDS; w++) beat.word[w] = maximum_of ? lanes.most[w] : round_sum(lanes.sum[w]);
     return beat;
 }
 
@@ -72,7 +67,6 @@ WRITE:
             continue;
         }
         for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
             const int place = (j & 1) * WORDS + w;
             packed.word[place / 2] |= narrow(beat.word[w], job.format) << place % 2 * 16;
         }
@@ -134,5 +128,3 @@ TOKENS:
 }
 
 }  // namespace hotrail
-
-#endif

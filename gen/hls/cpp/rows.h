@@ -1,8 +1,7 @@
 // Rows as they are stored, and vectors as they are written.
 //
 // Golden: golden.emb.row_decoder, golden.emb.packer, golden.emb.stripes
-#ifndef HOTRAIL_ROWS_H
-#define HOTRAIL_ROWS_H
+#pragma once
 
 #include "fp32.h"
 
@@ -40,7 +39,6 @@ inline Beat decode_beat(const Beat stored[], int j, int form) {
     }
     Beat values;
     for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
         const uint32_t code = code_of(beat, place % codes * WORDS + w, bits);
         values.word[w] = form == FLOAT32 ? code
             : form == FLOAT16 ? flush(widen_float16(code))
@@ -71,5 +69,3 @@ struct Stripes {
 };
 
 }  // namespace hotrail
-
-#endif

@@ -13,16 +13,13 @@
 //         golden.tt.layout.plan(..).slots slots; a tile of the last product takes n^3 cycles more to leave.
 //         The RTL overlaps lookups, runs two lanes and reuses first products; this unit does not.
 // Golden  golden.tt.rows, golden.tt.image, golden.tt.load
-#ifndef HOTRAIL_TT_H
-#define HOTRAIL_TT_H
+#pragma once
 
 #include "tt_grid.h"
 
 namespace hotrail {
 
 const int CHUNK_ROWS = TT_CHUNK_ROWS;
-
-// -- One product.
 
 struct Slices {             // where the slices of a row begin, in operands
     int first, middle, last, second;
@@ -34,12 +31,11 @@ inline Slices split_index(const Descriptor &d, uint32_t index) {
     const uint32_t i_last = inside % last, rest = inside / last;
     const uint32_t i_middle = rest % middle, rest_2 = rest / middle;
     const uint32_t i_second = rest_2 % second, i_first = rest_2 / second;
-    Slices at;
-    at.first = (d.where_first + i_first * d.where_first_stride) & ((1u << TT_X_BITS) - 1);
-    at.middle = (d.where_middle + i_middle * d.where_middle_stride) & ((1u << TT_X_BITS) - 1);
-    at.last = (d.where_last + i_last * d.where_last_stride) & ((1u << TT_X_BITS) - 1);
-    at.second = (d.where_second + i_second * d.where_second_stride) & ((1u << TT_Y_BITS) - 1);
-    return at;
+    const uint32_t x = (1u << TT_X_BITS) - 1, y = (1u << TT_Y_BITS) - 1;
+    return {int((d.where_first + i_first * d.where_first_stride) & x),
+            int((d.where_middle + i_middle * d.where_middle_stride) & x),
+            int((d.where_last + i_last * d.where_last_stride) & x),
+            int((d.where_second + i_second * d.where_second_stride) & y)};
 }
 
 // Where a product's operands begin: of each row of the chunk, in X and in Y, T or the middle products.
@@ -50,25 +46,14 @@ struct Source {
 inline Slot fetch(const TTMemory &memory, const Descriptor &d, int product, const Roles &roles, int x, int y,
                   int turn) {
 #pragma HLS inline
-    Slot slot;
     const bool block = product == LAST ? d.last_block : d.products_first_block;
-    slot.rows = roles.rows;
-    slot.columns = roles.columns;
-    slot.combined = roles.combined;
-    slot.turn = turn & roles.columns;
-    slot.place = spread(x, roles.rows);
-    slot.x = read_line<TT_X_LINES>(memory.x, x >> bits_of(roles.rows), block);
-    if (product == LAST && d.products_middle_present) {
-        slot.low = slot.high = memory.t_middle[y & (T_MIDDLE_LINES - 1)];
-    } else if (product != FIRST && d.products_first_present) {
-        slot.low = slot.high = memory.t[y & (T_LINES - 1)];
-    } else if (product == FIRST && d.products_first_paired) {
-        slot.low = read_line<TT_Y_LINES>(memory.y, 2 * y, block);
-        slot.high = read_line<TT_Y_LINES>(memory.y, 2 * y + 1, block);
-    } else {
-        slot.low = slot.high = read_line<TT_Y_LINES>(memory.y, y, block);
-    }
-    return slot;
+    const bool paired = product == FIRST && d.products_first_paired;
+    const Line own = read_line<TT_X_LINES>(memory.x, x >> bits_of(roles.rows), block);
+    const Line low = product == LAST && d.products_middle_present ? memory.t_middle[y & (T_MIDDLE_LINES - 1)]
+        : product != FIRST && d.products_first_present ? memory.t[y & (T_LINES - 1)]
+        : read_line<TT_Y_LINES>(memory.y, paired ? 2 * y : y, block);
+    return {own, low, paired ? read_line<TT_Y_LINES>(memory.y, 2 * y + 1, block) : low, roles.rows,
+            spread(x, roles.rows), roles.columns, turn & roles.columns, roles.combined};
 }
 
 inline int vector_words(const Descriptor &d) {
@@ -91,8 +76,7 @@ inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles
                 const int row = number * rows + high * N + c;
                 const int column = (block << d.last_columns_log2 | gather(s, roles.columns)) * N + r;
                 const int at = row * blocks * columns + column;
-                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT
-                                                                                                    : UNIT_SINGLE);
+                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT : UNIT_SINGLE);
             }
         }
     }
@@ -141,21 +125,14 @@ TILES:
         if (product == FIRST) memory.t[line_to & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
         else if (product == MIDDLE) memory.t_middle[line_to & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
         else write_tile(tile, d, roles, number / (stage.blocks + 1), block, vector);
-        if (block < stage.blocks) {
-            block++;
-        } else {
-            block = 0;
-            if (group < stage.groups) {
-                group++;
-            } else {
-                group = 0;
-                if (row_turn < row_turns) row_turn++;
-                else {
-                    row_turn = 0;
-                    row_start += (stage.groups + 1) * lines;
-                }
-            }
-        }
+        // Blocks turn fastest, then groups of lines, then row turns.
+        if (block++ < stage.blocks) continue;
+        block = 0;
+        if (group++ < stage.groups) continue;
+        group = 0;
+        if (row_turn++ < row_turns) continue;
+        row_turn = 0;
+        row_start += (stage.groups + 1) * lines;
     }
 }
 
@@ -188,8 +165,6 @@ ROWS:
     run_product(memory, d, LAST, last_stage(d), last, 0, vector);
 }
 
-// -- The unit on its streams.
-
 struct Lookup {
     uint32_t index;
     bool ends;              // the chunk ends behind this row
@@ -215,16 +190,11 @@ LOOKUPS:
 #pragma HLS pipeline II=1
 #pragma HLS loop_tripcount min=1 max=64
             Beat beat;
-            for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
-                const int at = j * WORDS + w;
-                beat.word[w] = at < vector_words(d) ? vector[at] : 0;
-            }
+            for (int w = 0; w < WORDS; w++)
+                beat.word[w] = j * WORDS + w < vector_words(d) ? vector[j * WORDS + w] : 0;
             o.write(beat);
         }
     }
 }
 
 }  // namespace hotrail
-
-#endif

@@ -3,8 +3,7 @@
 // A slot multiplies an X line (quarter q, row r, word w) by a Y line (cell c, sub-dot s, word w):
 // z[r, c, s] += sum_w X[q(s), r, w] Y[c, t(s), w]. Bits of s mean rows, columns or ranks of the operand: ranks add up
 // in the cell, columns turn in time. Golden: golden.tt.layout
-#ifndef HOTRAIL_TT_GRID_H
-#define HOTRAIL_TT_GRID_H
+#pragma once
 
 #include "tt_memory.h"
 
@@ -18,22 +17,19 @@ struct Stage {
 };
 
 inline Stage first_stage(const Descriptor &d) {
-    const Stage stage = {int(d.products_first_tiles), int(d.products_first_blocks), 0, int(d.products_first_lines),
-                         d.products_first_wide ? HIGH_SUB : 0, 0, int(d.products_first_wide)};
-    return stage;
+    return {int(d.products_first_tiles), int(d.products_first_blocks), 0, int(d.products_first_lines),
+            d.products_first_wide ? HIGH_SUB : 0, 0, int(d.products_first_wide)};
 }
 
 inline Stage middle_stage(const Descriptor &d) {
-    const Stage stage = {int(d.products_middle_tiles), int(d.products_middle_blocks), int(d.products_middle_groups),
-                         int(d.products_middle_lines), int(d.products_middle_ranks),
-                         int(d.products_middle_columns_log2), int(d.products_middle_combine)};
-    return stage;
+    return {int(d.products_middle_tiles), int(d.products_middle_blocks), int(d.products_middle_groups),
+            int(d.products_middle_lines), int(d.products_middle_ranks), int(d.products_middle_columns_log2),
+            int(d.products_middle_combine)};
 }
 
 inline Stage last_stage(const Descriptor &d) {
-    const Stage stage = {int(d.last_tiles), int(d.last_blocks), int(d.last_groups), int(d.last_lines),
-                         int(d.last_ranks), int(d.last_columns_log2), int(d.last_combine)};
-    return stage;
+    return {int(d.last_tiles), int(d.last_blocks), int(d.last_groups), int(d.last_lines), int(d.last_ranks),
+            int(d.last_columns_log2), int(d.last_combine)};
 }
 
 // What the bits of a sub-dot number stand for, as masks; combined: ranks that a cell adds up.
@@ -42,12 +38,9 @@ struct Roles {
 };
 
 inline Roles roles_of(const Stage &stage) {
-    Roles roles;
-    roles.columns = stage.columns_log2 == 0 ? 0 : stage.columns_log2 == 2 ? N - 1 : 1;
-    roles.ranks = stage.ranks;
-    roles.rows = ~roles.columns & ~roles.ranks & (N - 1);
-    roles.combined = stage.combine == 0 ? 0 : stage.combine == 1 ? HIGH_SUB : N - 1;
-    return roles;
+    const int columns = stage.columns_log2 == 0 ? 0 : stage.columns_log2 == 2 ? N - 1 : 1;
+    const int combined = stage.combine == 0 ? 0 : stage.combine == 1 ? HIGH_SUB : N - 1;
+    return {~columns & ~stage.ranks & (N - 1), columns, stage.ranks, combined};
 }
 
 // Turns of a kind, less one: its column bits, whose place in the line time has to take.
@@ -65,11 +58,8 @@ inline int turned_bits(const Roles &roles, int row_turn, int rank_turn) {
 inline int spread(int value, int mask) {
     int out = 0;
     for (int bit = 0; bit < 2; bit++) {
-#pragma HLS unroll
-        if (mask >> bit & 1) {
-            out |= (value & 1) << bit;
-            value >>= 1;
-        }
+        out |= (mask >> bit & value & 1) << bit;
+        value >>= mask >> bit & 1;
     }
     return out;
 }
@@ -94,11 +84,8 @@ struct Slot {
 template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
 #pragma HLS inline
     for (int r = 0; r < N; r++) {
-#pragma HLS unroll
         for (int c = 0; c < N; c++) {
-#pragma HLS unroll
             for (int leader = 0; leader < N; leader++) {
-#pragma HLS unroll
                 if (leader & slot.combined) continue;
                 Sum &sum = tile.z[r][c][leader];
                 int peak = sum.peak;
@@ -106,7 +93,6 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
                 Term term[N][N];
 #endif
                 for (int s = 0; s < N; s++) {
-#pragma HLS unroll
                     if ((s & ~slot.combined) != leader) continue;
                     const int quarter = (s & ~slot.rows) | slot.place, turned = (s & ~slot.columns) | slot.turn;
                     const Operand &x = slot.x.at[quarter][r];
@@ -116,7 +102,6 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
                     else add_exact(sum, x, y);
 #else
                     for (int w = 0; w < N; w++) {
-#pragma HLS unroll
                         const bool none = (x.padded && x.word[w] == SIGN_BIT) || (y.padded && y.word[w] == SIGN_BIT);
                         term[s][w] = multiply(none ? 0 : x.word[w], none ? 0 : y.word[w]);
                         peak = larger(peak, int(term[s][w].exponent));
@@ -128,7 +113,6 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
 #else
                 raise(sum, peak);
                 for (int s = 0; s < N; s++) {
-#pragma HLS unroll
                     if ((s & ~slot.combined) != leader) continue;
                     for (int w = 0; w < N; w++) add_term(sum, term[s][w]);
                 }
@@ -141,20 +125,18 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
 enum Product { FIRST, MIDDLE, LAST };
 
 inline void clear_tile(Tile &tile) {
+#pragma HLS pipeline II=1
     for (int r = 0; r < N; r++)
         for (int c = 0; c < N; c++)
-            for (int s = 0; s < N; s++) {
-#pragma HLS unroll
-                tile.z[r][c][s] = empty_sum();
-            }
+            for (int s = 0; s < N; s++) tile.z[r][c][s] = empty_sum();
 }
 
 // Results of a first product share the exponent of a row's cells, those of a middle one that of a cell's rows: they
 // become groups.
 inline void share_peaks(Tile &tile, int product) {
+#pragma HLS pipeline II=1
     for (int a = 0; a < N; a++)
         for (int s = 0; s < N; s++) {
-#pragma HLS unroll
             int cells = 0, rows = 0;
             for (int b = 0; b < N; b++) {
                 cells = larger(cells, int(tile.z[a][b][s].peak));
@@ -169,10 +151,10 @@ inline void share_peaks(Tile &tile, int product) {
 
 // Alg. 1's reshape: the line of T that a first or middle product's results become.
 inline Line line_of(const Tile &tile, int product, bool swap) {
+#pragma HLS pipeline II=1
     Line line;
     for (int c = 0; c < N; c++)
         for (int s = 0; s < N; s++) {
-#pragma HLS unroll
             Sum sum[N];
             for (int w = 0; w < N; w++) {
                 if (product == MIDDLE) sum[w] = tile.z[w][N == 4 ? (s & 1) << 1 | s >> 1 : s][c];
@@ -191,5 +173,3 @@ inline Line line_of(const Tile &tile, int product, bool swap) {
 }
 
 }  // namespace hotrail
-
-#endif

@@ -2,8 +2,7 @@
 // descriptors of tables; and the beats that load them.
 //
 // Golden  golden.tt.image, golden.tt.load, golden.tt.block16
-#ifndef HOTRAIL_TT_MEMORY_H
-#define HOTRAIL_TT_MEMORY_H
+#pragma once
 
 #include "descriptor.h"
 #include "dot.h"
@@ -28,12 +27,8 @@ inline Operand operand_of(const Word word[N], bool padded) {
 #if TT_GROUPED
     return group_of(word, padded);
 #else
-    Operand operand;
-    for (int w = 0; w < N; w++) {
-#pragma HLS unroll
-        operand.word[w] = word[w];
-    }
-    operand.padded = padded;
+    Operand operand = {{0}, padded};
+    for (int w = 0; w < N; w++) operand.word[w] = word[w];
     return operand;
 #endif
 }
@@ -59,7 +54,6 @@ inline uint64_t to_block(const Word word[4]) {
     const Group group = group_of(word, true);
     uint64_t block = uint64_t(int(group.exponent)) << 56;
     for (int k = 0; k < 4; k++) {
-#pragma HLS unroll
         const int code = int(group.kind[k]) == PADDING ? BLOCK_PADDING : int(int64_t(group.mantissa[k]) >> BLOCK_SHIFT);
         block |= uint64_t(code & 0x3FFF) << 14 * k;
     }
@@ -67,10 +61,8 @@ inline uint64_t to_block(const Word word[4]) {
 }
 
 inline Group from_block(uint64_t block) {
-    Group group;
-    group.exponent = int(block >> 56);
+    Group group = {{0}, unsigned(block >> 56), {0}};
     for (int k = 0; k < 4; k++) {
-#pragma HLS unroll
         const int field = int(block >> 14 * k & 0x3FFF), code = field >= 8192 ? field - 16384 : field;
         const bool padding = code == BLOCK_PADDING;
         group.mantissa[k] = padding ? 0 : code * (1 << BLOCK_SHIFT);
@@ -93,7 +85,6 @@ inline Line read_line(const uint64_t store[LINES][2][LINE / 4], int address, boo
     Line out;
     for (int a = 0; a < N; a++) {
         for (int b = 0; b < N; b++) {
-#pragma HLS unroll
             Word word[N];
             for (int w = 0; w < N; w++) {
                 const int at = (a * N + b) * N + w;
@@ -112,7 +103,6 @@ template <int LINES>
 inline void write_quarter(uint64_t store[LINES][2][LINE / 4], int address, bool block, int part, const Beat &beat) {
     const int line = memory_line(address, block, LINES);
     for (int g = 0; g < N * N / 4; g++) {
-#pragma HLS unroll
         const Word word[4] = {beat.word[4 * g], beat.word[4 * g + 1], beat.word[4 * g + 2], beat.word[4 * g + 3]};
         const int place = (part & (N - 1)) * (N * N / 4) + g;
 #if TT_GROUPED
@@ -125,15 +115,11 @@ inline void write_quarter(uint64_t store[LINES][2][LINE / 4], int address, bool 
     }
 }
 
-// One beat of a load; header: {block[22], flip[21:20], part[19:18], target[17:16], address[15:0]}, checked before.
-inline void tt_load(TTMemory &memory, Word header, const Beat &beat) {
-    const int address = header & 0xFFFF, target = header >> 16 & 3, part = header >> 18 & 3;
-    const bool block = header >> 22 & 1;
-    if (target == 0) write_quarter<TT_X_LINES>(memory.x, address, block, part, beat);
-    else if (target == 1) write_quarter<TT_Y_LINES>(memory.y, address, block, part, beat);
-    else load_descriptor(memory.table[address & (TT_TABLES - 1)], part, beat.word);
+// One beat of a load, whose header has been checked.
+inline void tt_load(TTMemory &memory, const LoadHeader &to, const Beat &beat) {
+    if (to.target == TARGET_X) write_quarter<TT_X_LINES>(memory.x, to.address, to.block, to.part, beat);
+    else if (to.target == TARGET_Y) write_quarter<TT_Y_LINES>(memory.y, to.address, to.block, to.part, beat);
+    else load_descriptor(memory.table[to.address & (TT_TABLES - 1)], to.part, beat.word);
 }
 
 }  // namespace hotrail
-
-#endif

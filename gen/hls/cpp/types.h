@@ -1,10 +1,11 @@
 // Integer types and the beat of a port.
 //
+// Loops inside of a pipelined loop have constant bounds and are unrolled by the compiler, as is what they call.
+//
 // Widths are ap_int's where a Vitis HLS compiler reads this, or with -DHOTRAIL_AP_INT and AMD's headers on the include
 // path. Without them every width is 64 bits, and g++ alone compiles the kernel: no value passes its width, so the
 // results are the same.
-#ifndef HOTRAIL_TYPES_H
-#define HOTRAIL_TYPES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,11 +31,7 @@ struct Beat {
 };
 
 inline Beat zero_beat() {
-    Beat beat;
-    for (int w = 0; w < WORDS; w++) {
-#pragma HLS unroll
-        beat.word[w] = 0;
-    }
+    const Beat beat = {{0}};
     return beat;
 }
 
@@ -44,5 +41,3 @@ template <class T> inline T larger(T a, T b) { return a > b ? a : b; }
 template <class T> inline T smaller(T a, T b) { return a < b ? a : b; }
 
 }  // namespace hotrail
-
-#endif

@@ -19,7 +19,7 @@ def no_compiler(monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("device", "preset"), PAIRS)
 def test_devices_that_come_with_hotrail_need_no_compiler(device, preset, no_compiler):
     core = config.load(preset).cores["emb"]

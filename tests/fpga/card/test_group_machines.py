@@ -24,7 +24,7 @@ def places(device, lines):
     value = {kind: np.zeros(len(lines), np.int64) for kind in range(4)}
     for kind, low, width, at in device.fields():
         value[kind] |= (lines >> low & (1 << width) - 1) << at
-    return np.stack([value[2], value[2] * device.ddr4.banks + value[1], value[0]], axis=1)
+    return np.stack([value[2], value[2] * device.dram.banks + value[1], value[0]], axis=1)
 
 
 def unpublished(commands, device, lines):
@@ -35,10 +35,10 @@ def unpublished(commands, device, lines):
     for kind in "ARP":
         clocks = order["clock"][order["kind"] == ord(kind)]
         if kind == "P":     # those of a refresh go together
-            clocks = clocks[~np.isin(clocks, refreshes - device.ddr4.clocks("trp"))]
+            clocks = clocks[~np.isin(clocks, refreshes - device.dram.clocks("trp"))]
         if len(set((clocks // CLOCKS).tolist())) != len(clocks):
             found.add(f"two of {kind} in a controller clock")
-    banks = device.ddr4.banks
+    banks = device.dram.banks
     machine_of = lambda group, bank: (group, bank % banks % 2)
     waiting = {}
     for group, bank, row in places(device, lines).tolist():
@@ -123,23 +123,23 @@ def test_a_mutant_of_the_policy_is_found(before, after, rule, tmp_path, monkeypa
 
 def test_latencies():
     """A page that is open, closed, or open with another row: 5 controller clocks more each, and the fixed delays."""
-    device = REAL.replace(kernel_mhz=300).replace("ddr4", trefi=type(REAL.ddr4.trefi)(1e9, 0))
+    device = REAL.replace(kernel_mhz=300).replace("dram", trefi=type(REAL.dram.trefi)(1e9, 0))
     row = 8 * 8192
     taken = lambda *at: rows(device, np.array(at), 64, bursts=1).cycles
     closed, hit, miss = taken(0), taken(0, 512) - taken(0), taken(0, row) - taken(0)
     fixed = (device.port.front_cycles + device.port.back_cycles + device.controller.front_clocks
              + device.controller.back_clocks)
     assert (closed - hit, miss - closed) == (5, 5)
-    assert hit == fixed + (device.ddr4.cl + device.ddr4.burst_clocks + 3) // 4 + 1
+    assert hit == fixed + (device.dram.cl + device.dram.burst_clocks + 3) // 4 + 1
 
 
 def test_order_holds_lines_back():
     """A line whose machine is full holds back all behind it, and what is read leaves in order."""
-    calm = REAL.replace("ddr4", trefi=type(REAL.ddr4.trefi)(1e9, 0))
+    calm = REAL.replace("dram", trefi=type(REAL.dram.trefi)(1e9, 0))
     n, row = 400, 8 * 8192
     one = np.arange(n) * row                                # a new row of one bank each time
     cost = rows(calm, one, 64).cycles / n
-    assert cost == pytest.approx(60 * calm.kernel_mhz / calm.ddr4.mhz, rel=0.02)       # tRC, in whole controller clocks
+    assert cost == pytest.approx(60 * calm.kernel_mhz / calm.dram.mhz, rel=0.02)       # tRC, in whole controller clocks
     # Lines for other machines between them come no faster, though nothing of theirs has to wait.
     mixed = np.stack([one, one + 64, one + 128, one + 192], axis=1).ravel()
     assert rows(calm, mixed, 64, bursts=64).cycles == pytest.approx(n * cost, rel=0.03)

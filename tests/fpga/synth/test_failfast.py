@@ -5,7 +5,6 @@ import pytest
 from fpga.synth import failfast
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
-from fpga.synth.shells import failfast as guides
 from tests.support.netlists import cell, ff, module, netlist
 
 NONE = Depth(0, 0)
@@ -49,8 +48,8 @@ def test_counts_of_a_netlist():
 def test_large_nets_and_fanout(monkeypatch):
     """A LUT with five loads and a register with five: the limit is four, the first alone is over. Mean fan-out of the
     part with the most: ten loads on two driven nets; the core has one more driver of one load."""
-    monkeypatch.setitem(guides()["large_nets"], "loads", 4)
-    monkeypatch.setitem(guides()["fanout"], "cells", 10)
+    monkeypatch.setitem(failfast.guidelines()["large_nets"], "loads", 4)
+    monkeypatch.setitem(failfast.guidelines()["fanout"], "cells", 10)
     loads = {f"f{n}": ff(20, 30 + n) for n in range(5)} | {f"g{n}": ff(21, 40 + n) for n in range(5)}
     part = module(loads | {"lut": cell("LUT1", I0=22, O=20), "reg": ff("0", 21)}, i=[22], clk=[1])
     wired = {"connections": {"i": [2], "clk": [1]}, "port_directions": {"i": "input", "clk": "input"}}

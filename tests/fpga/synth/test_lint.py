@@ -1,10 +1,12 @@
 """The Verilog checks see what they are there for, and waivers neither hide more nor outlive their reason."""
 
 import pytest
+from click.testing import CliRunner
 
 from fpga.synth import lint
 from gen.rtl.config import Preset, load, names
 from gen.rtl.verilog import emit
+from hotrail.__main__ import main
 from hw.stream.skid_buffer import SkidBuffer
 
 CLEAN = """module unit(clk, a, o);
@@ -98,6 +100,13 @@ def test_presets_are_checked_side_by_side(tmp_path, monkeypatch):
     assert sum(met) and not any(count % 2 for count in met)
     (_, found), = lint.of_presets(presets[:1], [])
     assert len(found) == sum(met) // 2
+
+
+@pytest.mark.regress
+def test_all_presets_pass():
+    """And each waiver is still needed."""
+    done = CliRunner().invoke(main, ["lint"])
+    assert done.exit_code == 0, done.output
 
 
 def test_shipped_waivers_suffice_for_a_unit(tmp_path):

@@ -11,11 +11,12 @@ import pytest
 
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
-from fpga.synth.shells import shell_of
 from fpga.vitis import flow
 from fpga.vitis import gate as gates
 from fpga.vitis.check import check
 from fpga.vitis.xgui import xgui_path
+from gen.model.device import FOLDER
+from gen.model.platform import find
 from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, command, files, make, shown
 from tests.support.vitis_kernels import prepared
 
@@ -117,15 +118,15 @@ def test_package_wrong(tmp_path, options, sentence):
 
 def test_a_platform_decides_the_shell(quick):
     kernel, _ = prepared(CORE)
-    assert (shell_of().name, shell_of(STANDARD).name, shell_of(FLAT).name) == ("standard", "standard", "flat")
-    assert shell_of(f"/somewhere/{FLAT}.xpfm").platform == FLAT
+    assert [find(name)[1].name for name in ("", "smartssd", STANDARD, FLAT)] == ["standard"] * 3 + ["flat"]
+    assert find(f"/somewhere/{FLAT}.xpfm")[1].platform == FLAT
     assert gates.judge(kernel, quick, clock_mhz=250, platform=STANDARD).notes == ()
     flat = gates.judge(kernel, quick, clock_mhz=250, platform=FLAT)
     assert flat.passed and flat.notes == (
         "hotrail_mlp: held against the standard shell's budget, as the flat shell's is not known",)
-    with pytest.raises(ValueError, match=f"platform must be {STANDARD} .standard shell. or {FLAT} .flat shell. of the "
-                                         "Samsung SmartSSD, not 'xilinx_u250_gen3x16_xdma_4_1_202210_1'"):
-        gates.judge(kernel, quick, clock_mhz=250, platform="xilinx_u250_gen3x16_xdma_4_1_202210_1")
+    with pytest.raises(ValueError, match=f"platform must be one of smartssd, .* AMD's platforms {STANDARD} .Samsung "
+                                         f"SmartSSD, standard shell., {FLAT} .*, not 'xilinx_u200'"):
+        gates.judge(kernel, quick, clock_mhz=250, platform="xilinx_u200")
 
 
 def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
@@ -139,6 +140,52 @@ def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
     for folder, platform in (("mlp", STANDARD), ("mlp-flat", FLAT), ("mlp-flat-hw/kernel", FLAT)):
         assert json.loads((image.parents[1] / folder / "package.json").read_text("utf-8"))["platform"] == platform
     assert all(f"/{FLAT}/{FLAT}.xpfm" in " ".join(call) for call in tools()[-2:])
+
+
+def test_a_package_for_another_board(tmp_path, quick):
+    """By the board's name or AMD's: its part, each core at a channel and in a super logic region, its own budget."""
+    made = make(tmp_path, platform="u55c", instances=4)
+    manifest = json.loads(made.manifest)
+    assert made.folder.name == "mlp-u55c" and check(made.folder) == []
+    assert (manifest["part"], manifest["platform"]) == ("xcu55c-fsvh2892-2L-e", "xilinx_u55c_gen3x16_xdma_3_202210_1")
+    link = (made.folder / "link.cfg").read_text("utf-8")
+    assert [line.split(":")[-1] for line in link.splitlines() if line.startswith("sp=")] == [
+        f"HBM[{number // 2}]" for number in range(8)]
+    assert [line.split(":")[-1] for line in link.splitlines() if line.startswith("slr=")] == [
+        "SLR0", "SLR0", "SLR1", "SLR2"]
+    assert "xcu55c-fsvh2892-2L-e" in (made.folder / "package.tcl").read_text("utf-8")
+    assert manifest["gate"]["percent"]["standard"]["lut"] == 0.3 and made.gate.notes == ()
+    assert made.gate.table()[0] == ["", "4 x hotrail_mlp", "of the U55C shell", "of the U55C chip"]
+    again = make(tmp_path / "other", platform="xilinx_u55c_gen3x16_xdma_3_202210_1", instances=4)
+    assert again.manifest == made.manifest
+    bare = make(tmp_path, platform="u250")
+    assert bare.gate.notes == (
+        "hotrail_mlp: held against the U250 chip's budget, as the U250 shell's is not known",)
+
+
+def test_a_package_for_a_board_of_ones_own(tmp_path, quick):
+    text = (FOLDER / "smartssd.toml").read_text("utf-8").replace("xcku15p-ffva1156-2LV-e", "my-part")
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace("xilinx_u2_gen3x4_xdma_gc_2_202110_1", "my_platform"), "utf-8")
+    made = make(tmp_path / "out", platform=str(path))
+    path.unlink()
+    assert made.folder.name == "mlp-mine" and check(made.folder) == []
+    assert json.loads(made.manifest)["platform"] == "my_platform"
+    board = made.folder / "board.toml"
+    board.write_text(board.read_text("utf-8").replace("my-part", "another"), "utf-8")
+    assert [sentence.split(":")[0] for sentence in check(made.folder)] == ["package.json", "board.toml"]
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ({"platform": "f2"}, "platform f2 .AWS EC2 F2.: Vitis does not link for it, so there is no package"),
+    ({"platform": "u55c", "instances": 16}, "instances must be 1 to 15 for hotrail_mlp, .* at most 31"),
+    ({"platform": "u55c", "experimental_memory": True}, "experimental_memory is for the memory of the Samsung "),
+    ({"platform": "/nowhere.toml"}, "there is no file /nowhere.toml"),
+])
+def test_boards_that_take_no_such_package(tmp_path, quick, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
 
 
 # ---- one process at a time, and interruptions ----

@@ -7,11 +7,13 @@ import pytest
 from fpga.synth import map as synth
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
-from fpga.synth.shells import RESOURCES, Budget, budgets, card, peers
+from fpga.synth.peers import peers
 from fpga.vitis import figures, gate
+from gen.model.platform import RESOURCES, Budget, Platform
 from tests.support.circuits import TREE
 from tests.support.vitis_kernels import prepared
 
+SHELLS = Platform.load().shells
 SMALL = Area(lut=1000, ff=2000, dsp=10, bram36=7.5, uram=4)
 SHALLOW = Depth(6, 1, ("in Part", "a.Q (FDRE)", "a[0] (FDRE)", "b.D (FDRE)"))
 
@@ -84,7 +86,7 @@ def test_table_shows_what_is_known():
     assert rows[4] == ["DSP", "10", "0.7 % of 1,338", "0.5 % of 1,968", "1,734", "1,536"]
     assert judge(core="hotline").table()[0][-1] == "of the bare chip"
     told = judge().as_dict()["percent"]
-    assert told["flat"] == budgets()["flat"].missing and "no published budget" in told["flat"]
+    assert told["flat"] == SHELLS["flat"].missing and "no published budget" in told["flat"]
 
 
 def test_table_of_the_page():
@@ -117,21 +119,21 @@ def test_the_page_tells_what_is_measured():
 
 
 def test_one_source_of_budgets():
-    standard = budgets()["standard"]
+    standard = SHELLS["standard"]
     assert synth.SHELL is standard.resources
-    for budget in budgets().values():
+    for budget in SHELLS.values():
         assert budget.source or budget.missing, budget
         assert isinstance(budget, Budget) and (set(budget.resources) == set(RESOURCES) or budget.missing)
     for key, limit in standard.resources.items():
-        assert limit < budgets()["chip"].resources[key]
+        assert limit < SHELLS["chip"].resources[key]
     assert peers("mlp")["SCRec's 512 processing elements alone"] == {"lut": 215_552, "ff": 417_280, "dsp": 1_536}
     assert peers("hotline") == {}
     # SCRec's cores fit the bare chip and not the shell.
     for core in ("emb", "mlp"):
         theirs = peers(core)["SCRec's core"]
-        assert all(number <= budgets()["chip"].resources[key] for key, number in theirs.items())
+        assert all(number <= SHELLS["chip"].resources[key] for key, number in theirs.items())
         assert any(number > standard.resources[key] for key, number in theirs.items())
-    assert card().clocks_mhz == (250, 300, 200)
+    assert Platform.load().clocks_mhz == (250, 300, 200)
 
 
 def test_measures_with_yosys(tmp_path, monkeypatch):

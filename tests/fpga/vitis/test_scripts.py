@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from fpga.synth.shells import card
 from fpga.vitis.link import instance_names, link_cfg
 from fpga.vitis.memory import memory_tcl
 from fpga.vitis.scripts import _word, package_tcl
 from gen.model.device import Device
+from gen.model.platform import Platform
 from tests.support.vitis_kernels import KERNELS, prepared
 from tests.support.vitis_script import broken, calls
 
@@ -139,7 +139,8 @@ def test_link_gives_every_master_the_one_bank(core, instances):
     assert [line for line in found if line[0] == "[connectivity]"] == [
         ("[connectivity]", "nk", f"{kernel.name}:{instances}:{'.'.join(names)}"),
         *(("[connectivity]", "sp", f"{port}:bank0") for port in ports)]
-    assert len(ports) <= 15 == card().masters_max and set(card().memories) == {"bank0", "plram"}
+    board = Platform.load()
+    assert len(ports) <= 15 == board.masters_max and (board.memory_tag, *board.other_tags) == ("bank0", "plram")
     assert all(line[:2] == ("[vivado]", "prop") and line[2].startswith("run.impl_1.STEPS.") for line in found
                if line[0] != "[connectivity]")
 

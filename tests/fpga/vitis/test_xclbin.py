@@ -34,6 +34,15 @@ def test_what_is_written_is_read(tmp_path, core):
     assert kernel.vlnv.startswith(f"hotrail:RTLKernel:hotrail_{core}:") and kernel.ports["s_axi_control"] == 32
 
 
+def test_instances_are_at_the_channels_of_their_board(tmp_path):
+    made = written(tmp_path / "k.xclbin", board="u55c", instances=3)
+    assert [(memory.tag, memory.bytes, memory.base) for memory in made.memories] == [
+        (f"HBM[{number}]", 1 << 29, number << 29) for number in range(3)]
+    assert {(link.instance, link.memory) for link in made.connections} == {(0, 0), (1, 1), (2, 2)}
+    for number in (1, 2, 3):
+        made.check("emb", instance=f"hotrail_emb_{number}")
+
+
 def test_the_same_bytes_every_time(tmp_path):
     first, second = written(tmp_path / "a"), written(tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() and first.uuid == second.uuid

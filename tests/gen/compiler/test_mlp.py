@@ -67,7 +67,7 @@ def by_the_plan(compiler, dense, embeddings):
     return x
 
 
-@pytest.mark.turns(11)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("shape", make.SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_are_the_networks_and_nothing_can_race(name, shape):

@@ -1,4 +1,4 @@
-"""Texts as others write them: what csv, pyarrow and polars read of a file is what a log has, in every dialect."""
+"""Texts as others write them: what csv, pandas, pyarrow and polars read is what a log has, in every dialect."""
 
 import csv
 import gzip
@@ -8,6 +8,7 @@ import random
 import re
 
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.csv
@@ -57,6 +58,13 @@ def by_polars(data, sign):
     return [read.columns, *map(list, read.rows())]
 
 
+def by_pandas(data, sign):
+    """The rows, and of each whether item and price stand for nothing."""
+    rows = pandas.read_csv(io.BytesIO(data), sep=sign, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    nothing = pandas.read_csv(io.BytesIO(data), sep=sign, dtype={"item_id": str}, encoding="utf-8-sig").isna()
+    return [list(rows.columns), *rows.to_numpy().tolist()], nothing[["item_id", "price"]].to_numpy().tolist()
+
+
 def samples_of(log):
     """(user, item, price) of every sample."""
     return [(user, item, None if price != price else price) for chunk in log.chunks(7) for user, item, price in zip(
@@ -72,6 +80,7 @@ def test_texts_are_read_as_others_read_them(tmp_path, monkeypatch, shard):
         # Others agree on where fields begin and end; a cell that stands for nothing is one of the words.
         assert by_polars(data, sign) == rows, number
         assert [[cell or "" for cell in row] for row in by_arrow(data, sign)] == rows, number
+        assert by_pandas(data, sign) == (rows, [[cell in NOTHING for cell in row[2:]] for row in rows[1:]]), number
         path = tmp_path / f"{number}{draw.choice(('.csv', '.tsv', '.txt', '.CSV', '.dat', ''))}"
         path.write_bytes(data)
         if draw.randrange(4) == 0:

@@ -1,6 +1,7 @@
 """Parquet logs: as pyarrow reads them whole."""
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -117,3 +118,17 @@ def test_files_wrong(tmp_path):
     (tmp_path / "c.parquet").write_bytes(content)
     with pytest.raises(ValueError, match=r"c\.parquet cannot be read as Parquet: "):
         read(open_log(tmp_path / "c.parquet"))
+
+
+def test_of_pandas(tmp_path):
+    """A frame with an index of a name, numbers with gaps and categories."""
+    frame = pandas.DataFrame({"user_id": [1, 2, 3], "item_id": pandas.array([4, None, 6], dtype="Int64"),
+                              "tag_id": pandas.Categorical(["7", "8", "7"]), "price": [0.5, 1, 2]},
+                             index=pandas.Index([7, 8, 9], name="row"))
+    frame.to_parquet(tmp_path / "a.parquet")
+    log = open_log(tmp_path / "a.parquet", missing=0)
+    (chunk,) = log.chunks()
+    assert log.unread == ("row",) and chunk.values["price"].tolist() == frame["price"].tolist()
+    assert {name: ids.tolist() for name, ids in chunk.ids.items()} == {
+        name: frame[name].fillna(0).tolist() if name == "item_id" else frame[name].astype(int).tolist()
+        for name in ("user_id", "item_id", "tag_id")}

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gen.data.reorder import by_community, by_frequency, by_similarity, sorted_batches
-from golden.tt.reuse import first_products, leading_keys
 
 
 @given(st.integers(0, 300), st.integers(1, 70), st.integers(0, 99))
@@ -42,16 +41,6 @@ def test_communities_find_planted_groups():
     spans = [np.ptp(rows[group]) + 1 for group in members]
     # Groups that happened to follow each other often may be joined; most stand alone and without a gap.
     assert sum(span == members.shape[1] for span in spans) >= 10
-
-
-def test_communities_save_first_products_on_later_lookups():
-    indices, members = planted(2)
-    half = indices.size // 2
-    rows = by_community(indices[:half], members.size, batch=480, hot_rows=0, window=6)
-    modes = (4, 3, 10)
-    before = first_products(leading_keys(indices[half:], modes), entries=2)
-    after = first_products(leading_keys(rows[indices[half:]], modes), entries=2)
-    assert before >= 1.75 * after
 
 
 def test_hot_rows_come_first_and_by_frequency():

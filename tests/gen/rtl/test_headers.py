@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gen.compiler import twin_layouts
 from gen.compiler.emb import encode
 from gen.compiler.twin import fields
 from gen.rtl.headers import KERNELS, c_header, python_header, reference, write
@@ -23,6 +24,10 @@ VALUES = {"mode": 1, "weighted": 0, "count": 0xFFFFFFFF, "lengths": 2, "indices"
 def test_the_page_in_docs_is_current(kernel):
     page = ROOT / "docs" / "reference" / f"{kernel.name}.md"
     assert page.read_text("utf-8") == reference(kernel), f"write it again: gen.rtl.headers.reference -> {page}"
+
+
+def test_the_twins_header_is_current():
+    assert twin_layouts.HEADER.read_text("utf-8") == twin_layouts.header(), "run python -m gen.compiler.twin_layouts"
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)

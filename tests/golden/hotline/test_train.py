@@ -1,4 +1,5 @@
-"""golden.hotline.train against plain loops: what is hot, which samples go together, what becomes of the rows."""
+"""golden.hotline.train: orders, gathering, images, pooled vectors, faults. Mini-batches, rows and counters of random
+logs are compared with the core in tests/fpga/card/test_card_hotline.py."""
 
 import numpy as np
 import pytest
@@ -7,9 +8,7 @@ from gen.compiler.emb import encode
 from gen.compiler.hotline import JOINS, Train
 from golden.fp import fp32
 from golden.hotline import order, train
-from golden.hotline.bank import POLICIES, Bank
 from golden.hotline.gather import gather
-from golden.hotline.randomizer import permute
 from golden.hotline.train import GATHERED, NONE, POPULAR, Memory
 from hw.hotline import records
 from hw.isa import HOTLINE
@@ -39,128 +38,6 @@ def run(log, how, learned=0.4, kinds=None, gpu=None, config=make.TINY, core=None
     memory.mailbox = np.full(max(len(memory.mailbox), source * config.words), 0xAAAAAAAA, np.uint32)
     core = core or make.core(config)
     return core, memory, core.run(memory, kinds, gpu)
-
-
-class Plain:
-    """The same, a word after the other."""
-
-    def __init__(self, log, config=make.TINY):
-        self.log, self.config = log, config
-        self.banks = [Bank(config.sets, config.insert_log2, config.policy) for _ in range(config.banks)]
-
-    def access(self, position, index, learn):
-        layout, config = self.log.layout, self.config
-        place = int(permute(int(layout.first[layout.table_of[position]]) + index, config.domain_bits))
-        bank, rest = place % config.banks, place // config.banks
-        hit, way = self.banks[bank].access(rest % config.sets, rest // config.sets, learn)[:2]
-        return hit, bank | (rest % config.sets) << config.bank_bits | way << config.bank_bits + config.set_bits
-
-    def looked(self, sample):
-        layout = self.log.layout
-        return [(position, int(index)) for position, index in enumerate(self.log.indices[sample])
-                if index >= 0 and not layout.tables[layout.table_of[position]].pinned]
-
-    def learn(self, count):
-        for sample in range(count):
-            for position, index in self.looked(sample):
-                self.access(position, index, True)
-
-    def deal(self, how):
-        """Kind, numbers and words of the mini-batches of each kind, and the rows (table, index) that they bring."""
-        layout, open_, done = self.log.layout, ([], []), ([], [])
-        words = self.log.samples.copy()
-        cold = [[] for _ in words]
-        for sample in range(len(words)):
-            for position, index in self.looked(sample):
-                hit, number = self.access(position, index, False)
-                if hit:
-                    words[sample, position] = HOT | number
-                else:
-                    cold[sample].append((position, (layout.table_of[position], index)))
-            kind = GATHERED if cold[sample] else POPULAR
-            open_[kind].append(sample)
-            if len(open_[kind]) == how.batch:
-                done[kind].append(open_[kind][:])
-                open_[kind].clear()
-        for kind in (POPULAR, GATHERED):
-            if open_[kind]:
-                done[kind].append(open_[kind])
-        popular = [(part, words[part], []) for part in done[POPULAR]]
-        gathered = []
-        for part in done[GATHERED]:
-            mine, rows = [], []
-            for sample in part:
-                if layout.slots - len(rows) < len(layout.positions):
-                    gathered.append((mine, words[mine], rows))
-                    mine, rows = [], []
-                mine.append(sample)
-                for position, row in cold[sample]:
-                    if row not in rows:
-                        rows.append(row)
-                    words[sample, position] = rows.index(row)
-            gathered.append((mine, words[mine], rows))
-        return popular, gathered
-
-
-def gradients_of(batch):
-    """Something of everything that the GPU sees."""
-    seed = [batch.number % 3, len(batch.samples), int(batch.samples.sum() % 1000)]
-    made = np.random.default_rng(seed).standard_normal(batch.updates.shape, np.float32)
-    return made.view(np.uint32)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_mini_batches_are_those_of_plain_loops(seed):
-    random = np.random.default_rng(seed)
-    policy = POLICIES[seed // 3 % 3]
-    config = make.with_config(policy=policy, insert_log2=0 if policy == "srrip" else 2,
-                              sets=16 if seed % 3 == 0 else 64)
-    log, how = make.wild(random, config)
-    if seed % 3 == 0:
-        log, how = make.log(seed, 300, config=config), Train(10, 3, -0.5)
-    how = Train(how.batch, how.slots, how.rate, half=bool(seed % 2))
-    learned = float(random.choice([0, 0.3, 1]))
-    seen = []
-    core, memory, result = run(log, how, learned, gpu=lambda batch: seen.append(batch) or gradients_of(batch),
-                               config=config)
-    assert result.code == 0 and tuple(seen) == result.batches
-    plain = Plain(log, config)
-    plain.learn(max(1, int(learned * len(log.indices))))
-    for number, bank in enumerate(plain.banks):
-        for entry in range(config.sets):
-            assert list(core.image[number, entry]) == list(bank.read(entry))
-    layout, rows = log.layout, [np.pad(table.array, ((0, 0), (0, log.layout.row_words - log.layout.dim)))
-                                for table in log.layout.tables]
-    waiting = [iter(part) for part in plain.deal(how)]
-    mailbox = {}
-    for number, batch in enumerate(result.batches):
-        numbers, words, keys = next(waiting[batch.kind])
-        assert batch.number == number and batch.numbers.tolist() == numbers
-        np.testing.assert_array_equal(batch.samples, words)
-        sent = np.array([rows[table][index] for table, index in keys], np.float32).reshape(-1, layout.row_words)
-        if how.half:    # one behind the other, to the end of a beat
-            sent = np.pad(sent.astype(np.float16).reshape(-1), (0, -sent.size % 16))
-        np.testing.assert_array_equal(batch.rows.reshape(-1), sent.view(np.uint32).reshape(-1))
-        head = np.zeros(8, np.uint32)
-        head[:4] = number, batch.kind, len(words), len(keys)
-        mailbox[number % how.slots] = np.concatenate([head, words.reshape(-1), sent.view(np.uint32).reshape(-1)])
-        gradients = fp32.value(gradients_of(batch))
-        for (table, index), gradient in zip(keys, gradients, strict=True):
-            scaled = fp32.mul(np.float32(how.rate), gradient)
-            rows[table][index] = fp32.add(rows[table][index], scaled)
-    assert all(next(part, None) is None for part in waiting)
-    for number, words in mailbox.items():
-        start = number * layout.mailbox_pitch(how) * layout.config.words
-        np.testing.assert_array_equal(memory.mailbox[start:start + len(words)], words)
-    for values, wanted in zip(layout.values(memory.rows.reshape(-1, 8)), rows, strict=True):
-        np.testing.assert_array_equal(values, wanted[:, :layout.dim])
-    cold = sum(len(plain.looked(sample)) for sample in range(len(log.indices)))
-    looked = int(max(1, learned * len(log.indices)))
-    assert result.counters["accesses"] == cold + sum(len(plain.looked(s)) for s in range(int(looked)))
-    assert result.counters["samples"] == len(log.indices) + int(looked)
-    assert result.counters["dma_wr"] == sum(len(batch.places) for batch in result.batches)
-    assert result.counters["v_mul"] == result.counters["v_add"] == \
-        result.counters["dma_wr"] << layout.row_beats_log2
 
 
 def test_the_order_of_the_classes_changes_neither_contents_nor_rows():

@@ -1,4 +1,5 @@
-"""The MLP core's oracle: every refusal, and each tile done over by the letter."""
+"""The MLP core's oracle: every refusal, and where loads go. Results are compared with plain products in
+tests/gen/compiler/test_mlp.py, programs of all kinds with the core in tests/fpga/card/test_card_mlp.py."""
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from gen.compiler.emb import encode
 from golden.fp import fp32
 from golden.mlp import core as mlp
+from golden.mlp import program
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
@@ -20,138 +22,6 @@ def test_names_are_those_of_the_isa():
     assert MLP.field("addend").highest == ADDEND.PARTIAL and MLP.field("activation").highest == ACTIVATION.SIGMOID
     assert MLP.field("target").highest == TARGET.MEMORY
     assert set(mlp.COUNTERS) <= {value.name for value in MLP.counters}
-
-
-class Letter:
-    """The same core tile by tile, row by row, word by word. It reads what was there before the instruction."""
-
-    def __init__(self, core: Mlp):
-        self.c = core
-        self.x, self.w, self.a = (memory.copy() for memory in (core.row_memory, core.weight_memory,
-                                                               core.addend_memory))
-        self.tiles = self.slots = 0
-
-    def piece(self, memory, unit, row, line, bank):
-        p = self.c.piece
-        return memory[unit, row, line % self.x.shape[2], bank * p:(bank + 1) * p]
-
-    def operands(self, item, unit, row, s):
-        """The words of a plain row, step by step."""
-        c, parts, out = self.c, self.c.piece // self.c.width, []
-        for k in range(item.steps):
-            line = item.line + k // (c.pieces * parts) * item.line_stride + s
-            part = k % parts * c.width
-            out.append(self.piece(c.row_memory, unit, row, line, k // parts % c.pieces)[part:part + c.width])
-        return np.concatenate(out)
-
-    def weights(self, unit, line, steps, column):
-        w = self.c.width
-        return np.concatenate([self.w[unit, (line + k) % self.w.shape[1], column * w:(column + 1) * w]
-                               for k in range(steps)])
-
-    def layer(self, item, outputs):
-        c = self.c
-        per, samples = c.rows * c.units, -(-item.count // (c.rows * c.units))
-        todo = []       # (tile's group or Q, sample group, unit of the rows or None)
-        if item.mode:
-            for q in range(-(-item.groups // c.units)):
-                for s in range(samples):
-                    todo += [(q, s, unit) for unit in range(c.units) if s * per + unit * c.rows < item.count]
-        else:
-            for q in range(-(-item.groups // c.groups_per_beat)):
-                for s in range(samples):
-                    todo += [(q * c.groups_per_beat + h, s,
-                              None) for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
-        for group, s, source in todo:
-            self.tiles += 1
-            self.slots += item.steps
-            for unit in range(c.units):
-                g = group if source is None else group * c.units + unit
-                of = unit if source is None else source
-                if g >= item.groups:
-                    continue
-                line = item.weight_line + g // c.units * item.steps
-                for row in range(c.rows):
-                    sample = s * per + of * c.rows + row
-                    if sample < item.count:
-                        self.result(item, self.operands(item, of, row, s), line, g, s, sample, row, unit, of, outputs,
-                                    samples)
-
-    def result(self, item, x, line, g, s, sample, row, unit, of, outputs, samples):
-        c = self.c
-        w = np.stack([self.weights(g % c.units, line, item.steps, column) for column in range(c.columns)])
-        y = fp32.dot(x[None], w, c.width, grouped=c.grouped)
-        nth = g * samples + s
-        if item.mode:
-            nth = (g // c.units * samples + s) * c.units + of
-        if item.addend == ADDEND.BIAS:
-            y = fp32.add(y, c.addend_memory[unit, (item.addend_line + g) % self.a.shape[1]])
-        if item.addend == ADDEND.PARTIAL:
-            y = fp32.add(y, c.addend_memory[unit, (item.addend_line + nth * c.rows + row) % self.a.shape[1]])
-        if item.activation == ACTIVATION.RELU:
-            y = fp32.maximum(y, np.zeros(c.columns, np.float32))
-        if item.activation == ACTIVATION.SIGMOID:
-            y = fp32.sigmoid(y)
-        if g == item.groups - 1:
-            y = np.where(np.arange(c.columns) < item.last_columns, y, np.float32(0))
-        words, q, h = fp32.bits(y), g // c.groups_per_beat, g % c.groups_per_beat
-        here = slice(h * c.columns, (h + 1) * c.columns)
-        if item.target == TARGET.ROWS:
-            self.x[of, row, (item.to_line + q * item.to_line_stride + s) % self.x.shape[2], here] = words
-        elif item.target == TARGET.FEATURE:
-            at = item.to_line + (s * c.rows + row) * item.to_line_stride + q
-            turn = item.feature // c.rows
-            for k in range(c.columns // c.piece):
-                bank = (h * c.columns // c.piece + k + turn) % c.pieces
-                self.piece(self.x, of, item.feature % c.rows, at, bank)[:] = words[k * c.piece:(k + 1) * c.piece]
-        elif item.target == TARGET.PARTIAL:
-            self.a[unit, (item.to_line + nth * c.rows + row) % self.a.shape[1]] = words
-        else:
-            beat = outputs.reshape(-1, c.words)[item.out + sample * item.out_stride + q]
-            beat[here] = words
-            if g == item.groups - 1:
-                beat[(h + 1) * c.columns:] = 0
-
-    def interact(self, item):
-        c, parts = self.c, self.c.piece // self.c.width
-        x = c.row_memory
-        per, steps = c.rows * c.units, item.row_beats * c.pieces * parts
-
-        def feature(unit, j, f):
-            out, g = [], f // c.rows
-            for k in range(steps):
-                kp, q = k // parts, k // parts // c.pieces
-                line = (item.line + j * item.line_stride + g * item.row_beats + q) % x.shape[2]
-                at = (kp + g) % c.pieces * c.piece + k % parts * c.width
-                out.append(x[unit, f % c.rows, line, at:at + c.width])
-            return np.concatenate(out)
-
-        for sample in range(item.count):
-            s, unit, row = sample // per, sample // c.rows % c.units, sample % c.rows
-            j, pieces, F = s * c.rows + row, [], item.features
-            for a in range(-(-F // c.rows)):
-                for b in range(F):
-                    if b * c.columns >= min(F, (a + 1) * c.rows) - 1:
-                        break
-                    clash = any((steps_bank(c, a) == steps_bank(c, m)) for m in (2 * b, 2 * b + 1) if m < a)
-                    if unit == 0:
-                        self.tiles += 1
-                        self.slots += steps * (1 + clash)
-                    for f in range(a * c.rows, min(F, (a + 1) * c.rows)):
-                        for piece in range(-(-max(0, min(f - b * c.columns, c.columns)) // c.piece)):
-                            words = []
-                            for g in range(b * c.columns + piece * c.piece, b * c.columns + (piece + 1) * c.piece):
-                                z = fp32.dot(feature(unit, j, f), feature(unit, j, g), c.width,
-                                             grouped=c.grouped) if g < f else 0
-                                words.append(int(fp32.bits(np.float32(z))))
-                            pieces.append(words)
-            for number, words in enumerate(pieces):
-                line = item.to_line + number // c.pieces * item.to_line_stride + s
-                self.piece(self.x, unit, row, line, number % c.pieces)[:] = words
-
-
-def steps_bank(core, group):
-    return group % core.pieces
 
 
 def filled(name, seed):
@@ -169,63 +39,6 @@ def run(core, *instructions, inputs=(), weights=(), outputs=0):
     memory = Memory(np.concatenate(instructions), np.asarray(inputs, np.uint32), np.asarray(weights, np.uint32),
                     np.full(outputs * core.words, 0xDEAD, np.uint32))
     return core.run(memory), memory
-
-
-LAYERS = [      # mode, count, groups, steps, addend, target, activation, further fields
-    (0, 1, 1, 1, 0, 0, 0, {}),
-    (0, 11, 3, 5, 1, 0, 1, {"last_columns": 1}),
-    (0, 9, 4, 9, 0, 0, 0, {"line": 60, "weight_line": 55, "to_line": 61}),
-    (0, 20, 2, 4, 0, 1, 1, {"feature": 5, "to_line": 3, "to_line_stride": 3}),
-    (0, 13, 3, 4, 2, 2, 0, {"addend_line": 50, "to_line": 50}),
-    (0, 13, 3, 4, 2, 3, 1, {"addend_line": 3, "out": 2, "out_stride": 4}),
-    (0, 7, 5, 3, 1, 3, 0, {"out": 1, "out_stride": 5}),
-    (0, 7, 3, 2, 1, 3, 2, {"last_columns": 1, "out_stride": 4}),
-    (1, 5, 5, 2, 0, 3, 2, {"last_columns": 3, "out_stride": 6}),
-    (1, 1, 5, 7, 1, 0, 1, {"last_columns": 2}),
-    (1, 11, 3, 5, 1, 0, 0, {}),
-    (1, 5, 3, 3, 0, 1, 0, {"feature": 2, "to_line": 7, "to_line_stride": 5}),
-    (1, 13, 5, 4, 2, 2, 0, {"addend_line": 9, "to_line": 9}),
-    (1, 3, 3, 4, 0, 3, 0, {"out_stride": 3}),
-]
-
-
-@pytest.mark.turns(14)
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize(("mode", "count", "groups", "steps", "addend", "target", "activation", "more"), LAYERS)
-def test_layers_by_the_letter(name, mode, count, groups, steps, addend, target, activation, more):
-    core, _ = filled(name, count + groups)
-    values = {"mode": mode, "count": count, "groups": groups, "steps": steps, "addend": addend, "target": target,
-              "activation": activation, "last_columns": core.columns, "line": 2, "line_stride": 6, "to_line": 30,
-              "to_line_stride": 5}
-    words = encode("LAYER", {**values, **more}, MLP)
-    letter, beats = Letter(core), 2 + (count + 1) * 8
-    want = np.full(beats * core.words, 0xDEAD, np.uint32)
-    letter.layer(MLP.decode(words), want)
-    result, memory = run(core, words, outputs=beats)
-    assert (result.code, result.instructions_done) == (mlp.OK, 1)
-    np.testing.assert_array_equal(core.row_memory, letter.x)
-    np.testing.assert_array_equal(core.addend_memory, letter.a)
-    np.testing.assert_array_equal(memory.outputs, want)
-    assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
-    wrote = count * -(-groups // core.groups_per_beat) if target == TARGET.MEMORY else 0
-    assert result.counters["outputs_beats"] == wrote
-
-
-@pytest.mark.turns(6)
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize(("count", "features", "row_beats"), [
-    (1, 2, 1), (3, 3, 2), (9, 5, 1), (5, 9, 1), (2, 17, 1), (1, 27, 1)])
-def test_interactions_by_the_letter(name, count, features, row_beats):
-    core, _ = filled(name, count + features)
-    groups = -(-features // core.rows)
-    words = encode("INTERACT", {"count": count, "features": features, "row_beats": row_beats, "line": 50,
-                                "line_stride": groups * row_beats, "to_line": 33, "to_line_stride": 3}, MLP)
-    letter = Letter(core)
-    letter.interact(MLP.decode(words))
-    result, _ = run(core, words)
-    assert result.code == mlp.OK
-    np.testing.assert_array_equal(core.row_memory, letter.x)
-    assert (result.counters["tiles"], result.counters["slots"]) == (letter.tiles, letter.slots)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -332,47 +145,47 @@ ADDENDS = {"count": 5, "source": 1}
 DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
 DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
-    ("LOAD_ROWS", LOAD, (0, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 6), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 1 << 20), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), mlp.BAD_INSTRUCTION, None),
-    ("LOAD_ADDENDS", ADDENDS, (1, 0), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 0 | 3 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2 | 1 << 28), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 0), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 5 << 16), mlp.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 1 | 1 << 16), mlp.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 3 << 16), mlp.BAD_INSTRUCTION, None),
-    ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, mlp.BAD_ORDER, mlp.ROWS),
-    ("LAYER", {**DENSE, "wait_weights": 3}, None, mlp.BAD_ORDER, mlp.WEIGHTS),
-    ("LAYER", {**DENSE, "wait_layers": 2}, None, mlp.BAD_ORDER, mlp.LAYERS),
-    ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, mlp.BAD_ORDER, mlp.LAYERS),
-    ("LOAD_ROWS", {**LOAD, "source": 13}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "half": 1, "row_beats": 3, "source": 12}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "stride": 6}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, mlp.BOUNDS, mlp.INPUTS),
-    ("LOAD_WEIGHTS", {**WEIGHTS, "source": 15}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_WEIGHTS", {**WEIGHTS, "steps": 7}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_ADDENDS", {**ADDENDS, "source": 18}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.WEIGHT_IMAGE),
-    ("LAYER", {**DENSE, "out": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "out_stride": 3}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "groups": 7}, None, mlp.BOUNDS, mlp.OUTPUTS),
-    ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, mlp.BOUNDS, mlp.OUTPUTS),
+    ("LOAD_ROWS", LOAD, (0, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 6), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (1, 1 << 20), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2), program.BAD_INSTRUCTION, None),
+    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), program.BAD_INSTRUCTION, None),
+    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), program.BAD_INSTRUCTION, None),
+    ("LOAD_ADDENDS", ADDENDS, (1, 0), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 0 | 3 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (6, 2 | 1 << 28), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 0), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (7, 5 << 16), program.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, program.BAD_ORDER, mlp.ROWS),
+    ("LAYER", {**DENSE, "wait_weights": 3}, None, program.BAD_ORDER, mlp.WEIGHTS),
+    ("LAYER", {**DENSE, "wait_layers": 2}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),
+    ("LOAD_ROWS", {**LOAD, "wait_layers": 1 << 31}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),
+    ("LOAD_ROWS", {**LOAD, "source": 13}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "half": 1, "row_beats": 3, "source": 12}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 6}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "stride": 0xFFFFFFFF}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_ROWS", {**LOAD, "features_in": 1, "features": 3}, None, program.BOUNDS, program.INPUTS),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "source": 15}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_WEIGHTS", {**WEIGHTS, "steps": 7}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 18}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, program.BOUNDS, program.WEIGHT_IMAGE),
+    ("LAYER", {**DENSE, "out": 3}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "out_stride": 3}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "groups": 7}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, program.BOUNDS, program.OUTPUTS),
 ]
 
 
@@ -387,7 +200,7 @@ def test_refusals_name_their_instruction_and_write_nothing(name, fields, change,
     buffers = {"inputs": np.zeros(18 * 8), "weights": np.zeros(20 * 8), "outputs": 12}
     good, _ = run(core, *lead, encode(name, {**fields, **dict.fromkeys(
         [key for key in fields if key.startswith("wait")], 0)}, MLP), **buffers)
-    assert code == mlp.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
+    assert code == program.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
     result, memory = run(core, *lead, words, lead[0], **buffers)
     assert (result.code, result.detail) == (code, int(words[0]) if detail is None else detail)
     assert (result.instruction, result.instructions_done) == (4, 4)

@@ -4,15 +4,10 @@
 
 #include "../harness.cpp"
 
+#include "layouts.h"
 #include "shell.h"
 
 namespace twin {
-
-// Of every core; fpga.card.twin hands them over in this order. period: of the counters; status: its register; progress:
-// the word of the result block that progress is told in.
-struct Frame {
-    int64_t words, reads_in_flight, writes_in_flight, period, status, progress;
-};
 
 // A core of COUNTS counters that are found out here, whose write port has WRITERS clients, the last one the status.
 template <int WRITERS, int COUNTS>

@@ -6,14 +6,6 @@
 namespace {
 using namespace twin;
 
-// Of a core; fpga.card.twin hands them over in this order.
-struct Sizes {
-    Frame frame;
-    int64_t row_beats_max, window_beats, window_sets, delivery_rows, stripe_beats, banks, rows_in_flight,
-        partial_beats, input_beats, program_beats, output_beats, write_block_beats, dram_queue, ssd_queue, tt_queue,
-        bag_queue, pool_latency, load_wait, doorbell;
-};
-
 // The clock of golden.tt.unit, by golden.tt.clock: what the unit reports of the next cycle, after its inputs of
 // this one, and after how many cycles it goes on by itself.
 struct TensorTrains {
@@ -23,15 +15,6 @@ struct TensorTrains {
     const int64_t* counts;
     const int64_t* totals;      // computed, reused, slots
 };
-
-// What a run is given besides the arguments of the control slave; addresses in bytes.
-struct Run {
-    uint64_t program, inputs, outputs, rows, ring, result, ring_beats, jobs, units;
-};
-
-// Counters that are found out here, in the order of gen.compiler.twin_emb.TIMED.
-enum Count { CYCLES, COALESCED, FETCHED, STALL_DRAM, STALL_TT, STALL_SSD, STALL_WRITE, STALL_FEEDER, TT_COMPUTED,
-             TT_REUSED, TT_SLOTS, COUNTS };
 
 constexpr int64_t ROOM = 1, OFFERED = 2, FLAGS = 2;     // see golden.tt.clock
 // All that a flush resets.
@@ -177,8 +160,8 @@ class EmbCore : public Core<3, COUNTS> {
         p.arbiter.step(p.front.tiers.dram, p.front.tiers.ssd, p.doorbell.value % POSITIONS, used.dram, used.ssd, row_done);
         fetch.step(row_taken, row, arrived, requested, p.front.program.flush_window);
         rows->step(requested, request);
-        count[FETCHED] += arrived;
-        count[COALESCED] = fetch.found_rows;
+        count[BEATS_FETCHED] += arrived;
+        count[COALESCED_ROWS] = fetch.found_rows;
 
         // Where rows are copied to.
         const Fifo<Row>& fills = p.front.tiers.fills;

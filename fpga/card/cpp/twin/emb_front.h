@@ -4,23 +4,18 @@
 
 #include <algorithm>
 
+#include "layouts.h"
 #include "ports.h"
 
 namespace twin {
 
+using namespace emb;
+
 constexpr uint32_t POSITIONS = 1u << 30;
-enum Opcode { LOAD = 1, BAGS = 2, FILL = 3 };
+constexpr Device NONE = Device(SSD + 1);
 enum Client { PROGRAM, LENGTHS, INDICES, WEIGHTS };
-enum Device { DRAM, TT, SSD, NONE };
-enum Mode { SUM, MEAN, MAX };
-enum Form { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };
 
-// An instruction as fpga.card.twin hands it over, its numbers in this order. stored: beats of a row as it is stored;
-// piece: of a piece, in full; block_rows: whose pieces take turns; piece_beats: as in the instruction.
-struct Job {
-    int64_t opcode, count, indices_count, lengths, indices, weights, weighted, mode, format, row_format, row_beats,
-        stored, piece, block_rows, dram_base, chunk_rows, out, out_stride, release, tt_table;
-
+struct Job : JobFields {
     int64_t vector() const { return opcode == FILL ? stored : row_beats; }
     int64_t form() const { return opcode == FILL ? int64_t(FLOAT32) : row_format; }
     int64_t offset(int64_t row) const {

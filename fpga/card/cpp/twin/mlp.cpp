@@ -5,25 +5,16 @@
 namespace {
 using namespace twin;
 
-// Of a core; fpga.card.twin hands them over in this order. results: cycles from a tile's last slot to its results.
 struct Sizes {
     Frame frame;
     MlpShape shape;
-    int64_t program_beats, load_beats, output_beats, staged_tiles, results;
-};
-
-// What a run is given besides the arguments of the control slave; addresses in bytes.
-struct Run {
-    uint64_t program, inputs, outputs, weights, result, jobs;
+    Depths depths;
 };
 
 // When an instruction's first and last slot came, in cycles from the run's start, and how many it had.
 struct Span {
     int64_t first, last, slots;
 };
-
-// Counters that are found out here, in the order of gen.compiler.twin_mlp.TIMED; stalls as MlpSequencer::Stall.
-enum Count { CYCLES, STALL_ROWS, STALL_WEIGHTS, STALL_IN_FLIGHT, STALL_WRITE, STALL_PROGRAM, COUNTS };
 
 // All that a flush resets.
 struct Parts {
@@ -40,7 +31,7 @@ struct Parts {
 
     Parts(const Sizes& s, const std::vector<MlpJob>& jobs, uint64_t inputs, uint64_t weights)
         : program(jobs, s.shape), rows(inputs), parameters(weights, s.shape), sequencer(s.shape),
-          results(s.shape, s.results), writer(s.shape, uint32_t(s.staged_tiles), uint32_t(s.output_beats)) {}
+          results(s.shape, s.depths.results), writer(s.shape, uint32_t(s.depths.staged_tiles), uint32_t(s.depths.output_beats)) {}
     bool idle() const {
         return program.done && rows.idle() && parameters.idle() && sequencer.idle() && writer.idle;
     }
@@ -59,13 +50,13 @@ class MlpCore : public Core<2, COUNTS> {
 
   protected:
     void read_ports() override {
-        const uint32_t loads = uint32_t(s.load_beats), bursts = uint32_t(s.frame.reads_in_flight);
+        const uint32_t loads = uint32_t(s.depths.load_beats), bursts = uint32_t(s.frame.reads_in_flight);
         reads = std::make_unique<ReadPort<2>>(m00, *store, bytes, block, bursts,
-                                                     std::array<uint32_t, 2>{uint32_t(s.program_beats), loads});
+                                                     std::array<uint32_t, 2>{uint32_t(s.depths.program_beats), loads});
         weights = std::make_unique<ReadPort<1>>(m01, *store, bytes, block, bursts,
                                                        std::array<uint32_t, 1>{loads});
     }
-    std::array<uint32_t, 2> depths(uint32_t status) const override { return {uint32_t(s.output_beats), status}; }
+    std::array<uint32_t, 2> depths(uint32_t status) const override { return {uint32_t(s.depths.output_beats), status}; }
     void drain() override {
         reads->drain();
         weights->drain();
@@ -107,7 +98,7 @@ class MlpCore : public Core<2, COUNTS> {
             span.last = int64_t(count[CYCLES]) - 1;
             if (!span.slots++) span.first = span.last;
         }
-        for (int k = STALL_ROWS; k < COUNTS; k++) count[k] += int(p.sequencer.stall) == k;
+        for (int k = STALL_ROWS; k < COUNTS; k++) count[k] += int(p.sequencer.stall) == k;      // as MlpSequencer::Stall
 
         // The edge.
         p.done.rows += p.rows.done, p.done.weights += p.parameters.done, p.done.layers += p.sequencer.done;

@@ -89,7 +89,7 @@ class MlpTiles {
         tile.each = latency() ? ceil_div(in_use, halves) : 1;
         tile.words = (latency() ? (in_use - 1) % halves : half) * shape.columns()
                      + (last ? job->last_columns : shape.columns());
-        tile.lagged = outer == 0 || job->addend == Addend::PARTIAL;
+        tile.lagged = outer == 0 || job->addend == ADDEND_PARTIAL;
         tile.half = half != 0;
         tile.fills = latency() || half == halves - 1 || last;
         return tile;

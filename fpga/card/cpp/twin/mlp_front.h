@@ -1,26 +1,16 @@
-// The front of the MLP core: program and loaders. golden.mlp.program and golden.mlp.loader without faults.
+// The front of the MLP core: program and loaders. A run of the twin has no faults; those that a unit's bench brings about
+// are `bad` beats and refused instructions.
 #pragma once
 
+#include "layouts.h"
 #include "ports.h"
 
 namespace twin {
 
-enum MlpOpcode { LOAD_ROWS = 1, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT };
-enum Target { TO_ROWS, TO_FEATURE, TO_PARTIAL, TO_MEMORY };
-enum Addend { NO_ADDEND, BIAS, PARTIAL };
-enum Activation { NO_ACTIVATION, RELU, SIGMOID };
-enum Mode { THROUGHPUT, LATENCY };
+using namespace mlp;
+using MlpJob = Job;
 
-// An instruction as fpga.card.twin hands it over: fields of hw.isa.MLP in this order.
-struct MlpJob {
-    int64_t opcode, mode, addend, target, activation, features_in, half, count, source, stride, row_beats, features,
-        feature, steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows, wait_weights, wait_layers;
-};
-
-// Sizes of a core, names as in its preset.
-struct MlpShape {
-    int64_t units, rows, width, words;
-
+struct MlpShape : ShapeFields {
     int64_t columns() const { return 2 * rows; }
     int64_t samples() const { return units * rows; }
     int64_t pieces() const { return words / std::max<int64_t>(2, width); }
@@ -43,18 +33,23 @@ class MlpProgram {
     Requester requests;
     Fifo<const MlpJob*> queues[ENGINES]{Fifo<const MlpJob*>(QUEUE), Fifo<const MlpJob*>(QUEUE),
                                         Fifo<const MlpJob*>(QUEUE)};
-    bool done = false;
+    enum Refusal { ALLOWED_ALL, MALFORMED, OUT_OF_BOUNDS };     // of an instruction, where its checks find it
+    bool done = false, error = false;
+    uint64_t number = 0;        // instructions that have been handed on
 
     MlpProgram(const std::vector<MlpJob>& jobs, const MlpShape& shape)
         : all(jobs), shape(shape), beats(shape.words < 16 ? 16 / shape.words : 1) {}
-    bool takes(bool data) const { return state == NEXT && number < all.size() && data; }
-    void start(uint64_t program) {
+    bool takes(bool data) const { return state == NEXT && number < count && data; }
+    void start(uint64_t program) { start(program, all.size()); }
+    void start(uint64_t program, uint64_t instructions) {
         requests.step(false, true);
-        requests.begin(program, all.size() * uint64_t(beats));
+        requests.begin(program, instructions * uint64_t(beats));
+        if (state != IDLE) return;
+        count = instructions;
         state = NEXT;
     }
-    // data: a beat stands at the client; taken: of the three queues.
-    void step(bool data, bool request_taken, const bool* taken) {
+    // data: a beat stands at the client, bad: with an error; taken: of the three queues; refusal: of the instruction.
+    void step(bool data, bool request_taken, const bool* taken, bool bad = false, Refusal refusal = ALLOWED_ALL) {
         requests.step(request_taken, false);
         bool push[ENGINES] = {}, held = false;
         for (const auto& queue : queues) held |= queue.held();
@@ -63,8 +58,10 @@ class MlpProgram {
         case IDLE:
             break;
         case NEXT:
-            if (!item) {
+            if (number == count) {
                 state = DRAIN;
+            } else if (data && bad) {
+                refuse();
             } else if (data && ++got == beats) {
                 got = 0;
                 wait = 3;
@@ -73,6 +70,10 @@ class MlpProgram {
             break;
         case ALLOWED:
             if (--wait) break;
+            if (refusal == MALFORMED) {
+                refuse();
+                break;
+            }
             sums(*item);
             state = left ? LOAD : SEND;
             break;
@@ -88,6 +89,7 @@ class MlpProgram {
             break;
         case COMPARE:
             state = SEND;
+            if (refusal == OUT_OF_BOUNDS) refuse();
             break;
         case SEND: {
             const Engine engine = engine_of(*item);
@@ -98,7 +100,7 @@ class MlpProgram {
             break;
         }
         case DRAIN:
-            if (!held) done = true, state = IDLE;
+            if (!held) done = true, state = error ? DRAIN : IDLE;
             break;
         }
         for (int k = 0; k < ENGINES; k++) queues[k].step(push[k], item, taken[k]);
@@ -110,10 +112,14 @@ class MlpProgram {
     const std::vector<MlpJob>& all;
     const MlpShape shape;
     int64_t beats, got = 0;
-    size_t number = 0;
+    uint64_t count = 0;         // instructions
     int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
     State state = IDLE;
 
+    void refuse() {
+        error = true;
+        state = DRAIN;
+    }
     static int width(int64_t value) { return value ? 64 - __builtin_clzll(uint64_t(value)) : 0; }
     static Engine engine_of(const MlpJob& item) {
         return item.opcode == LOAD_ROWS ? ROWS : item.opcode < LAYER ? PARAMETERS : LAYERS;
@@ -138,20 +144,22 @@ class MlpProgram {
 class MlpLoader {
   public:
     Requester requests;
-    bool done = false;
+    bool done = false, error = false;       // error: a beat had one, and nothing more is taken or asked for
 
     bool ready() const { return !requests.asking && jobs.ready(); }
+    const MlpJob* under_way() const { return active ? now : nullptr; }
 
   protected:
     Fifo<const MlpJob*> jobs{JOBS};
-    const MlpJob* next = nullptr;
+    const MlpJob *next = nullptr, *now = nullptr;
     bool may = false, active = false;
 
     bool waits() const { return jobs.held() || next || active; }
-    // job: that stands there; over: the waits of `next` are; begins: `next` does. Whether the job is taken.
-    bool accept(const MlpJob* job, bool request_taken, bool over, bool begins) {
+    // job: that stands there; over: the waits of `next` are; begins: `next` does; hold: no request is made. Whether the job
+    // is taken.
+    bool accept(const MlpJob* job, bool request_taken, bool over, bool begins, bool hold) {
         const bool accepts = job && ready(), fetch = !next && jobs.has;
-        requests.step(request_taken, accepts);
+        requests.step(request_taken, accepts || hold);
         may = next && !begins && over;
         if (begins)
             next = nullptr;
@@ -171,8 +179,10 @@ class RowLoader : public MlpLoader {
     bool idle() const { return !waits() && !out.has; }
     bool load() const { return out.has; }
     bool takes(bool data) const { return uses(data) && (!now->half || of_row % 2 || of_row == now->row_beats - 1); }
-    void step(const MlpJob* job, bool data, bool request_taken, bool load_taken, const Done& so_far) {
-        const bool push = uses(data), last = push && left == 1;
+    // bad: the beat has an error. Whether it, or half of it, goes on.
+    bool step(const MlpJob* job, bool data, bool request_taken, bool load_taken, const Done& so_far, bool bad = false) {
+        const bool push = uses(data), last = push && left == 1, hold = error;
+        error |= push && bad;
         const bool begins = may && (!active || last);
         if (push) left--, of_row = of_row == now->row_beats - 1 ? 0 : of_row + 1;
         if (begins) {
@@ -183,51 +193,56 @@ class RowLoader : public MlpLoader {
             active = false;
         }
         done = load_taken && out.o;
-        out.step(push, last, load_taken);
+        out.step(push && !bad, last, load_taken);
         const bool over = next && so_far.weights >= next->wait_weights && so_far.layers >= next->wait_layers;
-        if (!accept(job, request_taken, over, begins)) return;
+        if (!accept(job, request_taken, over, begins, hold)) return push && !bad;
         const uint64_t at = base + uint64_t(job->source), rows = uint64_t(job->count * job->features);
         const int64_t stored = job->half ? ceil_div(job->row_beats, 2) : job->row_beats;
         if (job->stride == stored)
             requests.begin(at, rows * uint64_t(stored));
         else
             requests.begin(at, uint64_t(stored), rows - 1, uint64_t(job->stride));
+        return push && !bad;
     }
 
   private:
     uint64_t base;
-    const MlpJob* now = nullptr;
     int64_t left = 0, of_row = 0;       // beats of the instruction, and those of the row that have gone on
     SkidBuffer<bool> out;       // whether it is its instruction's last beat
 
-    bool uses(bool data) const { return active && data && !out.held; }
+    bool uses(bool data) const { return active && data && !out.held && !error; }
 };
 
 class ParameterLoader : public MlpLoader {
   public:
     ParameterLoader(uint64_t base, const MlpShape& shape) : base(base), shape(shape) {}
     bool idle() const { return !waits() && !weights; }
+    bool line() const { return weights; }                               // of weights leaves
+    bool addends() const { return active && of_addends() && beat; }     // a line of them stands there
+    int64_t part() const { return half; }                               // which line of its beat it is
     // room: addends are taken.
     bool takes(bool data, bool room) const {
-        if (!active || !data) return false;
+        if (!active || !data || error) return false;
         return !of_addends() || !beat || (room && half == shape.groups_per_beat() - 1 && at != now->count - 1);
     }
-    void step(const MlpJob* job, bool data, bool request_taken, bool room, const Done& so_far) {
-        const bool taken = takes(data, room);
+    // bad: the beat has an error.
+    void step(const MlpJob* job, bool data, bool request_taken, bool room, const Done& so_far, bool bad = false) {
+        const bool taken = takes(data, room), hold = error;
+        error |= taken && bad;
         bool line = false, ends = false;
         if (active && of_addends()) {
             if (beat && room) {
                 ends = at++ == now->count - 1;
                 beat = !ends && half++ != shape.groups_per_beat() - 1;
             }
-            if (taken) beat = true, half = 0;
+            if (taken) beat = !bad, half = 0;
         } else if (taken && ++gathered == shape.line_beats()) {
             gathered = 0;
             line = true;
             ends = at++ == now->count * now->steps - 1;
         }
         done = (weights && last_line) || (active && of_addends() && ends);
-        weights = line;
+        weights = line && !bad;
         last_line = line && ends;
         const bool begins = may && (!active || ends);
         if (begins) {
@@ -238,7 +253,7 @@ class ParameterLoader : public MlpLoader {
             active = false;
         }
         const bool over = next && so_far.rows >= next->wait_rows && so_far.layers >= next->wait_layers;
-        if (!accept(job, request_taken, over, begins)) return;
+        if (!accept(job, request_taken, over, begins, hold)) return;
         const int64_t lines = job->opcode == LOAD_ADDENDS ? ceil_div(job->count, shape.groups_per_beat())
                                                           : job->count * job->steps * shape.line_beats();
         requests.begin(base + uint64_t(job->source), uint64_t(lines));
@@ -247,7 +262,6 @@ class ParameterLoader : public MlpLoader {
   private:
     uint64_t base;
     const MlpShape shape;
-    const MlpJob* now = nullptr;
     int64_t at = 0, gathered = 0, half = 0;     // lines that are through, beats of a line, lines of a beat of addends
     bool beat = false;                          // one of addends is there
     bool weights = false, last_line = false;    // a line of weights leaves

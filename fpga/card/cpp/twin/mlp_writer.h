@@ -1,4 +1,4 @@
-// The MLP core's way to memory: results are staged and leave as whole beats. golden.mlp.result_writer.
+// The MLP core's way to memory: results are staged and leave as whole beats.
 #pragma once
 
 #include "mlp_array.h"
@@ -50,7 +50,7 @@ class MlpWriter {
         const bool free = !data || data_taken, row = results.row;
         bool word = false, word_ends = false, take = false, move = false;
         if (beat.there) {
-            if (beat.staged.tile.job->activation != SIGMOID) {
+            if (beat.staged.tile.job->activation != ACTIVATION_SIGMOID) {
                 take = move = free && !sigmoid.busy;
             } else if (sigmoid.ready() && steady) {
                 word = true;

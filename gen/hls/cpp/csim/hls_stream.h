@@ -1,6 +1,5 @@
 // What csim needs of hls::stream: a queue without a bound. Vitis HLS brings its own header of this name.
-#ifndef HOTRAIL_HLS_STREAM_H
-#define HOTRAIL_HLS_STREAM_H
+#pragma once
 
 #include <cstdio>
 #include <cstdlib>
@@ -33,5 +32,3 @@ template <class T> class stream {
 };
 
 }  // namespace hls
-
-#endif

@@ -12,7 +12,6 @@ from scipy.sparse import diags_array
 from scipy.sparse import random as sparse_random
 from scipy.sparse.linalg import cg, spsolve
 
-from fpga.synth.shells import region
 from fpga.synth.timing import refine
 from fpga.synth.timing.delays import Family
 from fpga.synth.timing.packing import pack
@@ -20,6 +19,7 @@ from fpga.synth.timing.place import Design, Objects, objects, place, spread, win
 from fpga.synth.timing.refine import filled, refined
 from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import Sites, Window, assign, everywhere
+from gen.model.platform import region
 from tests.support.netlists import cell, ff, module, netlist
 
 SIDE = 24

@@ -1,0 +1,33 @@
+"""What cards offer: the rows, and the table and the picture of the page."""
+
+import pytest
+
+from bench import cards
+from bench.cards import BAGS, PAGE, PICTURE, picture, written
+from fpga.api.servers import facts
+
+
+@pytest.mark.regress
+def test_every_target_is_met():
+    rows = list(cards.cards_rows())
+    assert len(rows) == 2 * len(cards.DIMS) + 2 and all(row.met for row in rows)
+
+
+def test_rows_by_published_figures():
+    rows = {row.id: row for row in cards.cards()}
+    assert float(rows["cards.published.u55c.256"].value) == 1577.5
+    assert 1400 < float(rows["cards.u55c.modelled.256"].value) < 1600
+    assert len([row for row in rows if row.startswith("cards.published.")]) == 8 * len(cards.SIZES)
+
+
+def test_as_many_cores_are_compared_as_fit():
+    (entry,) = (each for each in facts()["compared"] if each["key"] == "u55c_cores")
+    assert cards.cores() == entry["channels"] == 14 and entry["name"] == "Alveo U55C, 14 EMB cores"
+
+
+def test_the_page_has_what_is_compared():
+    text = PAGE.read_text("utf-8")
+    assert written(text) == text and PICTURE.read_text("utf-8") == picture(cards._compared(256, BAGS[-1])), \
+        "run `python -m bench.cards`"
+    with pytest.raises(LookupError, match="cards.md has no place for the table"):
+        written("nothing")
