@@ -123,8 +123,8 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             if judged.misses and not force:
                 raise PackageError(judged.misses)
         kernel, texts = named(kernel, texts)
-        link = link_cfg(kernel, instances, monitors, platform=board)
-        parts = contents(kernel, texts, link, monitors, part=board.part)
+        link = link_cfg(kernel, instances, platform=board, monitors=monitors)
+        parts = contents(kernel, texts, link, part=board.part, monitors=monitors)
         if board.path:
             parts[BOARD] = board.path.read_bytes()
         if experimental_xo:
@@ -154,10 +154,10 @@ def named(kernel: RtlKernel, texts: Mapping[str, str]) -> tuple[RtlKernel, dict[
     return replace(kernel, files=tuple(sorted(own))), own
 
 
-def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, monitors: bool = False, *, part: str = ""
-             ) -> dict[str, bytes]:
-    """What is generated from the description, by its path in the package. monitors: nets are marked for one; part:
-    default, the default platform's."""
+def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, *, part: str = "",
+             monitors: bool = False) -> dict[str, bytes]:
+    """What is generated from the description, by its path in the package. part: default, the default platform's;
+    monitors: nets are marked for a logic analyzer."""
     found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
     found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel, monitors).encode(), rdl_name(kernel): rdl(kernel).encode(),

@@ -33,8 +33,8 @@ def check_instances(kernel: str, masters: int, instances: int, platform: "str | 
                          f"{ports}, not {instances!r}")
 
 
-def link_cfg(kernel: RtlKernel, instances: int = 1, monitors: bool = False, *, platform: "str | Platform" = DEFAULT
-             ) -> str:
+def link_cfg(kernel: RtlKernel, instances: int = 1, *, platform: "str | Platform" = DEFAULT,
+             monitors: bool = False) -> str:
     """The configuration for `v++ --link --config`. On a card of several super logic regions they share the instances
     evenly, in their order. monitors: at every AXI port of every instance a logic analyzer and a protocol checker, at
     every master counters of its traffic for XRT's profile.
