@@ -189,4 +189,4 @@ def test_the_median_of_a_calls_processor_time(monkeypatch):
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_a_load_that_is_no_number(value):
     done = CliRunner().invoke(main, ["size", "clicks.csv", "--qps", value, "--p99-ms", "5"])
-    assert done.exit_code == 2 and f"'--qps': {value} is no number" in done.output
+    assert done.exit_code == 2 and f"'--qps': {value} is not a finite number" in done.output
