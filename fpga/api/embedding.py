@@ -59,14 +59,14 @@ class EmbeddingBags(OnCard):
                  cache_rows: Mapping[str, int] | None = None, results: "str | Mapping[str, str] | None" = None,
                  timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
-        config = self._config(preset, "emb")
+        config, device = self._config(preset, "emb"), Device.load(options.get("device", "smartssd"))
         if not isinstance(tables, CardImages):
             tables = CardImages(_in_format(tables, results), config, page_bytes, dict(cache_rows or {}),
-                                row_in_page=Device.load(options.get("device", "smartssd")).row_in_page)
+                                row_in_page=device.row_in_page)
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
         self._ring_bytes = ring_bytes if len(tables.pages) else 0
-        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words))
+        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words), drive=device.ssd)
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last
@@ -240,7 +240,7 @@ class EmbeddingBags(OnCard):
         if self._waiting:
             with self._runs.transaction():
                 self._take()
-        compiler = Compiler(images, ring_beats=self.compiler.ring_beats)
+        compiler = Compiler(images, ring_beats=self.compiler.ring_beats, drive=self.compiler.drive)
         doubted = self._runs.doubt()
         self._stale, self._staged = numbers, None
         self._store(numbers, images.pages)
