@@ -1,7 +1,8 @@
 """What the source papers show of their logs, and what follows from it alone: skew, pooling, distinct rows, footprints.
 
 Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, EL-Rec Fig. 4 and table 3, SCARS
-Fig. 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's reading.
+Fig. 4, tables 3 and 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's
+reading.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-awar
 PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
 CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
 GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+STEP_BATCHES = (2048, 4096, 8192, 16_384)   # of SCARS tables 3 to 5
 MASS = 1e-9                                 # one access in a billion
 
 
@@ -85,7 +87,7 @@ def footprints(kaggle_rows: Sequence[int]) -> Iterator[Row]:
 
 
 def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
-    """EL-Rec Fig. 4 and table 3; SCARS Fig. 4; frequency-aware cache Fig. 2, 7 and 9."""
+    """EL-Rec Fig. 4 and table 3; SCARS Fig. 4, tables 3 and 4; frequency-aware cache Fig. 2, 7 and 9."""
     heat, all_rows, what = together(profile), sum(log.rows), "Criteo Kaggle's shape"
     for share in HOTTEST:
         yield figure(f"papers.elrec.fig4.criteo.hottest{share:g}", f"{what}: accesses to the hottest {share:g} % of "
@@ -101,6 +103,13 @@ def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
         asked = ((ranks >= low) & (ranks < high)).any(axis=1).mean()
         yield figure(f"papers.scars.fig4.{portion}", f"{what}, D {TERABYTE_DIM}: samples that use the {portion}. 128 "
                      "MB of the hottest rows", round(100 * float(asked), 1), "% of samples")
+    first = STEP_BATCHES[0]
+    for name, cached in (("table4", 0), ("table3", 2 * rows)):
+        for batch in STEP_BATCHES[1:]:
+            grown = traffic.unique(batch, cached) / traffic.unique(first, cached)
+            yield figure(f"papers.scars.{name}.unique.{batch}", f"{what}, D {TERABYTE_DIM}: distinct rows of {batch:,} "
+                         f"samples over those of {first:,} by eq. 2, {4e-6 * cached * TERABYTE_DIM:.0f} MB cached",
+                         round(grown, 2), "times")
     found = int(heat.icdf(0.9))
     yield figure("papers.cache.fig2.criteo", f"{what}: the fewest rows that take 90 % of the accesses",
                  round(100 * found / all_rows, 3), "% of rows")

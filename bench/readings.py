@@ -16,7 +16,7 @@ from typing import Any
 from bench.framework import Row, shortened, values, with_unit
 
 __all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "figures",
-           "packed", "papers", "reading"]
+           "newer", "packed", "papers", "reading"]
 
 HOLDS = ("yes", "partly", "no", "not shown")
 HEAD = """# Papers
@@ -101,6 +101,11 @@ def about(text: str) -> str:
     return str(tomllib.loads(text)["about"]).strip()
 
 
+def newer(text: str) -> str:
+    """What bench/papers.toml has of later and neighbouring work."""
+    return str(tomllib.loads(text)["newer"]).strip()
+
+
 def papers(text: str) -> list[Paper]:
     """Those of bench/papers.toml. Raises ValueError: a line without what it must have; TypeError: an unknown key"""
     found = []
@@ -138,8 +143,8 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
         "figures": [_packed(each, _known(known, each.ids)) for each in paper.figures]} for paper in layout]}
 
 
-def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
-    """The text of docs/papers.md. Raises LookupError: an id that is not recorded"""
+def document(rows: Iterable[Row], layout: Sequence[Paper], beside: str = "") -> str:
+    """The text of docs/papers.md. beside: of other work. Raises LookupError: an id that is not recorded"""
     known = {row.id: row for row in rows}
     out = [HEAD, "| short name | publication | where it is |", "|---|---|---|"]
     out += [f"| {paper.title} | {paper.publication} | {paper.code} |" for paper in layout]
@@ -152,6 +157,7 @@ def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
         out += [f"| {paper.title} | {at} | {answered(text, known)} |" for at, text in paper.verdict.items()]
         rest = dict.fromkeys(each.at for each in paper.figures if not each.ids and each.at not in paper.verdict)
         out += [f"| {paper.title} | {', '.join(rest)} | not reproduced |"] if rest else []
+    out += ["\n## Newer and neighbouring work\n", beside] if beside else []
     return "\n".join(out) + "\n"
 
 

@@ -121,7 +121,7 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
 
     if node_nm and liberty is None:
         raise click.UsageError("--node-nm is for --liberty")
-    met, found = True, {}
+    met, found = True, dict[str, dict[str, Any]]()
     for chosen in _presets((preset,)):
         for name, config in chosen.cores.items():
             if core not in (None, name):
