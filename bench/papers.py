@@ -145,8 +145,8 @@ def figure_10_free() -> Iterator[Row]:
         of = model_of(profile, dim, MELS_BATCH)[0]
         if plan := placed(profile, of, without_link(costs(dim))):
             over = plan.samples_per_s / watts * A40.watts * sample_bytes(of, profile) / A40.bytes_s
-            yield figure(f"papers.screc.fig10.{year}.d{dim}.free", f"MELS {year}, D {dim}: samples per joule of {CARDS} "
-                         f"cards without a link at {watts:.0f} W over GPUs at their full bandwidth", round(over, 2),
+            yield figure(f"papers.screc.fig10.{year}.d{dim}.free", f"MELS {year}, D {dim}: samples per joule of {CARDS}"
+                         f" cards without a link at {watts:.0f} W over GPUs at their full bandwidth", round(over, 2),
                          "times")
 
 

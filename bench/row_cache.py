@@ -14,7 +14,9 @@ from bench.framework import Row, bench, figure
 from bench.link import steady
 from fpga.api.embedding import DRAM, SSD, EmbeddingBags, Table
 from gen.compiler.emb import Bags
+from gen.compiler.tables import CardImages
 from gen.data.reorder import by_frequency
+from gen.rtl.config import load
 
 LOGS = {"anime_420k": ("user", "anime", "genre"), "nowplaying_128k": ("item",), "grocery_122k": ("user", "item")}
 SHARES, SIZES = (0.2, 0.5), (256, 2048)     # of the rows in DRAM; samples per batch
@@ -23,7 +25,8 @@ BATCHES, DIM, RING_BYTES = 8, 64, 64 << 20
 
 def cycles(tables: list[Table], batches: list[list[Bags]], cache_rows: Mapping[str, int], *,
            dies: bool = True) -> float:
-    with EmbeddingBags(tables, card="twin", ring_bytes=RING_BYTES, cache_rows=cache_rows) as bags:
+    images = CardImages(tables, load("smartssd").cores["emb"], cache_rows=cache_rows)
+    with EmbeddingBags(images, card="twin", ring_bytes=RING_BYTES) as bags:
         if not dies:
             bags.compiler.drive = None
         return steady(bags, batches)[0]

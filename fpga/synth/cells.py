@@ -22,7 +22,7 @@ from fpga.synth.map import instances, leaves_first
 from gen.base.tools import yosys
 from gen.rtl.verilog import children, interface
 
-__all__ = ["BIT_CELLS", "CellReport", "lines", "map_cells"]
+__all__ = ["BIT_CELLS", "CellReport", "Part", "lines", "map_cells"]
 
 FLIP_FLOP_WORDS = 16
 URAM_BITS = 4096 * 72
