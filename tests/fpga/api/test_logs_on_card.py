@@ -97,6 +97,7 @@ def test_a_real_log(file, real_log):
     assert total["bags"] == SAMPLES * len(tables) and min(total.values()) > 0
 
 
+@pytest.mark.regress
 def test_a_trained_tensor_train():
     """An item table, trained as a tensor train on MovieLens; bags are the users' histories."""
     try:
