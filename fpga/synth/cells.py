@@ -48,7 +48,7 @@ techmap
 opt -fast
 setattr -unset init w:*
 dfflibmap -liberty {library}
-abc -liberty {library} -script +strash;ifraig;scorr;dc2;strash;dch,-f;map;topo
+abc -liberty {library} -script +strash;ifraig;dc2;map;topo
 opt_clean
 select -module {name}
 write_json -selected mapped.json
