@@ -5,13 +5,14 @@ docs/papers.md (`python -m bench.page`) has each beside the paper's reading.
 Figure 11: MELS at D 256, batches of 1,024, every table whole on a card, one, two and three memories, with the link and
 without it, which SCRec leaves out. All accesses may leave the SSD and may read TT rows, and none is to a row that the
 statistics lack; or shares are those that keep accuracy. SCRec's hot_thr (eq. 22, §IV.A) keeps 1 % of the accesses of
-large tables on the SSD: what the drives alone allow then is a row of its own.
+large tables on the SSD: what the drives alone allow then is a row of its own, and plans that keep 1 % of every table's
+there.
 
 Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over cores of this machine.
 
 Figure 10: samples per joule of 8 cards, between the bounds of fpga.card.energy, over GPUs that hold the tables, by
 their data sheet and full bandwidth: no GPU is as fast on random rows. GPUs exchange pooled vectors in no time, or by an
-all-to-all behind the reads.
+all-to-all behind the reads. Where nobody pays for transfers the cards have no link either.
 """
 
 from collections.abc import Iterator
@@ -56,9 +57,9 @@ def costs(dim: int) -> Costs:
 
 
 def placed(profile: Profile, of: Recommender, prices: Costs, *, cards: int = CARDS, levels: int = 3,
-           safe: bool = False) -> Plan | None:
+           safe: bool = False, hot_share: float = 1.0) -> Plan | None:
     """At free shares, or at those that keep accuracy; None where the cards do not hold the tables."""
-    shares: dict[str, Any] = {} if safe else {**FREE, "tt_gain": 0.0}
+    shares: dict[str, Any] = {} if safe else {**FREE, "hot_share": hot_share, "tt_gain": 0.0}
     try:
         return make(of, profile, prices, cards=cards, levels=levels, gap=GAP, seconds=SECONDS, explain=False,
                     table_wise=True, **shares)
@@ -69,6 +70,11 @@ def placed(profile: Profile, of: Recommender, prices: Costs, *, cards: int = CAR
 def exchange_s(of: Recommender, gpus: int, bytes_s: float) -> float:
     """Seconds of a GPU for a sample in an all-to-all of pooled vectors: all but those of its own tables reach it."""
     return sum(4 * spec.dim for spec in of.tables.values()) * (gpus - 1) / gpus / bytes_s
+
+
+def without_link(prices: Costs) -> Costs:
+    """Of cards whose transfers take no time."""
+    return replace(prices, link_s=0.0, packet_s=prices.read_s, turn_s=0.0)
 
 
 def _rate(id: str, what: str, plan: Plan | None) -> Row:
@@ -94,7 +100,7 @@ def figure_11() -> Iterator[Row]:
         profile = mels(needed(STATISTICS.format(year)))
         of = model_of(profile, MELS_DIM, MELS_BATCH)[0]
         given = costs(MELS_DIM)
-        free = replace(given, link_s=0.0, packet_s=given.read_s, turn_s=0.0)
+        free = without_link(given)
         for name, said, prices in (("", "", given), (".nolink", ", without the link", free)):
             for cards in COUNTS:
                 found = {levels: placed(profile, of, prices, cards=cards, levels=levels) for levels in LEVELS}
@@ -116,6 +122,32 @@ def figure_11() -> Iterator[Row]:
                         f"MELS {year}, {CARDS} cards, shares that keep accuracy, rows that the statistics lack "
                         f"expected: {levels} of the memories",
                         placed(profile, of, costs(MELS_DIM), levels=levels, safe=True))
+
+
+@bench("papers_screc_11_hot")
+def hot_threshold() -> Iterator[Row]:
+    """SCRec Fig. 11 on 8 cards without the link, with at most hot_thr of each table's accesses beside the SSD."""
+    for year in TABLES:
+        profile = mels(needed(STATISTICS.format(year)))
+        of = model_of(profile, MELS_DIM, MELS_BATCH)[0]
+        for levels in LEVELS[1:]:
+            plan = placed(profile, of, without_link(costs(MELS_DIM)), levels=levels, hot_share=HOT_THR)
+            yield _rate(f"papers.screc.fig11.{year}.{CARDS}.hot.{levels}", f"MELS {year}, {CARDS} cards, without the "
+                        f"link, hot_thr {HOT_THR} of every table: {levels} of the memories", plan)
+
+
+@bench("papers_screc_10_free")
+def figure_10_free() -> Iterator[Row]:
+    """SCRec Fig. 10 where neither cards nor GPUs pay for transfers, cards at the slot's 25 W."""
+    watts, dim = CARDS * Device.load("smartssd").power.slot_w, MELS_DIMS[-1]
+    for year in TABLES:
+        profile = mels(needed(STATISTICS.format(year)))
+        of = model_of(profile, dim, MELS_BATCH)[0]
+        if plan := placed(profile, of, without_link(costs(dim))):
+            over = plan.samples_per_s / watts * A40.watts * sample_bytes(of, profile) / A40.bytes_s
+            yield figure(f"papers.screc.fig10.{year}.d{dim}.free", f"MELS {year}, D {dim}: samples per joule of {CARDS}"
+                         f" cards without a link at {watts:.0f} W over GPUs at their full bandwidth", round(over, 2),
+                         "times")
 
 
 @bench("papers_screc_10")

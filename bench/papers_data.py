@@ -1,7 +1,8 @@
 """What the source papers show of their logs, and what follows from it alone: skew, pooling, distinct rows, footprints.
 
-Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, EL-Rec Fig. 4 and table 3, SCARS
-Fig. 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's reading.
+Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, EL-Rec Fig. 4, 14 and table 3,
+SCARS Fig. 4, tables 3 and 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's
+reading.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from gen.model.recommender import Recommender
 
 HOTTEST = (0.1, 1, 10)                      # per cent of all rows
 BATCHES = (1024, 2048, 4096, 8192)          # of EL-Rec Fig. 4(b)
+STEP_BATCH = 4096                           # of its other figures
 #: EL-Rec's ranks on the T4 and on the V100, columns as hotrail cuts them; and cut so that the middle core is largest.
 TRAINS = {"r64": ((2, 2, 4), 64), "r128": ((2, 2, 4), 128), "r128.middle": ((2, 4, 2), 128)}
 DECOMPOSED = 1_000_000                      # rows above which EL-Rec decomposes a table
@@ -32,6 +34,7 @@ TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-awar
 PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
 CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
 GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+STEP_BATCHES = (2048, 4096, 8192, 16_384)   # of SCARS tables 3 to 5
 MASS = 1e-9                                 # one access in a billion
 
 
@@ -46,6 +49,31 @@ def footprint(tables: Sequence[int], columns: tuple[int, ...], rank: int) -> tup
     dim = prod(columns)
     values = sum(train_values(rows, columns, rank) if rows > DECOMPOSED else rows * dim for rows in tables)
     return 4e-6 * values, sum(tables) * dim / values
+
+
+def products(ranks: NDArray[np.int64], rows: int, columns: tuple[int, ...], rank: int, off: str = "") -> int:
+    """Multiplications of a training step of a TT table, as gen.compress.torch_bag takes them: a distinct row once
+    (forward), rows of equal first index pair share its product, slopes of equal rows and of equal products are summed
+    before they go on. ranks: rows of the lookups. off: reuse of products, aggregation of slopes, or all."""
+    distinct, pairs = len(np.unique(ranks)), len(np.unique(ranks // row_modes(rows)[2]))
+    first, last = prod(columns[:2]) * rank * rank, prod(columns) * rank
+    forward = (len(ranks), len(ranks)) if off == "all" else (distinct, distinct if off == "reuse" else pairs)
+    backward = (len(ranks), len(ranks)) if off in ("all", "aggregation") else (distinct, pairs)
+    return (forward[0] + 2 * backward[0]) * last + (forward[1] + 2 * backward[1]) * first
+
+
+def ablation(log: ClickLog) -> Iterator[Row]:
+    """EL-Rec Fig. 14: each optimisation off, in multiplications, not in time."""
+    block, (columns, rank) = next(log.ranks(STEP_BATCH)), TRAINS["r64"]
+    large = [table for table, rows in enumerate(log.rows) if rows > DECOMPOSED]
+    found = {off: sum(products(block[:, table], log.rows[table], columns, rank, off) for table in large)
+             for off in ("", "reuse", "aggregation", "all")}
+    found["order"] = sum(products(log.row(table, block[:, table]), log.rows[table], columns, rank) for table in large)
+    for off, said in (("reuse", "no reuse of first products"), ("aggregation", "no aggregation of slopes"),
+                      ("order", "rows in a random order"), ("all", "neither reuse nor aggregation")):
+        yield figure(f"papers.elrec.fig14.criteo.{off}", f"Criteo Kaggle's tables of more than a million rows, rank "
+                     f"{rank}, batches of {STEP_BATCH:,}, rows by frequency: multiplications of a training step with "
+                     f"{said} over those with all", round(found[off] / found[""], 2), "times")
 
 
 def together(profile: Profile) -> Heat:
@@ -85,7 +113,7 @@ def footprints(kaggle_rows: Sequence[int]) -> Iterator[Row]:
 
 
 def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
-    """EL-Rec Fig. 4 and table 3; SCARS Fig. 4; frequency-aware cache Fig. 2, 7 and 9."""
+    """EL-Rec Fig. 4, 14 and table 3; SCARS Fig. 4, tables 3 and 4; frequency-aware cache Fig. 2, 7 and 9."""
     heat, all_rows, what = together(profile), sum(log.rows), "Criteo Kaggle's shape"
     for share in HOTTEST:
         yield figure(f"papers.elrec.fig4.criteo.hottest{share:g}", f"{what}: accesses to the hottest {share:g} % of "
@@ -95,12 +123,20 @@ def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
         yield figure(f"papers.elrec.fig4.criteo.unique.{batch}", f"{what}: distinct rows of a table in {batch:,} "
                      "samples, the mean of the tables", round(traffic.unique(batch) / len(log.tables)), "rows")
     yield from footprints(log.rows)
+    yield from ablation(log)
     ranks, rows = next(log.ranks(256 * MINI_BATCH)), PORTION // (4 * TERABYTE_DIM)
     ends = [log.hottest(portion * rows) for portion in range(PORTIONS + 1)]
     for portion, (low, high) in enumerate(zip(ends, ends[1:]), 1):
         asked = ((ranks >= low) & (ranks < high)).any(axis=1).mean()
         yield figure(f"papers.scars.fig4.{portion}", f"{what}, D {TERABYTE_DIM}: samples that use the {portion}. 128 "
                      "MB of the hottest rows", round(100 * float(asked), 1), "% of samples")
+    first = STEP_BATCHES[0]
+    for name, cached in (("table4", 0), ("table3", 2 * rows)):
+        for batch in STEP_BATCHES[1:]:
+            grown = traffic.unique(batch, cached) / traffic.unique(first, cached)
+            yield figure(f"papers.scars.{name}.unique.{batch}", f"{what}, D {TERABYTE_DIM}: distinct rows of {batch:,} "
+                         f"samples over those of {first:,} by eq. 2, {4e-6 * cached * TERABYTE_DIM:.0f} MB cached",
+                         round(grown, 2), "times")
     found = int(heat.icdf(0.9))
     yield figure("papers.cache.fig2.criteo", f"{what}: the fewest rows that take 90 % of the accesses",
                  round(100 * found / all_rows, 3), "% of rows")

@@ -16,7 +16,7 @@ from typing import Any
 from bench.framework import Row, shortened, values, with_unit
 
 __all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "figures",
-           "packed", "papers", "reading"]
+           "newer", "packed", "papers", "reading"]
 
 HOLDS = ("yes", "partly", "no", "not shown")
 HEAD = """# Papers
@@ -101,6 +101,11 @@ def about(text: str) -> str:
     return str(tomllib.loads(text)["about"]).strip()
 
 
+def newer(text: str) -> str:
+    """What bench/papers.toml has of later and neighbouring work."""
+    return str(tomllib.loads(text)["newer"]).strip()
+
+
 def papers(text: str) -> list[Paper]:
     """Those of bench/papers.toml. Raises ValueError: a line without what it must have; TypeError: an unknown key"""
     found = []
@@ -138,8 +143,8 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
         "figures": [_packed(each, _known(known, each.ids)) for each in paper.figures]} for paper in layout]}
 
 
-def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
-    """The text of docs/papers.md. Raises LookupError: an id that is not recorded"""
+def document(rows: Iterable[Row], layout: Sequence[Paper], beside: str = "") -> str:
+    """The text of docs/papers.md. beside: of other work. Raises LookupError: an id that is not recorded"""
     known = {row.id: row for row in rows}
     out = [HEAD, "| short name | publication | where it is |", "|---|---|---|"]
     out += [f"| {paper.title} | {paper.publication} | {paper.code} |" for paper in layout]
@@ -147,7 +152,9 @@ def document(rows: Iterable[Row], layout: Sequence[Paper]) -> str:
             "## Do the papers' results hold?\n", "| claim | holds | why |", "|---|---|---|"]
     out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
             for paper in layout for each in paper.headlines]
-    return "\n".join([*out, "", FIGURES])
+    out += ["", FIGURES]
+    out += ["## Newer and neighbouring work\n", beside] if beside else []
+    return "\n".join(out).rstrip() + "\n"
 
 
 def figures(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:

@@ -11,6 +11,8 @@ from bench.framework import Row, at_least, at_most, bench, figure
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from fpga.card.twin import build
 from gen.compiler.emb import Bags
+from gen.compiler.tables import CardImages
+from gen.rtl.config import load
 
 RING_BYTES = 1 << 20
 CORES = {16: (2, 2, 4), 64: (4, 4, 4), 128: (4, 8, 4)}      # columns of the tensor trains
@@ -54,8 +56,8 @@ class Case:
         return [Bags("t", np.minimum(drawn, self.rows - 1), np.arange(bags + 1) * self.pooling)]
 
     def on(self, kind: str) -> EmbeddingBags:
-        return EmbeddingBags([self.table()], card=kind, preset=self.preset, ring_bytes=RING_BYTES,
-                             cache_rows={"t": self.cached} if self.cached else None)
+        images = CardImages([self.table()], load(self.preset).cores["emb"], cache_rows={"t": self.cached})
+        return EmbeddingBags(images, card=kind, preset=self.preset, ring_bytes=RING_BYTES)
 
 
 MIXED = Case("mixed", shares=(0.05, 0.85, 0.1), zipf=1.05, pooling=40)

@@ -106,22 +106,37 @@ def lint(preset: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("preset", shell_complete=preset_names)
 @click.argument("core", required=False)
+@click.option("--liberty", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Area in the standard cells of this Liberty file instead of an FPGA's.")
+@click.option("--node-nm", type=click.Choice(["180", "130", "90", "65", "45"]),
+              help="Process whose bit cells the area of memories is estimated by, with --liberty.")
 @JSON
-def synth(preset: str, core: str | None) -> None:
+def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | None) -> None:
     """Area and logic depth of PRESET's cores, by Yosys.
 
     Exits 1 when a path is deeper than the rule.
     """
+    from fpga.synth import cells
     from fpga.synth import map as flow
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
 
-    met, found = True, {}
+    if node_nm and liberty is None:
+        raise click.UsageError("--node-nm is for --liberty")
+    met, found = True, dict[str, dict[str, Any]]()
     for chosen in _presets((preset,)):
         for name, config in chosen.cores.items():
             if core not in (None, name):
                 continue
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
+            if liberty is not None:
+                mapped = cells.map_cells(texts, metadata["top"], liberty)
+                node = int(node_nm) if node_nm else None
+                click.echo("\n".join(cells.lines(mapped, node)))
+                found[f"{chosen.name}/{name}"] = {
+                    "area_um2": mapped.area_um2, "gates": mapped.gates, "cells": mapped.cells,
+                    "memory_bits": mapped.memory_bits, "memory_mm2": mapped.memory_mm2(node) if node else None}
+                continue
             report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth")
             click.echo("\n".join(flow.lines(report)))
             kept = report.worst.met and report.most_chains.met

@@ -38,15 +38,14 @@ KERNEL = KERNELS["emb"]
 class EmbeddingBags(OnCard):
     """Tables on a card.
 
-    tables: names differ; or images that were made of them, with their own page_bytes and cache_rows. card: "sim" opens
-    the simulated one, "twin" its twin, "xrt" a real one, else an open card whose core is that of `preset`, which is
-    then not closed here. preset: a name or path, or the core's configuration itself. results: the format of pooled
-    vectors on the link, float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as
-    float32 in any case.
+    tables: names differ; or images that were made of them, with their own page_bytes. card: "sim" opens the simulated
+    one, "twin" its twin, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
+    here. preset: a name or path, or the core's configuration itself. results: the format of pooled vectors on the link,
+    float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as float32 in any case.
     page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where the
-    SSD's pages are written and read from [the host's memory plays the drive]. cache_rows: rows of DRAM, by table, that
-    hold its hottest SSD rows. timeout_cycles: without progress, also of a row's landing, which end a run. limit_cycles,
-    limit_s: of a run, as fpga.card.runs.Runs takes them. options: for fpga.card.open.
+    SSD's pages are written and read from [the host's memory plays the drive]. timeout_cycles: without progress, also of
+    a row's landing, which end a run. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
+    fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor
@@ -56,17 +55,15 @@ class EmbeddingBags(OnCard):
 
     def __init__(self, tables: Sequence[Table] | CardImages, *, card: "str | Card" = "sim", preset: Any = "smartssd",
                  page_bytes: int = 4096, ring_bytes: int = 1 << 20, ssd: "str | Path | None" = None,
-                 cache_rows: Mapping[str, int] | None = None, results: "str | Mapping[str, str] | None" = None,
-                 timeout_cycles: int = TIMEOUT_CYCLES,
+                 results: "str | Mapping[str, str] | None" = None, timeout_cycles: int = TIMEOUT_CYCLES,
                  limit_cycles: int = LIMIT_CYCLES, limit_s: float = LIMIT_S, **options: Any):
-        config = self._config(preset, "emb")
+        config, device = self._config(preset, "emb"), Device.load(options.get("device", "smartssd"))
         if not isinstance(tables, CardImages):
-            tables = CardImages(_in_format(tables, results), config, page_bytes, dict(cache_rows or {}),
-                                row_in_page=Device.load(options.get("device", "smartssd")).row_in_page)
+            tables = CardImages(_in_format(tables, results), config, page_bytes, row_in_page=device.row_in_page)
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
         self._ring_bytes = ring_bytes if len(tables.pages) else 0
-        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words))
+        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words), drive=device.ssd)
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last
@@ -244,7 +241,7 @@ class EmbeddingBags(OnCard):
         if self._waiting:
             with self._runs.transaction():
                 self._take()
-        compiler = Compiler(images, ring_beats=self.compiler.ring_beats)
+        compiler = Compiler(images, ring_beats=self.compiler.ring_beats, drive=self.compiler.drive)
         doubted = self._runs.doubt()
         self._stale, self._staged = numbers, None
         self._store(numbers, images.pages)

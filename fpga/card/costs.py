@@ -18,6 +18,7 @@ import numpy as np
 
 from fpga.card import memory
 from gen.base.tools import needed
+from gen.compiler.dies import geometry, over_dies
 from gen.model.device import Device
 from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, PACKET, Costs, requests, row_bytes
@@ -32,8 +33,8 @@ TABLE = Path(__file__).with_name("costs.json")
 
 class Times(NamedTuple):
     """In seconds. row_s: of a random row, by its lines of 64 bytes; packet_s: of DRAM that a packet of the link adds
-    beside such rows; read_s, write_s: of a byte of a stream; page_s, first_s: of a page of the drive among many, and
-    alone."""
+    beside such rows; read_s, write_s: of a byte of a stream; page_s, first_s: of a page of the drive among many, in the
+    order in which the compiler requests them, and alone."""
 
     row_s: dict[int, float]
     packet_s: float
@@ -174,12 +175,17 @@ def _packet(device: Device, preset: str) -> float:
 
 
 def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
-    """Seconds a byte read and written one behind the other; a random page from the drive, and the first one."""
+    """Seconds a byte read and written one behind the other; a random page from the drive, dies in turns, and the first
+    one."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
              for written in (False, True)]
-    seconds = memory.pages(device, np.random.default_rng(1).integers(0, 1 << 16, PAGES), page_bytes,
-                           ring_pages=max(device.memory.ring_bytes // page_bytes, 1))
+    ring = max(device.memory.ring_bytes // page_bytes, 1)
+    numbers, each = np.random.default_rng(1).integers(0, 1 << 16, PAGES), max(ring // 2, 1)     # of an instruction
+    for start in range(0, PAGES, each):
+        part = numbers[start:start + each]
+        part[:] = part[over_dies(part, *geometry(device.ssd, page_bytes))]
+    seconds = memory.pages(device, numbers, page_bytes, ring_pages=ring)
     first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
     return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first
 

@@ -28,7 +28,7 @@ from gen.base.tools import yosys
 from gen.model.platform import Platform
 from gen.rtl.verilog import children, interface
 
-__all__ = ["Area", "Report", "SHELL", "lines", "synthesise"]
+__all__ = ["Area", "Report", "SHELL", "instances", "leaves_first", "lines", "synthesise"]
 
 # What the default platform leaves to the user.
 SHELL = Platform.load().shell.resources
@@ -271,7 +271,7 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
     notes: list[str] = []
     files: dict[str, Path] = {}
     edge = Depth(0, 0)
-    order = _leaves_first(top, modules)
+    order = leaves_first(top, modules)
     for number, name in enumerate(order, 1):
         begins = partial(say, f"mapping {number} of {len(order)}: {name}")
         joined: set[str] = set()
@@ -292,11 +292,7 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
         notes += [f"{name}: {note}" for note in found]
         if joined:
             notes.append(f"{name}: mapped in one piece with {', '.join(sorted(joined))}")
-    counts: dict[str, int] = defaultdict(int)
-    counts[top] = 1
-    for name in reversed(list(uses)):
-        for child, number in uses[name].items():
-            counts[child] += number * counts[name]
+    counts = instances(top, uses)
     total = Area()
     for name, area in areas.items():
         total = total + area * counts[name]
@@ -318,7 +314,8 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
     )
 
 
-def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
+def leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
+    """The modules of a core, parts before those that have them."""
     done: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -328,6 +325,16 @@ def _leaves_first(top: str, modules: Mapping[str, str]) -> list[str]:
 
     visit(top)
     return list(done)
+
+
+def instances(top: str, uses: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """How often the core has each module. uses: parts of each by name, leaves first."""
+    counts: dict[str, int] = defaultdict(int)
+    counts[top] = 1
+    for name in reversed(list(uses)):
+        for child, number in uses[name].items():
+            counts[child] += number * counts[name]
+    return counts
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Batches of bags as programs of the EMB core: remapped indices, instructions, and the SSD pages to bring.
 
-Pages of the SSD land in a ring in the order in which the program first needs them; a page that is still in the ring is
-not brought again. An instruction reads rows of a stretch of the ring and releases what no later one needs, so requests
-are cut into as many instructions as the ring asks for; where they wait for different memories, into more, which take
-turns (gen.compiler.turns). FILL instructions at the beginning copy what enters the row cache.
+Pages of the SSD land in a ring about in the order in which the program first needs them, so that the drive's dies take
+turns (gen.compiler.dies); a page that is still in the ring is not brought again. An instruction reads rows of a stretch
+of the ring and releases what no later one needs, so requests are cut into as many instructions as the ring asks for;
+where they wait for different memories, into more, which take turns (gen.compiler.turns). FILL instructions at the
+beginning copy what enters the row cache.
 Source: SCRec §III.D (remapping); frequency-aware cache §4.3. Layouts are those of hw.isa.
 """
 
@@ -14,11 +15,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from gen.compiler.dies import geometry, over_dies
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
 from gen.compiler.turns import in_turns, kind, part_sizes, parts
 from gen.data.remap import TT
+from gen.model.device import Drive
 from golden.emb import packer
 from golden.emb.row_cache import RowCache, Step
 from hw.isa import EMB, LONGEST_BAG, Kernel
@@ -160,11 +163,12 @@ class Compiler:
     """Compiles batches for one card; knows which rows the row cache holds. A row's sum with others is rounded
     where it is added up, so the last bits of a vector depend on which rows are cached.
 
-    ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0.
+    ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0. drive:
+    whose dies pages are requested from in turns; without it they are requested in the order of first need.
     `compile` changes nothing: a program goes with the rows that the cache holds now, and `commit` says that it has run.
     """
 
-    def __init__(self, images: CardImages, *, ring_beats: int = 0):
+    def __init__(self, images: CardImages, *, ring_beats: int = 0, drive: Drive | None = None):
         if ring_beats < 0 or ring_beats & (ring_beats - 1) or ring_beats > POSITIONS >> 1:
             raise ValueError(f"ring_beats must be 0 or a power of two up to 2**{DEVICE_SHIFT - 1}, not {ring_beats}")
         if len(images.pages) and ring_beats < images.page_beats:
@@ -173,6 +177,7 @@ class Compiler:
             raise ValueError(f"page_bytes must be a power of two, not {images.page_bytes}")
         self.images = images
         self.ring_beats = ring_beats
+        self.drive = drive
         self.caches = {}
         for name, placed in images.placed.items():
             if placed.cache_rows:
@@ -259,7 +264,7 @@ class Compiler:
 
     def _compile(self, requests: Sequence[_Request], steps: Mapping[str, Step]) -> Program:
         inputs = Inputs(self.images.words)
-        ring = _Ring(self.images, self.ring_beats)
+        ring = _Ring(self.images, self.ring_beats, self.drive)
         items: list[_Item] = []
         for name, step in steps.items():
             items += self._fills(self.images.placed[name], step, ring, inputs)
@@ -363,8 +368,9 @@ class _TooLarge(Exception):
 class _Ring:
     """Which page stands where, in pages from the beginning of the run."""
 
-    def __init__(self, images: CardImages, ring_beats: int):
+    def __init__(self, images: CardImages, ring_beats: int, drive: Drive | None):
         self.page_beats = images.page_beats
+        self.dies, self.flash_pages = geometry(drive, images.page_bytes)
         self.pages = ring_beats // images.page_beats
         self.where = np.full(len(images.pages), -1, np.int64)
         self.end = 0
@@ -386,7 +392,7 @@ class _Ring:
         # An instruction brings at most half a ring and reaches back at most a quarter, so that the host can fill
         # ahead while it runs; only a bag that needs more takes the ring for itself.
         made, end, bag = _cut(pages, np.ascontiguousarray(offsets), self.where, self.end, self.pages,
-                              max(self.pages // 2, 1), self.pages // 4, at, brought, cuts)
+                              max(self.pages // 2, 1), self.pages // 4, self.dies, self.flash_pages, at, brought, cuts)
         if made < 0:
             raise _TooLarge(bag, -made)
         self.brought.append(brought[:end - self.end])
@@ -399,7 +405,7 @@ class _Ring:
 
 
 @njit(cache=True)
-def _cut(pages, offsets, where, end, ring, own, back, at, brought, cuts):
+def _cut(pages, offsets, where, end, ring, own, back, dies, flash_pages, at, brought, cuts):
     """Fills `at` (page position of each row), `brought` (new pages) and `cuts` (end bag, first, end position).
 
     Returns the number of cuts, the position behind the last page and 0; or minus the pages needed and the bag
@@ -415,6 +421,8 @@ def _cut(pages, offsets, where, end, ring, own, back, at, brought, cuts):
         tick += 1
         if end + need - start > own:
             if bag > opened:
+                _over_dies(brought[start - first_page:end - first_page], start, dies, flash_pages, where,
+                           pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
                 cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
                 made += 1
                 opened = bag
@@ -435,8 +443,21 @@ def _cut(pages, offsets, where, end, ring, own, back, at, brought, cuts):
             at[k] = where[page]
             low = min(low, where[page])
         bag += 1
+    _over_dies(brought[start - first_page:end - first_page], start, dies, flash_pages, where,
+               pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
     cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
     return made + 1, end, 0
+
+
+@njit(cache=True)
+def _over_dies(brought, start, dies, flash_pages, where, pages, at):
+    """Puts the new pages of an instruction, from position `start` on, into the order of their requests. pages, at: of
+    the instruction's rows."""
+    brought[:] = brought[over_dies(brought, dies, flash_pages)]
+    for k in range(len(brought)):
+        where[brought[k]] = start + k
+    for k in range(len(pages)):
+        at[k] = where[pages[k]]
 
 
 @njit(cache=True)

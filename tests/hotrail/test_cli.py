@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from fpga.synth.cells import CellReport, Part
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
 from gen.rtl import conversions
@@ -118,6 +119,17 @@ def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
     done = call("synth", "tiny", "tt")
     assert done.exit_code == code
     assert f"deepest: {levels} LUT levels" in done.output and "    in here" in done.output
+
+
+def test_synth_in_standard_cells(monkeypatch, tmp_path):
+    part = Part(20.0, 9, 1, 8192, {}, frozenset())
+    monkeypatch.setattr("fpga.synth.cells.map_cells", lambda texts, top, liberty: CellReport(
+        top, 20.0, 2.0, 9, 1, 8192, {top: (part, 1)}))
+    (tmp_path / "cells.lib").write_text("", "utf-8")
+    done = call("synth", "tiny", "tt", "--liberty", str(tmp_path / "cells.lib"), "--node-nm", "45")
+    assert done.exit_code == 0 and "0.01 k gate equivalents" in done.output and "as macros in 45 nm" in done.output
+    done = call("synth", "tiny", "tt", "--node-nm", "45")
+    assert done.exit_code and "--node-nm is for --liberty" in done.output
 
 
 def test_hotline_deals_a_log(monkeypatch, tmp_path):

@@ -14,9 +14,11 @@ from tests.support import emb_tables as make
 from tests.support.emb_card import OracleCard
 
 
-def opened(tables, config=None, **options):
+def opened(tables, config=None, cache_rows=None, **options):
     config = config or make.config()
     core = Emb.of(config, [t.cores for t in tables if t.cores])
+    if cache_rows:
+        tables = CardImages(tables, config, cache_rows=cache_rows)
     return EmbeddingBags(tables, card=OracleCard(core), preset=config, **options)
 
 

@@ -10,6 +10,7 @@ from fpga.api.embedding import DRAM, SSD, EmbeddingBags, RunError, Table
 from fpga.card import CardError, ErrorResponse, Faults
 from fpga.card import open as open_card
 from gen.compiler.emb import Bags
+from gen.compiler.tables import CardImages
 from golden.emb.core import Emb
 from tests.support import emb_tables
 from tests.support.cutting import Cut
@@ -25,9 +26,9 @@ def tables(seed=1):
 def on_oracle(card_of=lambda card: card, cache_rows=(20, 30), held=None):
     """A row cache whose rows follow from the batches before."""
     held, config = held or tables(), emb_tables.config()
-    return EmbeddingBags(held, card=card_of(OracleCard(Emb.of(config, [t.cores for t in held if t.cores]))),
-                         preset=config, ring_bytes=1 << 15, cache_rows=dict(zip(("items", "users"), cache_rows,
-                                                                                strict=False)))
+    images = CardImages(held, config, cache_rows=dict(zip(("items", "users"), cache_rows, strict=False)))
+    return EmbeddingBags(images, card=card_of(OracleCard(Emb.of(config, images.cores))), preset=config,
+                         ring_bytes=1 << 15)
 
 
 def drawn(count=5, seed=2, bags=12):

@@ -13,8 +13,10 @@ from bench import learn
 from fpga.api.embedding import DRAM, SSD, TT, EmbeddingBags, Table
 from fpga.card import Device
 from gen.compiler.oracle import EmbOracle, first_difference
+from gen.compiler.tables import CardImages
 from gen.data import reorder, shapes
 from gen.data.logs import Trace, open_log
+from gen.rtl.config import load
 
 SAMPLES = 6000 if os.environ.get("HOTRAIL_REGRESS") else 900
 BATCH = 300
@@ -78,9 +80,10 @@ def carry(bags, log, random):
     return total
 
 
-def opened(tables, **options):
-    return EmbeddingBags(tables, preset="tiny", device=QUICK, memory="ideal", ring_bytes=1 << 18,
-                         limit_cycles=500_000, **options)
+def opened(tables, cached):
+    """cached: rows of the row cache of each table."""
+    images = CardImages(tables, load("tiny").cores["emb"], cache_rows={table.name: cached for table in tables})
+    return EmbeddingBags(images, preset="tiny", device=QUICK, memory="ideal", ring_bytes=1 << 18, limit_cycles=500_000)
 
 
 @pytest.mark.turns(1)
@@ -89,11 +92,12 @@ def test_a_real_log(file, real_log):
     log = real_log(file)
     random = np.random.default_rng(1)
     tables = [placed(name, indices, log.rows[name], random) for name, indices in log.indices.items()]
-    with opened(tables, cache_rows={table.name: 64 for table in tables}) as bags:
+    with opened(tables, 64) as bags:
         total = carry(bags, log, random)
     assert total["bags"] == SAMPLES * len(tables) and min(total.values()) > 0
 
 
+@pytest.mark.regress
 def test_a_trained_tensor_train():
     """An item table, trained as a tensor train on MovieLens; bags are the users' histories."""
     try:
@@ -113,7 +117,7 @@ def test_a_trained_tensor_train():
     table = Table.place("items", model.items, device, cores=cores, rank=rank, tt_row=new_row)
     order = np.argsort(users[:4000], kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(users[:4000]))])
-    with opened([table], cache_rows={"items": 50}) as bags:
+    with opened([table], 50) as bags:
         twin = Lockstep(bags)
         for mode in ("sum", "mean", "max"):
             twin.batch([bags.request("items", items[order], offsets, None, mode, True)])

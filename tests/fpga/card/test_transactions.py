@@ -12,6 +12,7 @@ from fpga.api.network import MlpNetwork, Runner
 from fpga.card import CardError, CardHang, CardViolation
 from fpga.card.runs import Runs
 from gen.compiler.emb import Bags
+from gen.compiler.tables import CardImages
 from golden.emb.core import Emb
 from tests.support import emb_tables, hotline_logs, mlp_sizes
 from tests.support.cutting import Cut
@@ -27,9 +28,9 @@ def tables(seed=1):
 
 def bags_on(card_of=lambda card: card, held=None):
     config, held = emb_tables.config(), held or tables()
-    core = Emb.of(config, [t.cores for t in held if t.cores])
-    return EmbeddingBags(held, card=card_of(OracleCard(core)), preset=config, ring_bytes=1 << 15,
-                         cache_rows={"items": 20, "users": 30})
+    images = CardImages(held, config, cache_rows={"items": 20, "users": 30})
+    return EmbeddingBags(images, card=card_of(OracleCard(Emb.of(config, images.cores))), preset=config,
+                         ring_bytes=1 << 15)
 
 
 def batches(seed=2, count=6):

@@ -11,7 +11,7 @@ from fpga.api.embedding import EmbeddingBags
 from fpga.card import CardError, ErrorResponse, Faults
 from fpga.card import open as open_card
 from gen.compiler.emb import Bags
-from gen.compiler.tables import DRAM, SSD, TT, Table
+from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
 from gen.model.recommender import RESULTS, ROW_FORMATS
 from gen.rtl.config import load
 from golden.tt.clock import OFFERED, ROOM, Clock
@@ -60,7 +60,9 @@ def row_cache(random):
     return every_memory(random)[0], {"ring_bytes": 1 << 15, "cache_rows": {"a": 40, "s": 64}}
 
 
-def beside(kind, tables, memory="ddr4", preset=CONFIG, **options):
+def beside(kind, tables, memory="ddr4", preset=CONFIG, cache_rows=None, **options):
+    if cache_rows:
+        tables = CardImages(tables, preset, cache_rows=cache_rows)
     return EmbeddingBags(tables, card=kind, preset=preset, memory=memory, **options)
 
 

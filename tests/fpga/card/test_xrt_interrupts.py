@@ -9,6 +9,7 @@ import pytest
 
 from fpga.api.embedding import EmbeddingBags
 from fpga.card import CardError, CardHang
+from gen.compiler.tables import CardImages
 from golden.emb.core import Emb, Memory
 from hw.isa import EMB
 from tests.fpga.card.test_transactions import bags_on, batches, same, tables
@@ -73,8 +74,9 @@ class OracleXrt(Xrt):
 
 
 def bags_of(opened):
-    return EmbeddingBags(HELD, card=opened, preset=emb_tables.config(), ring_bytes=1 << 17,
-                         cache_rows={"items": 20, "users": 30})
+    config = emb_tables.config()
+    images = CardImages(HELD, config, cache_rows={"items": 20, "users": 30})
+    return EmbeddingBags(images, card=opened, preset=config, ring_bytes=1 << 17)
 
 
 @pytest.mark.parametrize("is_behind", [False, True], ids=["before", "behind"])

@@ -7,6 +7,7 @@ import pytest
 
 from gen.compiler.emb import Bags, Compiler, encode
 from gen.compiler.tables import SSD, CardImages, Table
+from gen.model.device import Device
 from gen.model.recommender import ROW_FORMATS
 from gen.model.row_formats import quantise
 from golden import tt
@@ -216,12 +217,14 @@ def test_indices_of_two_memories_go_in_pairs_and_errors_name_those_of_the_reques
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4, 16])
-def test_a_small_ring_cuts_requests_into_instructions(pages):
+@pytest.mark.parametrize("drive", [None, replace(Device.load("smartssd").ssd, channels=3, dies=1,
+                                                 flash_page_bytes=2 * PAGE)])
+def test_a_small_ring_cuts_requests_into_instructions(pages, drive):
     random = np.random.default_rng(pages)
     config = make.config()
     table = make.only(random, "ssd", make.SSD, 400, 8)
     images = CardImages([table], config, PAGE)
-    compiler = Compiler(images, ring_beats=pages * images.page_beats)
+    compiler = Compiler(images, ring_beats=pages * images.page_beats, drive=drive)
     core = core_for(images, config)
     indices, offsets = make.bags(random, 400, 120, 1 if pages == 1 else 2, zipf=0.5)
     program = compiler.compile([Bags("ssd", indices, offsets)])
@@ -232,15 +235,15 @@ def test_a_small_ring_cuts_requests_into_instructions(pages):
     assert program.count > 1
 
 
-@pytest.mark.parametrize("pages", [2, 8])
-def test_requests_that_wait_for_different_memories_take_turns(pages):
+@pytest.mark.parametrize("pages, drive", [(2, None), (8, Device.load("smartssd").ssd)])
+def test_requests_that_wait_for_different_memories_take_turns(pages, drive):
     """Parts of each, in the request's order; the ring is released as the SSD's parts alone allow."""
     random = np.random.default_rng(pages)
     config = make.config()
     tables = [make.only(random, "dram", make.DRAM, 300, 8), make.mixed(random, "tt"),
               make.only(random, "ssd", make.SSD, 400, 8)]
     images = CardImages(tables, config, PAGE)
-    compiler = Compiler(images, ring_beats=pages * images.page_beats)
+    compiler = Compiler(images, ring_beats=pages * images.page_beats, drive=drive)
     core = core_for(images, config)
     run(core, compiler, compiler.load())
     trains = np.flatnonzero(tables[1].placement >> 30 == make.TT)

@@ -1,0 +1,169 @@
+"""A core in standard cells: area and gate equivalents in a library that the user names, by Yosys and ABC.
+
+Every distinct Verilog module is mapped once, with its parts as black boxes, and areas add up over the instances.
+Memories that are written and have more than FLIP_FLOP_WORDS words are counted in bits and not mapped: they become
+macros, whose area is estimated from the published bit cell of a process. Not modelled: placement density, clock tree,
+wires, timing, power.
+
+Source: bit cells of Intel's processes as published at IEDM (S. Yang 1998, S. Tyagi 2000, S. Thompson 2002, P. Bai 2004,
+K. Mistry 2007); share of a macro's area that is cells: own assumption
+"""
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fpga.synth.map import instances, leaves_first
+from gen.base.tools import yosys
+from gen.rtl.verilog import children, interface
+
+__all__ = ["BIT_CELLS", "CellReport", "Part", "lines", "map_cells"]
+
+FLIP_FLOP_WORDS = 16
+URAM_BITS = 4096 * 72
+BIT_CELLS = {180: 5.59, 130: 2.09, 90: 1.0, 65: 0.57, 45: 0.346}    # square micrometres, by nanometres of the process
+CELL_SHARE = 0.4, 0.7       # of a macro's area, least and most
+NAND = "module nand2(a, b, y);\n  input a;\n  input b;\n  output y;\n  assign y = ~(a & b);\nendmodule\n"
+FLOW = """hierarchy -top {name}
+proc
+flatten
+opt_expr
+opt_clean
+opt -nodffe -nosdff
+wreduce
+peepopt
+opt_clean
+alumacc
+opt
+memory -nomap
+opt_clean
+memory_map t:$mem_v2 r:WR_PORTS=0 %i t:$mem_v2 r:SIZE<={words} %i %u
+opt -fast -full
+techmap
+opt -fast
+setattr -unset init w:*
+dfflibmap -liberty {library}
+abc -liberty {library} -script +strash;ifraig;dc2;map;topo
+opt_clean
+select -module {name}
+write_json -selected mapped.json
+tee -q -o area.json stat -json -liberty {library} -top {name}"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module without its parts: area_um2 and how many cells, of memories that are no cells how many and their bits;
+    uses: other parts by name; kinds: of the cells."""
+
+    area_um2: float
+    cells: int
+    memories: int
+    memory_bits: int
+    uses: Mapping[str, int]
+    kinds: frozenset[str]
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """Of a core, all instances together; areas in the library's unit, which is the square micrometre in usual ones.
+    nand_um2: of the cell that makes a NAND of two inputs, the gate equivalent. modules: (part, instances) by name."""
+
+    core: str
+    area_um2: float
+    nand_um2: float
+    cells: int
+    memories: int
+    memory_bits: int
+    modules: Mapping[str, tuple[Part, int]]
+
+    @property
+    def gates(self) -> float:
+        """Gate equivalents of the cells."""
+        return self.area_um2 / self.nand_um2
+
+    def memory_mm2(self, node_nm: int) -> tuple[float, float]:
+        """Least and most area of the memories as macros in a process of BIT_CELLS."""
+        cells = 1e-6 * self.memory_bits * BIT_CELLS[node_nm]
+        return cells / CELL_SHARE[1], cells / CELL_SHARE[0]
+
+
+def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *,
+              say: Callable[[str], None] = lambda line: None) -> CellReport:
+    """Maps the Verilog of a core to the cells of a Liberty file.
+
+    Parameters  texts, top: as fpga.synth.map.synthesise takes them; say: is told of each module
+    Raises      ValueError: the file has no cells that make logic, or a module has a part that is neither cell nor
+                memory; RuntimeError: Yosys failed; OSError: the file cannot be read
+    """
+    library = liberty.resolve()
+    names = set(re.findall(r'\bcell\s*\(\s*"?(\w+)', library.read_text("utf-8", errors="replace")))
+    if not names:
+        raise ValueError(f"liberty {liberty}: it has no cells; a Liberty file of a standard-cell library is needed")
+    modules = {file.removesuffix(".v"): text for file, text in texts.items()}
+    try:
+        nand = _part("nand2", {"nand2": NAND}, library).area_um2
+    except RuntimeError as error:
+        raise ValueError(f"liberty {liberty}: {str(error).splitlines()[0]}") from None
+    if not nand:
+        raise ValueError(f"liberty {liberty}: the cells that make a NAND of two inputs have no area")
+    parts: dict[str, Part] = {}
+    order = leaves_first(top, modules)
+    for number, name in enumerate(order, 1):
+        say(f"mapping {number} of {len(order)}: {name}")
+        parts[name] = part = _part(name, modules, library)
+        if others := sorted(part.kinds - names):
+            raise ValueError(f"module {name}: {', '.join(others)} is no cell of {liberty}; a preset for FPGAs has such "
+                             "parts")
+    counts = instances(top, {name: part.uses for name, part in parts.items()})
+
+    def total(field: str) -> Any:
+        return sum(getattr(part, field) * counts[name] for name, part in parts.items())
+
+    return CellReport(top, total("area_um2"), nand, total("cells"), total("memories"), total("memory_bits"),
+                      {name: (part, counts[name]) for name, part in parts.items() if counts[name]})
+
+
+def _part(name: str, modules: Mapping[str, str], library: Path) -> Part:
+    """A module, its parts as black boxes."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        boxes = [interface(modules[part]) for part in sorted(children(modules[name], modules))]
+        (work / "own.v").write_text(modules[name], "utf-8")
+        (work / "parts.v").write_text("".join(boxes), "utf-8")
+        (work / "cells.lib").symlink_to(library)
+        yosys(["read_verilog own.v", "read_verilog -lib parts.v",
+               *FLOW.format(name=name, words=FLIP_FLOP_WORDS, library="cells.lib").splitlines()], cwd=work)
+        netlist = json.loads((work / "mapped.json").read_bytes())["modules"][name]["cells"].values()
+        area = json.loads((work / "area.json").read_bytes())["design"]
+    memories = [_bits(cell) for cell in netlist if cell["type"] in ("$mem_v2", "URAM288")]
+    kinds = Counter(cell["type"] for cell in netlist if cell["type"] not in ("$mem_v2", "URAM288", "$scopeinfo"))
+    uses = {kind: kinds.pop(kind) for kind in list(kinds) if kind in modules}
+    return Part(area.get("area", 0.0), sum(kinds.values()), len(memories), sum(memories), uses,
+                frozenset(kinds))
+
+
+def _bits(cell: Mapping[str, Any]) -> int:
+    """Of a memory."""
+    if cell["type"] == "URAM288":
+        return URAM_BITS
+    return int(cell["parameters"]["SIZE"], 2) * int(cell["parameters"]["WIDTH"], 2)
+
+
+def lines(report: CellReport, node_nm: int | None = None) -> Iterator[str]:
+    """The report as text. node_nm: of the process, for the memories' area."""
+    yield f"{report.core}:"
+    yield (f"  cells       {report.cells:,}, {report.area_um2 / 1e6:.4g} mm2, {report.gates / 1e3:,.4g} k gate "
+           "equivalents")
+    said = "give --node-nm for their area"
+    if node_nm is not None:
+        least, most = report.memory_mm2(node_nm)
+        said = f"{least:.4g} to {most:.4g} mm2 as macros in {node_nm} nm"
+    yield f"  memories    {report.memories:,} with {report.memory_bits / 8192:,.4g} KiB: {said}"
+    for name, (part, count) in sorted(report.modules.items(), key=lambda item: -item[1][0].area_um2 * item[1][1]):
+        yield (f"  {count:4d} x {name}: {part.area_um2 / report.nand_um2:,.0f} gate equivalents"
+               + (f", {part.memory_bits:,} bits of memory" if part.memory_bits else ""))
