@@ -135,5 +135,5 @@ PROOFS = (
     Proof("release", lambda: ReleaseStage(lanes=4, banks=2, queue=8, tag=1, columns=4, cost_bits=6)),
     Proof("scheduler", lambda: BankScheduler(lanes=4, banks=2, queue=8, payload=1, tag=1),
           bounded=("a bank's accesses leave in the order of wave and lane", "nothing leaves that did not enter")),
-    Proof("serial_line", lambda: _Line(4), _line, frames=120),
+    Proof("serial_line", lambda: _Line(4), "hw/board/uart.py", _line, frames=120),
 )

@@ -187,7 +187,7 @@ def _reporter(p: Properties, unit: Reporter) -> None:
 PROOFS = (
     Proof("run_control", lambda: RunControl(kernel=EMB, period=2)),
     Proof("run_control_finishes", lambda: RunControl(kernel=EMB, period=2, finishes=True)),
-    Proof("watchdog", lambda: RunControl(kernel=EMB, period=2), _watchdog, narrowed=_short),
+    Proof("watchdog", lambda: RunControl(kernel=EMB, period=2), declare=_watchdog, narrowed=_short),
     Proof("doorbell", lambda: Doorbell(beat_bytes=4, bits=4), frames=150),
     Proof("counters", lambda: CounterFile({"first": 1, "second": 2}),
           bounded=("a total is what had happened three cycles before, and a round at most",)),

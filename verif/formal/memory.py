@@ -283,6 +283,6 @@ PROOFS = (
     Proof("bank_srrip", _bank_of),
     Proof("bank_steady", lambda: _bank_of(policy="steady", insert_log2=1)),
     Proof("tier_arbiter", lambda: TierArbiter(row_beats_max=1, partial_beats=2, copy_beats=2)),
-    Proof("permutation", lambda: _Twice(20), _permutation),
-    Proof("secded", _Flips, _code),
+    Proof("permutation", lambda: _Twice(20), "hw/hotline/randomizer.py", _permutation),
+    Proof("secded", _Flips, "hw/secded.py", _code),
 )

@@ -30,7 +30,7 @@ from gen.base.extras import missing
 from gen.base.tools import yosys
 from verif.formal.properties import DECLARED, Properties
 
-__all__ = ["BOUND", "FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "cone", "loaded", "prove"]
+__all__ = ["BOUND", "FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "prove"]
 
 BOUND = 30          # cycles, of what is not proven without bound
 # To one flat module without memories. What lies before the split is what mutations are made in.
@@ -44,15 +44,16 @@ GATES = ("formalff -clk2ff", "techmap", "opt -full", "simplemap", "dffunmap", "o
 class Proof:
     """A unit in a shape that is small enough.
 
-    Parameters  name; make: gives the unit; declare: its properties, by default those of its class; narrowed: what the
-                proof assumes besides; constants: of the sources, (module, name, value), smaller where nothing depends
-                on their size; seconds: of the search without bound, for each claim; bounded: claims for which it is
-                not tried; without: claims that another shape is for; quick: `make test` has it; frames: cycles within
-                which covers are reached
+    Parameters  name; make: gives the unit; file: of hw that the claims are about, by default the unit's; declare: its
+                properties, by default those of its class; narrowed: what the proof assumes besides; constants: of the
+                sources, (module, name, value), smaller where nothing depends on their size; seconds: of the search
+                without bound, for each claim; bounded: claims for which it is not tried; without: claims that another
+                shape is for; quick: `make test` has it; frames: cycles within which covers are reached
     """
 
     name: str
     make: Callable[[], Any]
+    file: str = ""
     declare: Callable[[Properties, Any], None] | None = None
     narrowed: Callable[[Properties, Any], None] | None = None
     constants: tuple[tuple[Any, str, int], ...] = ()
@@ -225,3 +226,15 @@ def prove(proofs: Sequence[Proof]) -> list[Outcome]:
             told.seconds = time.monotonic() - begin
             outcomes.append(told)
     return outcomes
+
+
+def claims(proofs: Sequence[Proof] | None = None) -> dict[str, set[str]]:
+    """What is claimed of each file of hw, in all proofs or in some."""
+    from verif.formal import ALL
+
+    found: dict[str, set[str]] = {}
+    for proof in ALL if proofs is None else proofs:
+        top = Top(proof)
+        file = proof.file or type(top.unit).__module__.replace(".", "/") + ".py"
+        found.setdefault(file, set()).update(top.properties.claims)
+    return found

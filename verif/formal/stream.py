@@ -84,6 +84,7 @@ def _turns(p: Properties, unit: _Turns) -> None:
         p.cover(f"client {k} waits for all others", (others == unit.count - 1) & granted[k])
 
 
+_TURNS = "hw/stream/round_robin.py"
 PROOFS = (
     Proof("skid_buffer", lambda: SkidBuffer(2), quick=True),
     Proof("fifo", lambda: Fifo(2, depth=4), quick=True),
@@ -91,7 +92,7 @@ PROOFS = (
     Proof("fifo_block", lambda: Fifo(2, depth=4, block=True)),
     Proof("fifo_parted", lambda: Fifo(2, depth=4, block=True, quick=1)),
     Proof("fifo_room", lambda: Fifo(2, depth=8, headroom=3)),
-    Proof("turns_2", lambda: _Turns(2), _turns),
-    Proof("turns_3", lambda: _Turns(3), _turns, quick=True),
-    Proof("turns_4", lambda: _Turns(4), _turns),
+    Proof("turns_2", lambda: _Turns(2), _TURNS, _turns),
+    Proof("turns_3", lambda: _Turns(3), _TURNS, _turns, quick=True),
+    Proof("turns_4", lambda: _Turns(4), _TURNS, _turns),
 )
