@@ -19,7 +19,7 @@ __all__ = ["FOLDER", "Label", "closure", "keep", "label"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = build_folder() / "sim" / "conversions"
-# Module and class, key, module's name in the Verilog, whether it is a part, whether it keeps names, what is added to it.
+# Module and class, key, module's name in the Verilog, whether it is a part, whether it keeps names, what is added.
 Label = list[Any]
 
 

@@ -56,8 +56,10 @@ def _among(names: Mapping[str, str], file: str, name: str) -> bool:
 
 
 def _undefined(file: str, text: str) -> str:
-    text = _REGISTER.sub(
-        lambda found: found.group() if found.group(2).strip() == BEGUN or _among(_CONFIGURED, file, found.group(2)) else f"{found.group(1)};", text)
+    def kept(name: str) -> bool:
+        return name.strip() == BEGUN or _among(_CONFIGURED, file, name)
+
+    text = _REGISTER.sub(lambda found: found.group() if kept(found.group(2)) else f"{found.group(1)};", text)
     return _CONTENTS.sub(lambda block: "" if _written(text, block.group(1)) else block.group(), text)
 
 

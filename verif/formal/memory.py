@@ -12,7 +12,8 @@ from hw.emb.landing import TierArbiter
 from hw.emb.window import RowWindow
 from hw.emb.write_joiner import WriteJoiner
 from hw.hotline.bank import LoggerBank
-from hw.hotline.randomizer import Randomizer
+from hw.hotline.config import ID_BITS
+from hw.hotline.randomizer import ROUNDS, Randomizer, _mixed
 from hw.tt.marks import Marks
 from hw.tt.reuse import ReuseTable
 from verif.formal.properties import Properties, counter, past, properties, since, streams
@@ -206,30 +207,24 @@ def _arbiter(p: Properties, unit: TierArbiter) -> None:
     p.cover("a row of card memory waits for one of the SSD", waits == 1)
 
 
-class _Twice(wiring.Component):
-    """Two numbers of rows, side by side."""
-
-    def __init__(self, bits: int):
-        self.bits = bits
-        super().__init__({"a": In(bits), "b": In(bits), "a_place": Out(bits), "b_place": Out(bits)})
-
-    def elaborate(self, platform):
-        m = Module()
-        for name, number, place in (("a", self.a, self.a_place), ("b", self.b, self.b_place)):
-            m.submodules[name] = unit = Randomizer(self.bits)
-            m.d.comb += unit.i.eq(number)
-            m.d.comb += place.eq(unit.o)
-        return m
-
-
-def _permutation(p: Properties, unit: _Twice) -> None:
-    a, b = past(p, past(p, unit.a)), past(p, past(p, unit.b))
+@properties(Randomizer)
+def _permutation(p: Properties, unit: Randomizer) -> None:
+    number = past(p, past(p, unit.i))
     warm = since(p, since(p, 1))
-    id_bits = 14
-    p.claim("no two numbers become one", ~warm | (a == b) | (unit.a_place != unit.b_place))
-    p.claim("an identifier stays as it is", ~warm | (unit.a_place[-id_bits:] == a[-id_bits:]))
-    p.claim("what becomes of a number depends on it alone", ~warm | (a != b) | (unit.a_place == unit.b_place))
-    p.cover("a number changes", warm & (a != unit.a_place))
+    bits = unit.domain_bits - ID_BITS
+    low, high, id_ = unit.o[:bits // 2], unit.o[bits // 2:bits], unit.o[bits:]
+    # Each round is undone by itself: who leads back to its number is no other's.
+    for at in reversed(range(ROUNDS)):
+        before = Signal(len(high if at % 2 else low), name=f"before_{at}")
+        if at % 2:
+            p.m.d.comb += before.eq(high ^ _mixed(low, id_, at, len(high)))
+            high = before
+        else:
+            p.m.d.comb += before.eq(low ^ _mixed(high, id_, at, len(low)))
+            low = before
+    p.claim("what becomes of a number leads back to it alone", ~warm | (Cat(low, high) == number[:bits]))
+    p.claim("an identifier stays as it is", ~warm | (id_ == number[bits:]))
+    p.cover("a number changes", warm & (unit.o != number))
 
 
 class _Flips(wiring.Component):
@@ -283,6 +278,7 @@ PROOFS = (
     Proof("bank_srrip", _bank_of),
     Proof("bank_steady", lambda: _bank_of(policy="steady", insert_log2=1)),
     Proof("tier_arbiter", lambda: TierArbiter(row_beats_max=1, partial_beats=2, copy_beats=2)),
-    Proof("permutation", lambda: _Twice(20), "hw/hotline/randomizer.py", _permutation),
+    Proof("permutation_20", lambda: Randomizer(20)),
+    Proof("permutation_40", lambda: Randomizer(40)),
     Proof("secded", _Flips, "hw/secded.py", _code),
 )

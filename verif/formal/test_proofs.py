@@ -1,12 +1,18 @@
 """Every property of a unit holds, every cover is reached, and mutants of the unit's netlist break the claims."""
 
+import contextlib
+
+import cocotb
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from cocotb.triggers import ClockCycles
 
 from gen.rtl import verilog
 from hw.stream.skid_buffer import SkidBuffer
+from verif.bench import reset, start
+from verif.bench.runner import simulate
 from verif.formal import ALL
 from verif.formal.mutate import mutate
 from verif.formal.properties import DECLARED, Properties, checks, past, version
@@ -75,6 +81,30 @@ def test_what_does_not_hold_is_said():
         "counter: it stays below 5: broken at cycle 5",
         "counter: a step is a count: broken at cycle 0",
         "counter: it is 7: never happens within 60 cycles"]
+
+
+@cocotb.test()
+async def steps(dut):
+    """Ten steps behind a reset."""
+    start(dut)
+    dut.step.value = 0
+    await reset(dut)
+    dut.step.value = 1
+    await ClockCycles(dut.clk, 10)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("most", [5, 6])
+def test_a_broken_claim_ends_a_simulation(monkeypatch, most):
+    """With the unit and the claim; one that holds does not."""
+    def declared(p: Properties, unit: Counter) -> None:
+        p.claim(f"it stays below {most}", unit.count < most)
+
+    monkeypatch.setitem(DECLARED, Counter, declared)
+    held = contextlib.nullcontext() if most == 6 else pytest.raises(AssertionError, match=(
+        "Counter: it does not hold that it stays below 5"))
+    with held:
+        simulate(Counter(), "verif.formal.test_proofs", name="formal_counter", tests=1)
 
 
 def test_only_tests_have_assertions():
