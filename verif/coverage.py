@@ -1,11 +1,11 @@
-"""Which bits of ports and counters every bench together has seen change.
+"""Which bits of ports and counters all benches together have seen change, up and down.
 
     HOTRAIL_COVERAGE=build/coverage .venv/bin/pytest verif
     python -m verif.coverage build/coverage             the share, and the bits that no run has seen change
 
-Verilator counts the changes of every bit of every signal (`--coverage-toggle`). Those of a unit's ports and of its
-registers that count are looked at: names that end in what WAIVED lists are constants of AXI or stand for a width that
-no test can fill.
+Verilator counts the changes of every bit of every signal (`--coverage-toggle`), up and down by themselves; these runs
+begin with the Verilog's initial values, since what is drawn for a power-up changes too. Those of a unit's ports and of
+its registers that count are looked at; names that end in what WAIVED lists are constants of AXI.
 """
 
 import re
@@ -16,12 +16,13 @@ from pathlib import Path
 
 __all__ = ["Bit", "WAIVED", "merged", "missing"]
 
-# (module, signal, bit)
+# (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]
 # Every burst of every master has these (hw.axi.bus.address_constants), and answers come with ID 0.
 WAIVED = tuple(f"{channel}{name}" for channel in ("ar", "aw") for name in (
     "id", "size", "burst", "lock", "cache", "prot", "qos", "region")) + ("bid", "rid", "wstrb")
 COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
+_CODED = re.compile(r"__0([0-9A-F]{2})")       # what Verilator writes for characters that C++ has no names with
 POINT = re.compile(r"^C '(.*)' (\d+)$", re.M)
 
 
@@ -30,22 +31,24 @@ def _fields(point: str) -> dict[str, str]:
 
 
 def merged(files: Iterable[Path]) -> dict[Bit, int]:
-    """How often each bit was seen to change in all runs, a part that is placed many times counted as one."""
-    changes: dict[Bit, int] = defaultdict(int)
+    """How often each bit was seen to change in all runs, the rarer of up and down; a part that is placed many times
+    counts as one."""
+    changes: dict[Bit, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for file in files:
         for point, count in POINT.findall(file.read_text("utf-8", errors="replace")):
             fields = _fields(point)
             page = fields.get("page", "")
             if not page.startswith("v_toggle/"):
                 continue
-            name, _, bit = fields.get("o", "").partition("[")
-            changes[page.removeprefix("v_toggle/"), name, bit.partition("]")[0]] += int(count)
-    return changes
+            signal, _, way = fields.get("o", "").rpartition(":")
+            name, _, bit = _CODED.sub(lambda found: chr(int(found[1], 16)), signal).partition("[")
+            changes[page.removeprefix("v_toggle/"), name, bit.rstrip("]")][way] += int(count)
+    return {bit: min(ways["0->1"], ways["1->0"]) for bit, ways in changes.items()}
 
 
 def missing(changes: Mapping[Bit, int]) -> tuple[list[Bit], int]:
     """The bits of ports and counters that never changed, and how many bits of them there are."""
-    looked = [bit for bit in changes if not bit[1].endswith(WAIVED) and not bit[1].startswith(("$", "properties_"))
+    looked = [bit for bit in changes if not bit[1].endswith(WAIVED) and not bit[1].startswith("$")
               and ("__" in bit[1] or COUNTERS.search(bit[1]))]
     return sorted(bit for bit in looked if not changes[bit]), len(looked)
 

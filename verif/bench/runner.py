@@ -93,8 +93,11 @@ def build(
     from verif.formal import properties  # not in the simulations, which import this file too
 
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
-    with properties.checks():
-        texts, metadata = verilog.convert(component, names=waves or bool(COVERAGE), added=properties.version())
+    if COVERAGE:    # of the unit alone
+        texts, metadata = verilog.convert(component, names=True)
+    else:
+        with properties.checks():
+            texts, metadata = verilog.convert(component, names=waves, added=properties.version())
     return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
 
 
@@ -132,6 +135,7 @@ def build_texts(
                              + (share / "lib" / "verilator" / "verilator.cpp").read_text("utf-8")},
         ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
         opt=opt,
+        random=not COVERAGE,    # what a power-up has drawn would count as changes
         asserts=True,
         fresh=fresh,
     )
@@ -275,7 +279,8 @@ def run(
     if only:
         settings["COCOTB_TEST_FILTER"] = only
     # Registers and memories begin at random; a seed of 0 would be the time of day.
-    state = () if model.interpreter else ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
+    drawn = ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
+    state = () if model.interpreter or COVERAGE else drawn
     if COVERAGE and not model.interpreter:
         folder = Path(COVERAGE).resolve()
         folder.mkdir(parents=True, exist_ok=True)
