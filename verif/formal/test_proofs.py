@@ -72,7 +72,7 @@ def test_mutants_break_the_claims(proof):
 
 def test_what_does_not_hold_is_said():
     """With the cycle in which it is broken; a cover that is out of reach, too."""
-    outcome, = prove([Proof("counter", Counter, _counting)])
+    outcome, = prove([Proof("counter", Counter, declare=_counting)])
     assert outcome.claims["it stays below 6"] == "proven"
     assert outcome.claims["it stays below 5"] == "broken at cycle 5"
     assert outcome.claims["a step is a count"] == "broken at cycle 0"
