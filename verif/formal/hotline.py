@@ -1,8 +1,6 @@
 """Of the Hotline core's scheduler, and of the board's serial line."""
 
-from collections.abc import Sequence
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +14,7 @@ from verif.formal.prove import Proof
 __all__ = ["PROOFS"]
 
 
-def _count(bits: Sequence[Value]) -> Value:
+def _count(bits) -> object:
     """How many are set."""
     return sum(bits[1:], bits[0])
 
@@ -54,8 +52,7 @@ def _release(p: Properties, unit: ReleaseStage) -> None:
     banks, part = unit.banks, unit.i.payload
     width = unit.cost_bits
     # The costs that come are those of the runs: each one more than the one before by its accesses less one.
-    total = Signal(width)
-    sums: list[Value] = []
+    total, sums = Signal(width), []
     for bank in range(banks):
         run = part.runs[bank]
         sums.append(((sums[-1] if sums else total) + Mux(run.some, run.more, 0))[:width])
