@@ -1,14 +1,11 @@
-"""Of the Hotline core's scheduler, and of the board's serial line."""
+"""Of the Hotline core's scheduler."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Mux, Signal
 
-from hw.board.uart import Received, Receiver, Transmitter
 from hw.hotline.release import ReleaseStage
 from hw.hotline.scheduler import BankScheduler
 from hw.hotline.sorter import BankSorter
-from verif.formal.properties import Followed, Properties, counter, past, properties, since
+from verif.formal.properties import Properties, counter, past, properties, since
 from verif.formal.prove import Proof
 
 __all__ = ["PROOFS"]
@@ -102,37 +99,8 @@ def _scheduler(p: Properties, unit: BankScheduler) -> None:
     p.cover("an access leaves behind another", here & since(p, o.valid))
 
 
-class _Line(wiring.Component):
-    """A transmitter and a receiver on one line."""
-
-    def __init__(self, divisor: int):
-        self.divisor = divisor
-        super().__init__({"i": In(stream.Signature(8)), "o": Out(stream.Signature(Received, always_ready=True))})
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.transmitter = transmitter = Transmitter(divisor=self.divisor)
-        m.submodules.receiver = receiver = Receiver(divisor=self.divisor)
-        wiring.connect(m, wiring.flipped(self.i), transmitter.i)
-        m.d.comb += receiver.rx.eq(transmitter.tx)
-        m.d.comb += self.o.valid.eq(receiver.o.valid)
-        m.d.comb += self.o.payload.eq(receiver.o.payload)
-        return m
-
-
-def _line(p: Properties, unit: _Line) -> None:
-    followed = Followed(p, "byte", unit.i.valid & unit.i.ready, unit.o.valid, unit.i.payload, most=3)
-    p.claim("a byte arrives as it was sent, in order",
-            ~(unit.o.valid & followed.here) | (unit.o.payload.data == followed.payload))
-    p.claim("no stop bit is missing", ~unit.o.valid | ~unit.o.payload.error)
-    p.claim("nothing arrives that was not sent", ~unit.o.valid | (followed.inside != 0))
-    p.claim("no more bytes are on the line than two", followed.inside <= 2)
-    p.cover("a byte arrives behind another", unit.o.valid & since(p, unit.o.valid))
-
-
 PROOFS = (
     Proof("sorter", lambda: BankSorter(lanes=4, banks=2, payload=1, tag=1, columns=4)),
     Proof("release", lambda: ReleaseStage(lanes=4, banks=2, queue=8, tag=1, columns=4, cost_bits=6),
           bounded=("no more accesses wait than there are places",)),
-    Proof("serial_line", lambda: _Line(4), "hw/board/uart.py", _line, frames=120),
 )

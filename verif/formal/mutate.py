@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gen.base.tools import yosys
-from verif.formal.prove import FLAT, GATES, Proof, Top, abc, cone, loaded
+from verif.formal.prove import FLAT, GATES, Proof, Top, abc, cone, loaded, outputs
 
 __all__ = ["FRAMES", "Mutated", "mutate"]
 
@@ -46,9 +46,10 @@ def _name(line: str) -> str:
     return f"{place}: {word['mode']} {name}[{bit}]"
 
 
-def _broken(folder: Path, file: str, count: int) -> list[int]:
-    log = abc([*cone(file, 0, count), f"bmc3 -a -F {FRAMES} -T {SECONDS}"], folder,
-              SECONDS + 60)
+def _broken(folder: Path, number: int, count: int) -> list[int]:
+    """The claims that a mutant breaks; number 0 is the unit itself."""
+    first = outputs(folder / f"{number}.map")["broken"]
+    log = abc([*cone(f"{number}.aig", first, count), f"bmc3 -a -F {FRAMES} -T {SECONDS}"], folder, SECONDS + 60)
     return [int(number) for number in re.findall(r"Output +(\d+) was asserted", log)]
 
 
@@ -67,13 +68,14 @@ def mutate(proof: Proof, count: int, seed: int = 1) -> Mutated:
         lines = (folder / "list").read_text("utf-8").splitlines()
         script = [*begin, "design -save sound"]
         for number, change in enumerate([[], *([line] for line in lines)]):
-            script += ["design -load sound", *change, *FLAT[1:], *GATES, f"write_aiger -zinit {number}.aig"]
+            script += ["design -load sound", *change, *FLAT[1:], *GATES,
+                       f"write_aiger -zinit -map {number}.map {number}.aig"]
         yosys(script, cwd=folder)
-        if _broken(folder, "0.aig", len(told.breaks)):
+        if _broken(folder, 0, len(told.breaks)):
             raise ValueError(f"{proof.name}: a claim does not hold of the unit itself")
         for number, line in enumerate(lines, 1):
             told.count += 1
-            broken = _broken(folder, f"{number}.aig", len(told.breaks))
+            broken = _broken(folder, number, len(told.breaks))
             for at in broken:
                 told.breaks[list(told.breaks)[at]] += 1
             if broken:

@@ -30,7 +30,7 @@ from gen.base.extras import missing
 from gen.base.tools import yosys
 from verif.formal.properties import DECLARED, Properties
 
-__all__ = ["BOUND", "FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "prove"]
+__all__ = ["BOUND", "FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "outputs", "prove"]
 
 BOUND = 30          # cycles, of what is not proven without bound
 INDUCTION = 5
@@ -208,14 +208,21 @@ def loaded(name: str) -> list[str]:
     return [f"read_rtlil {name}.il", "hierarchy -top top"]
 
 
+def outputs(file: Path) -> dict[str, int]:
+    """Where each output's lowest bit is among those of a graph, by Yosys' own map of it."""
+    words = (line.split() for line in file.read_text("utf-8").splitlines())
+    return {word[3]: int(word[1]) for word in words if word[0] == "output" and word[2] == "0"}
+
+
 def export(proofs: Sequence[Proof], folder: Path) -> list[Top]:
-    """Writes `<name>.aig` for each, its outputs the bits of `broken` and then those of `covered`."""
+    """Writes `<name>.aig` for each, and where its outputs are, `<name>.map`."""
     script, tops = [], []
     for proof in proofs:
         top = Top(proof)
         tops.append(top)
         top.write(folder)
-        script += ["design -reset", *loaded(proof.name), *FLAT, *GATES, f"write_aiger -zinit {proof.name}.aig"]
+        script += ["design -reset", *loaded(proof.name), *FLAT, *GATES,
+                   f"write_aiger -zinit -map {proof.name}.map {proof.name}.aig"]
     yosys(script, cwd=folder)
     return tops
 
@@ -233,10 +240,11 @@ def prove(proofs: Sequence[Proof]) -> list[Outcome]:
             file = f"{proof.name}.aig"
             told.latches = int((folder / file).open("rb").readline().split()[3])
             claims, covers = top.properties.claims, top.properties.covers
-            for number, name in enumerate(claims):
+            first = outputs(folder / f"{proof.name}.map")
+            for number, name in enumerate(claims, first["broken"]):
                 told.claims[name] = _claim(folder, file, number, proof, name in proof.bounded)
-            for number, name in enumerate(covers):
-                told.covers[name] = _cover(folder, file, max(1, len(claims)) + number, proof)
+            for number, name in enumerate(covers, first["covered"]):
+                told.covers[name] = _cover(folder, file, number, proof)
             told.seconds = time.monotonic() - begin
             outcomes.append(told)
     return outcomes

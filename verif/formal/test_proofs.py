@@ -20,6 +20,7 @@ from verif.formal.prove import Proof, prove
 
 UNIT = None
 QUICK = [proof for proof in ALL if proof.quick]
+MUTATED = ("skid_buffer", "fifo_bare", "turns_3", "marks")      # by netlists small enough to draw many
 SLOW = [proof for proof in ALL if not proof.quick]
 
 
@@ -63,7 +64,7 @@ def test_proofs_hold(proof):
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("proof", ALL, ids=lambda proof: proof.name)
+@pytest.mark.parametrize("proof", [proof for proof in ALL if proof.name in MUTATED], ids=lambda proof: proof.name)
 def test_mutants_break_the_claims(proof):
     """Four of five mutants that change an output, at least."""
     told = mutate(proof, 16)
