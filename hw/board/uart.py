@@ -52,7 +52,7 @@ class Receiver(wiring.Component):
         wait = Signal(range(self.divisor))
         left = Signal(range(BITS + 1))      # bits still to be sampled, the stop bit last
         byte = Signal(8, reset_less=True)
-        idle = Signal()                     # the line was high since the last byte, or since the reset
+        idle = Signal(init=1)               # the line was high since the last byte
         m.d.sync += self.o.valid.eq(0)
         with m.If(wait != 0):
             m.d.sync += wait.eq(wait - 1)

@@ -1,6 +1,8 @@
 """Of the Hotline core's scheduler."""
 
-from amaranth.hdl import Cat, Mux, Signal
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Mux, Signal, Value
 
 from hw.hotline.release import ReleaseStage
 from hw.hotline.scheduler import BankScheduler
@@ -11,7 +13,7 @@ from verif.formal.prove import Proof
 __all__ = ["PROOFS"]
 
 
-def _count(bits) -> object:
+def _count(bits: Sequence[Value]) -> Value:
     """How many are set."""
     return sum(bits[1:], bits[0])
 
@@ -49,7 +51,8 @@ def _release(p: Properties, unit: ReleaseStage) -> None:
     banks, part = unit.banks, unit.i.payload
     width = unit.cost_bits
     # The costs that come are those of the runs: each one more than the one before by its accesses less one.
-    total, sums = Signal(width), []
+    total = Signal(width)
+    sums: list[Value] = []
     for bank in range(banks):
         run = part.runs[bank]
         sums.append(((sums[-1] if sums else total) + Mux(run.some, run.more, 0))[:width])
