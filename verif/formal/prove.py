@@ -209,9 +209,10 @@ def loaded(name: str) -> list[str]:
 
 
 def outputs(file: Path) -> dict[str, int]:
-    """Where each output's lowest bit is among those of a graph, by Yosys' own map of it."""
+    """Where each output's lowest bit is among those of a graph, by Yosys' own map of it, which leaves out bits that are
+    constant."""
     words = (line.split() for line in file.read_text("utf-8").splitlines())
-    return {word[3]: int(word[1]) for word in words if word[0] == "output" and word[2] == "0"}
+    return {word[3]: int(word[1]) - int(word[2]) for word in words if word[0] == "output"}
 
 
 def export(proofs: Sequence[Proof], folder: Path) -> list[Top]:
