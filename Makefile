@@ -20,12 +20,16 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 
 # Environments are set up and builds share a folder: one target after the other.
 .NOTPARALLEL:
-.PHONY: help setup lock verilog test regress portable clean-install demo bench lint docs package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress mutants proofs coverage portable clean-install demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       a model trained on a real log, on one, two and three memories; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
+	@echo "make mutants    changes of one place of the hardware, drawn at random, that its benches must find (FLAGS=\"--count"
+	@echo "                30 --seed 2\", or files of hw)"
+	@echo "make proofs     every property of every unit (FLAGS=\"--mutants 8\": mutants against properties instead)"
+	@echo "make coverage   bits of ports and counters that no bench has seen change"
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
 	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
@@ -65,6 +69,17 @@ test: $(DEV)
 
 regress: $(DEV)
 	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal $(PART)
+
+mutants: $(DEV)
+	@$(PY) -m tests.mutants $(FLAGS)
+
+proofs: $(DEV)
+	@$(PY) -m verif.formal $(FLAGS)
+
+coverage: $(DEV)
+	@rm -rf build/coverage
+	@HOTRAIL_COVERAGE=build/coverage $(PY) -m pytest -q -n $(JOBS) --dist worksteal verif
+	@$(PY) -m verif.coverage build/coverage
 
 portable: $(DEV)
 	@$(PY) .ci/portable.py $(CONDITIONS)

@@ -16,6 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import page, readings
+from tests.mutants.evidence import evidence
 from verif import testpoints, units
 
 SHIM, LOADED = Path(__file__).parent / "site" / "iframe-worker.js", "https://unpkg.com/iframe-worker/shim"
@@ -34,7 +35,7 @@ def _papers_figures() -> str:
 GENERATED: dict[str, Callable[[], str]] = {
     "all-figures.md": _all_figures, "papers-figures.md": _papers_figures,
     "testpoints.md": lambda: testpoints.page(testpoints.collect()),
-    "units.md": lambda: units.page(units.collect())}
+    "units.md": lambda: units.page(units.collect(), evidence())}
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:

@@ -8,11 +8,11 @@ is driven and what is checked:
     async def errors_of_the_port(dut):
         \"\"\"SLVERR on any beat ends the run with its cause and place.\"\"\"
 
-A test with the name of one of the SEVEN, `test_` aside, needs no marker. A file's unit is its path in verif without
-`test_`: verif/tt/test_index.py tests hw/tt/index.py. A file may state another as UNIT: a path in hw, "path: variant",
-a tuple of these, or None where its tests belong to no unit or to many; `unit=` in a marker goes before. WAIVED gives
-the reason for each of the SEVEN that the file's unit goes without. The site that `make docs` builds has the table of
-all of them.
+A test with the name of one of the SEVEN or of FURTHER ones, `test_` aside, needs no marker. A file's unit is its path
+in verif without `test_`: verif/tt/test_index.py tests hw/tt/index.py. A file may state another as UNIT: a path in hw,
+"path: variant", a tuple of these, or None where its tests belong to no unit or to many; `unit=` in a marker goes
+before. WAIVED gives the reason for each of the SEVEN that the file's unit goes without. The site that `make docs`
+builds has the table of all of them.
 
     python -m verif.testpoints              counts them and names what is missing
     python -m verif.testpoints tt/index     prints the testpoints of a unit with what each test does
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SEVEN", "Test", "Unit", "collect", "faults", "page"]
+__all__ = ["FURTHER", "SEVEN", "Test", "Unit", "collect", "faults", "page"]
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Every testpoint
@@ -37,6 +37,11 @@ test of a unit does.
 """
 SEVEN = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
          "reset_midstream", "corner_values", "illegal_config_wrong")
+# What a unit has where it applies: events at every distance that write one register, values about every width that
+# might have been cut, a channel that is held up for long, the first of several errors, `idle` with each inner state
+# alone, a reset of a single cycle, clients served equally often. verif.bench.directed has the sweeps.
+FURTHER = ("coincidences", "top_values", "one_channel_stalled", "first_error_wins", "idle_is_true", "one_cycle_reset",
+           "fair_shares")
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ def _marked(function: ast.FunctionDef | ast.AsyncFunctionDef, own: tuple[str, ..
     above = [ast.unparse(decorator) for decorator in function.decorator_list]
     in_cocotb = any(text.startswith("cocotb.test") for text in above)
     is_test = in_cocotb or function.name.startswith("test_")
-    if is_test and (name := function.name.removeprefix("test_")) in SEVEN:
+    if is_test and (name := function.name.removeprefix("test_")) in SEVEN + FURTHER:
         yield from ((unit, name) for unit in own)
     for number, marker in enumerate(function.decorator_list):
         if not isinstance(marker, ast.Call) or ast.unparse(marker.func) != "pytest.mark.testpoint":

@@ -13,10 +13,11 @@ The site that `make docs` builds has the table of all of them.
 import ast
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Unit", "collect", "faults", "page"]
+__all__ = ["Evidence", "Unit", "collect", "faults", "page"]
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Units, oracles and benches
@@ -25,8 +26,11 @@ Every component of `hw` with the oracle that it is held against and the benches 
 `hw/x/y.py`, `golden/x/y.py` and `verif/x/test_y.py` belong together; where a path differs,
 the component is a part of a larger unit and is tested there, or what it does needs no model beyond the words named.
 
-| component | oracle | benches |
-|---|---|---|
+Of each file: its testpoints, how many of them `make test` runs, how many are waived; the mutants in its table, and
+those that `make mutants` draws from; the claims about it that are proven, and asserted in every simulation.
+
+| component | oracle | benches | testpoints | mutants | claims |
+|---|---|---|---|---|---|
 """
 GOLDEN = re.compile(r"(?:golden|verif)(?:\.\w+)+")
 FILES = re.compile(r"(?:verif|tests)/[\w/]+\.py|\btest_\w+\.py")
@@ -96,14 +100,25 @@ def faults(units: list[Unit], root: Path = ROOT) -> list[str]:
     return found
 
 
-def page(units: list[Unit]) -> str:
+@dataclass(frozen=True)
+class Evidence:
+    """What a file of hw is tried by, besides the words of its docstrings."""
+
+    testpoints: str = ""
+    mutants: str = ""
+    claims: str = ""
+
+
+def page(units: list[Unit], known: Mapping[str, Evidence]) -> str:
     """The site's page of units."""
     rows = []
     for unit in units:
         oracle = "part of another component of its file"
         if unit.tests:
             oracle = GOLDEN.sub(lambda match: f"`{match[0]}`", unit.golden)
-        rows.append(f"| `{unit.file}` {unit.name} | {oracle} | {' '.join(f'`{file}`' for file in unit.tests)} |")
+        benches, tried = " ".join(f"`{file}`" for file in unit.tests), known.get(unit.file, Evidence())
+        rows.append(f"| `{unit.file}` {unit.name} | {oracle} | {benches} | {tried.testpoints} | {tried.mutants} | "
+                    f"{tried.claims} |")
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -19,7 +19,7 @@ __all__ = ["FOLDER", "Label", "closure", "keep", "label"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = build_folder() / "sim" / "conversions"
-# Module and class, key, module's name in the Verilog, whether it is a part, whether it keeps names.
+# Module and class, key, module's name in the Verilog, whether it is a part, whether it keeps names, what is added.
 Label = list[Any]
 
 
@@ -34,12 +34,12 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def label(component: Any, name: str, *, part: bool, names: bool) -> Label | None:
+def label(component: Any, name: str, *, part: bool, names: bool, added: str = "") -> Label | None:
     """None for what is not the project's own or has no `key()`."""
     kind = type(component)
     if not kind.__module__.startswith("hw.") or not callable(getattr(component, "key", None)):
         return None
-    return [kind.__module__, kind.__qualname__, component.key(), name, part, names]
+    return [kind.__module__, kind.__qualname__, component.key(), name, part, names, added]
 
 
 def _path(what: Label) -> Path:

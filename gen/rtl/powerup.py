@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from itertools import count
 
-__all__ = ["random", "undefined"]
+__all__ = ["BEGUN", "random", "undefined"]
 
 RANDOM = "$urandom"
 _NAME = r"(?:\\\S+ |\w+)"
@@ -20,6 +20,8 @@ _CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({_NAME})\[.*\n(?:    .*\n)*
 _MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d+):0\];\n")
 
 
+# Says that a unit has been reset, to the assertions that a test adds: 0 before in every kind of simulation.
+BEGUN = "properties_begun"
 # What only configuration sets, by module and name, keeps what configuration gives. Loaded tables outlive resets, so
 # none can set which they are.
 _CONFIGURED = {"Loader_": r"\\?tables|\\?broken"}
@@ -54,8 +56,10 @@ def _among(names: Mapping[str, str], file: str, name: str) -> bool:
 
 
 def _undefined(file: str, text: str) -> str:
-    text = _REGISTER.sub(
-        lambda found: found.group() if _among(_CONFIGURED, file, found.group(2)) else f"{found.group(1)};", text)
+    def kept(name: str) -> bool:
+        return name.strip() == BEGUN or _among(_CONFIGURED, file, name)
+
+    text = _REGISTER.sub(lambda found: found.group() if kept(found.group(2)) else f"{found.group(1)};", text)
     return _CONTENTS.sub(lambda block: "" if _written(text, block.group(1)) else block.group(), text)
 
 

@@ -53,6 +53,7 @@ def build(
     ldflags: str = "",
     opt: str = "-O1",
     random: bool = True,
+    asserts: bool = False,
     fresh: bool = False,
 ) -> Built:
     """A model from Verilog texts, from the cache when one with the same content was built before.
@@ -66,7 +67,8 @@ def build(
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 common: the same of what knows nothing of the model, compiled once for all models;
                 ldflags: for the linker; opt: the C++ optimisation of the design's own code; random: as above, else
-                it begins as the Verilog says; fresh: build again what is in the cache, to measure how long it takes
+                it begins as the Verilog says; asserts: assertions of the Verilog end a run; fresh:
+                build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
@@ -80,7 +82,7 @@ def build(
         "--top-module",
         top,
         "-O3",
-        "--no-assert",
+        "--assert" if asserts else "--no-assert",
         "--x-assign",
         "unique",
         "--x-initial",

@@ -169,8 +169,9 @@ def _dimensions(name: str, dimensions: tuple[int, ...]) -> list[tuple[str, ...]]
 class _Placer:
     """The platform that components are elaborated with: hands out instances, remembers what to convert."""
 
-    def __init__(self, names: bool) -> None:
+    def __init__(self, names: bool, added: str = "") -> None:
         self.names = names  # keep the wires that only name something, for waveforms
+        self.added = added  # stands for what is elaborated besides, see `convert`
         self.parts: dict[str, Any] = {}  # module name -> first component seen with that key
         self.keys: dict[str, str] = {}  # module name -> key
         self.uses: dict[str, dict[str, int]] = {}
@@ -327,10 +328,11 @@ def _seldom_collected() -> Iterator[None]:
 def _modules(top: Any, name: str, placer: _Placer) -> dict[str, dict[str, Any]]:
     """The records (gen.rtl.conversions) of a component and of all that it places, by module: those that are kept, and
     the others converted. Nothing is kept of what a top that is not the project's own may have changed."""
-    own = conversions.label(top, name, part=False, names=placer.names) is not None
+    own = conversions.label(top, name, part=False, names=placer.names, added=placer.added) is not None
 
     def label(component: Any, module: str) -> conversions.Label | None:
-        return conversions.label(component, module, part=module != name, names=placer.names) if own else None
+        return conversions.label(component, module, part=module != name, names=placer.names,
+                                 added=placer.added) if own else None
 
     records: dict[str, dict[str, Any]] = {}
     labels: dict[str, conversions.Label | None] = {}
@@ -359,9 +361,14 @@ def _modules(top: Any, name: str, placer: _Placer) -> dict[str, dict[str, Any]]:
     return records
 
 
-def convert(component: Any, name: str = TOP, *, names: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
-    """Verilog texts by file name, and the metadata, without touching the disk outside a temporary folder."""
-    placer = _Placer(names)
+def convert(component: Any, name: str = TOP, *, names: bool = False,
+            added: str = "") -> tuple[dict[str, str], dict[str, Any]]:
+    """Verilog texts by file name, and the metadata, without touching the disk outside a temporary folder.
+
+    added: stands for what the caller adds to units as they are elaborated, as a test its assertions; modules that were
+    converted without it, or with another, are not taken for these
+    """
+    placer = _Placer(names, added)
     metadata_ports = {
         n: {"direction": "in" if d is PortDirection.Input else "out", **describe(shape)}
         for n, (s, d, shape) in _ports(component).items()

@@ -14,9 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("hw", "golden", "gen", "verif", "fpga/card/cpp", "tests/support")
-# What a bench that fails says (verif.bench.runner); a mutation that does not elaborate is not found by anybody.
-FOUND = re.compile(r"failed \(seed \d+|did not end within")
-LIMIT_S = 600
+# What a bench that fails says (verif.bench.runner), an assertion in the RTL included; a mutation that does not
+# elaborate is not found by anybody, and one that runs on until it is stopped is not found either.
+FOUND = re.compile(r"failed \(seed \d+|it does not hold that")
+HANGS = re.compile(r"did not end within")
+LIMIT_S = 2400      # longer than a simulation is given, so that whoever hangs says so
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,10 @@ class Unit:
 
 
 class Copy:
-    """Sources in a folder of their own, with models that no other run shares; tried with seed 1 in all shapes."""
+    """Sources in a folder of their own, with models that no other run shares; tried with seed 1 in all shapes, or in
+    those of `make test`."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, all_shapes: bool = True):
         self.folder = folder
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -50,17 +53,25 @@ class Copy:
         self._env = {name: value for name, value in os.environ.items()
                      if not name.startswith(("HOTRAIL_", "PYTEST_", "COCOTB_"))}
         # A file that changes twice a second must not be taken from a cache of compiled ones.
-        self._env |= {"HOTRAIL_BUILD": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1", "HOTRAIL_REGRESS": "1"}
+        self._env |= {"HOTRAIL_BUILD": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"}
+        if all_shapes:
+            self._env |= {"HOTRAIL_REGRESS": "1"}
 
     def run(self, benches: tuple[str, ...]) -> tuple[int, str]:
-        """Exit code and output of the benches, up to the first failure."""
+        """Exit code and output of the benches, up to the first failure.
+
+        Raises      subprocess.TimeoutExpired: they take longer than LIMIT_S
+        """
         command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-m", "not regress", "--tb=line",
                    *benches]
         done = subprocess.run(command, cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=LIMIT_S)
         return done.returncode, done.stdout + done.stderr
 
     def found(self, unit: Unit, mutant: Mutant) -> tuple[bool, str]:
-        """Whether a bench of the unit fails with the mutation, and what was said; the copy is as before afterwards."""
+        """Whether a bench of the unit fails with the mutation, and what was said; the copy is as before afterwards.
+
+        Raises      TimeoutError: a simulation had to be stopped
+        """
         path = self.folder / unit.file
         sound = path.read_text("utf-8")
         _replace(path, mutant.old, mutant.new)
@@ -68,6 +79,8 @@ class Copy:
             code, output = self.run(unit.benches)
         finally:
             path.write_text(sound, "utf-8")
+        if HANGS.search(output):
+            raise TimeoutError(f"{unit.file}: {mutant.why}: a simulation hangs; a bench must notice\n{output[-3000:]}")
         return code == 1 and FOUND.search(output) is not None, output
 
 

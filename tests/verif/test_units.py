@@ -2,7 +2,8 @@
 
 import pytest
 
-from verif.units import Unit, collect, faults, page
+from tests.mutants.evidence import evidence
+from verif.units import Evidence, Unit, collect, faults, page
 
 
 @pytest.fixture(scope="module")
@@ -16,12 +17,21 @@ def test_every_component_has_an_oracle_and_a_bench(units):
 
 
 def test_the_page_has_a_row_for_each(units):
-    rows = page(units).splitlines()
+    rows = page(units, {}).splitlines()
     for unit in units:
         assert sum(row.startswith(f"| `{unit.file}` {unit.name} | ") for row in rows) == 1
-    text = page([Unit("hw/a.py", "A", "golden.a.b", "verif/test_a.py"), Unit("hw/a.py", "Part", "", "")])
-    assert text.endswith("| `hw/a.py` A | `golden.a.b` | `verif/test_a.py` |\n"
-                         "| `hw/a.py` Part | part of another component of its file |  |\n")
+    text = page([Unit("hw/a.py", "A", "golden.a.b", "verif/test_a.py"), Unit("hw/b.py", "Part", "", "")],
+                {"hw/a.py": Evidence("7, 6 in `make test`", "3, 20 drawn from", "4")})
+    assert text.endswith("| `hw/a.py` A | `golden.a.b` | `verif/test_a.py` | 7, 6 in `make test` | "
+                         "3, 20 drawn from | 4 |\n"
+                         "| `hw/b.py` Part | part of another component of its file |  |  |  |  |\n")
+
+
+@pytest.mark.regress
+def test_the_page_knows_what_a_unit_is_tried_by():
+    known = evidence()
+    assert known["hw/axi/control.py"].claims != "0" and known["hw/axi/burst.py"].mutants.startswith("25, ")
+    assert known["hw/stream/fifo.py"].testpoints.startswith("7")
 
 
 def test_what_is_missing_is_named():

@@ -20,6 +20,7 @@ from hw.axi.control import (
 from hw.isa import EMB, Argument, Kernel, Register
 from verif.bench import reset, rng, start
 from verif.bench.axi import LiteMaster
+from verif.bench.directed import DISTANCES, coincide, top_values
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
@@ -393,6 +394,113 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("coincidences")
+async def writes_beside_the_end_of_a_run(dut):
+    """ISR is toggled, IER set and the next run started in every cycle about `done`: what comes first counts first, and
+    in the same cycle nothing is lost."""
+    bench = await _begin(dut)
+    control = bench.control
+    for distance in DISTANCES:
+        # A write counts a cycle after it was taken.
+        before = distance > 1
+        for pending in (0, 3):
+            await control.write(GIE, 1)
+            await control.write(IER, 3)
+            await control.write(CTRL, 1 << START)
+            await control.write(ISR, pending)
+            await coincide(dut.clk, lambda: control.write(ISR, 3), bench.finish, distance)
+            await ClockCycles(dut.clk, 2)
+            toggled_last = distance < 1
+            assert await control.read(ISR) == (0 if toggled_last else 3), f"toggled, done {distance} cycles later"
+            await control.write(CTRL, 1 << SW_RESET)
+        await control.write(IER, 0)
+        await control.write(CTRL, 1 << START)
+        await coincide(dut.clk, lambda: control.write(IER, 3), bench.finish, distance)
+        await ClockCycles(dut.clk, 2)
+        assert await control.read(ISR) == (3 if before else 0), f"allowed, done {distance} cycles later"
+        await control.write(CTRL, 1 << SW_RESET)
+        bench.starts = 0
+        await control.write(CTRL, 1 << START)
+        await coincide(dut.clk, lambda: control.write(CTRL, 1 << START), bench.finish, distance)
+        await ClockCycles(dut.clk, 3)
+        assert bench.starts == (1 if before else 2), f"started again, done {distance} cycles later"
+        if not before:
+            await bench.finish()
+        await control.write(CTRL, 1 << SW_RESET)
+
+
+@cocotb.test()
+@pytest.mark.testpoint("one_channel_stalled")
+async def answers_that_nobody_fetches(dut):
+    """While the answer to a write waits a second write is taken and counts only behind it; reads go on. While a word
+    that was read waits, writes go on and the word stays."""
+    bench = await _begin(dut)
+    first, second = 0x10, 0x1C
+    dut.bus__bready.value = 0
+    for offset, value in ((first, 1), (second, 2)):
+        dut.bus__awaddr.value, dut.bus__wdata.value, dut.bus__wstrb.value = offset, value, 0xF
+        dut.bus__awvalid.value = dut.bus__wvalid.value = 1
+        await RisingEdge(dut.clk)
+        assert dut.bus__awready.value == 1 and dut.bus__wready.value == 1
+        dut.bus__awvalid.value = dut.bus__wvalid.value = 0
+        await ClockCycles(dut.clk, 20)
+        assert dut.bus__bvalid.value == 1
+    assert await bench.control.read(first) == 1 and await bench.control.read(second) == 0
+    assert dut.bus__awready.value == 0 and dut.bus__wready.value == 0
+    dut.bus__bready.value = 1
+    await ClockCycles(dut.clk, 4)
+    dut.bus__bready.value = 0
+    assert dut.bus__bvalid.value == 0 and await bench.control.read(second) == 2
+    dut.bus__rready.value, dut.bus__araddr.value, dut.bus__arvalid.value = 0, first, 1
+    await RisingEdge(dut.clk)
+    dut.bus__arvalid.value = 0
+    await ClockCycles(dut.clk, 6)
+    for value in (5, 6):
+        await bench.control.write(first, value)
+        assert dut.bus__rvalid.value == 1 and dut.bus__rdata.value == 1 and dut.bus__arready.value == 0
+    dut.bus__rready.value = 1
+    await ClockCycles(dut.clk, 2)
+    assert dut.bus__rvalid.value == 0 and await bench.control.read(first) == 6
+
+
+@cocotb.test()
+@pytest.mark.testpoint("top_values")
+async def widest_arguments(dut):
+    """Every argument takes the values about each width that it could have been cut to."""
+    bench = await _begin(dut)
+    for argument in EMB.arguments:
+        for value in top_values(argument.bits):
+            for part in range(argument.bits // 32):
+                await bench.control.write(argument.offset + 4 * part, value >> 32 * part & 0xFFFFFFFF)
+            assert bench.arguments()[argument.name] == value, argument.name
+
+
+@cocotb.test()
+async def one_cycle_reset(dut):
+    """A reset of one cycle, in a run with all that can be set and an answer that waits, leaves nothing."""
+    bench = await _begin(dut)
+    await bench.control.load([0xFFFFFFFF] * ((LAST - 0x10) // 4))
+    for offset in (GIE, IER, ISR):
+        await bench.control.write(offset, 3)
+    await bench.control.write(CTRL, 1 << START | 1 << AUTO_RESTART)
+    for name in ("aw", "w", "ar"):
+        getattr(dut, f"bus__{name}valid").value = 1
+    await ClockCycles(dut.clk, 5)
+    assert dut.bus__bvalid.value == 1 and dut.bus__rvalid.value == 1 and dut.interrupt.value == 1
+    for name in ("aw", "w", "ar"):
+        getattr(dut, f"bus__{name}valid").value = 0
+    bench.starts = bench.aborts = bench.drops = 0
+    await reset(dut, cycles=1)
+    await ClockCycles(dut.clk, 1)
+    assert dut.bus__bvalid.value == 0 and dut.bus__rvalid.value == 0 and dut.interrupt.value == 0
+    assert set(bench.arguments().values()) == {0}
+    for offset in (GIE, IER, ISR):
+        assert await bench.control.read(offset) == 0
+    assert await bench.control.read(CTRL) == 1 << IDLE
+    assert bench.starts == bench.aborts == bench.drops == 0
+
+
+@cocotb.test()
 async def corner_values(dut):
     """The whole 4 KB can be read and written; only what is described answers with anything but 0."""
     bench = await _begin(dut)
@@ -411,7 +519,7 @@ async def corner_values(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_control(number):
     simulate(ControlSlave(kernel=EMB, constants=tuple(IDENTITY.items())), "verif.axi.test_control",
-             name="axi_control", tests=11, seed=number)
+             name="axi_control", tests=15, seed=number)
 
 
 def test_illegal_config_wrong():

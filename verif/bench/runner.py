@@ -28,6 +28,8 @@ from gen.rtl import powerup, primitives, verilator, verilog
 __all__ = ["Model", "Result", "build", "build_texts", "icarus", "one_of", "run", "seeds", "shapes", "simulate"]
 
 ROOT = Path(__file__).resolve().parents[2]
+# A folder for what each run has seen change (verif.coverage); models are others then.
+COVERAGE = os.environ.get("HOTRAIL_COVERAGE", "")
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,14 @@ def build(
                 further arguments for Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
+    from verif.formal import properties  # not in the simulations, which import this file too
+
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
-    texts, metadata = verilog.convert(component, names=waves)
+    if COVERAGE:    # of the unit alone
+        texts, metadata = verilog.convert(component, names=True)
+    else:
+        with properties.checks():
+            texts, metadata = verilog.convert(component, names=waves, added=properties.version())
     return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
 
 
@@ -119,6 +127,7 @@ def build_texts(
             "--timescale",
             "1ns/1ps",
             *(["--trace-fst"] if waves else []),
+            *(["--coverage-toggle", "--coverage-max-width", "64"] if COVERAGE else []),
             *extra_args,
         ),
         # What is linked is cocotb's as well: its version is a part of the model.
@@ -126,6 +135,8 @@ def build_texts(
                              + (share / "lib" / "verilator" / "verilator.cpp").read_text("utf-8")},
         ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
         opt=opt,
+        random=not COVERAGE,    # what a power-up has drawn would count as changes
+        asserts=True,
         fresh=fresh,
     )
     return Model(built.folder, built.target, metadata, built.build_seconds, built.cached, waves)
@@ -268,7 +279,13 @@ def run(
     if only:
         settings["COCOTB_TEST_FILTER"] = only
     # Registers and memories begin at random; a seed of 0 would be the time of day.
-    state = () if model.interpreter else ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
+    drawn = ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
+    state = () if model.interpreter or COVERAGE else drawn
+    if COVERAGE and not model.interpreter:
+        folder = Path(COVERAGE).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{model.folder.name}-{seed}-{os.getpid()}-{time.monotonic_ns()}.dat"
+        plusargs = [*plusargs, f"+verilator+coverage+file+{file}"]
     command = [*model.interpreter, str(model.binary), *(["--trace"] if model.waves else []), *state, *plusargs]
     again = _reproduce(test_module, seed)
     start = time.monotonic()

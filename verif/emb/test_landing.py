@@ -10,6 +10,7 @@ from cocotb.triggers import RisingEdge
 from golden.emb import rows as golden
 from hw.emb.landing import TierArbiter
 from verif.bench import reset, seed, start
+from verif.bench.directed import DISTANCES, fair_shares
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
@@ -260,6 +261,58 @@ async def room_of_results(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("coincidences")
+async def room_that_comes_back_as_a_row_goes(dut):
+    """A copied row is given back, and beats leave either queue, in every cycle about that in which the next row is
+    taken: no room is lost or made, however often."""
+    start(dut)
+    longest, rows = SIZES["row_beats_max"], 8
+    for distance in DISTANCES:
+        dram = [row(n, longest, last=1, mark=n) for n in range(rows)]
+        ssd = [row(longest * n, longest, ssd=1, last=1, copy=n % 2, mark=n) for n in range(2 * rows)]
+        inputs = Inputs(400, dram, [20 * n for n in range(rows)], ssd, [20 * n for n in range(2 * rows)], filled=64,
+                        ring=1 << 20)
+        inputs.filled[:] = 2 * rows * longest
+        # When rows go depends on what has come back before: row by row.
+        for number in range(1, 2 * rows):
+            taken, ssd_taken, _ = inputs.golden()
+            for queue, cycles, again, beats in ((0, taken, 1, longest), (1, ssd_taken, 2, longest),
+                                                (2, ssd_taken, 2, 1)):
+                if number < again or number >= len(cycles) or (queue and (number % 2 == 1) != (queue == 2)):
+                    continue
+                at = int(cycles[number]) + distance
+                if cycles[number - again] >= 0 and at > cycles[number - again]:
+                    inputs.returned[at:at + beats, queue] = 1
+        check(inputs, await drive(dut, inputs))
+
+
+@cocotb.test()
+async def one_cycle_reset(dut):
+    """A reset of one cycle with rows inside and both queues full: nothing is left, and all room is there."""
+    start(dut)
+    longest = SIZES["row_beats_max"]
+    full = Inputs(60, [row(n, longest, last=1, mark=n) for n in range(12)], [0] * 12,
+                  [row(4 * n, longest, ssd=1, last=1, mark=n) for n in range(12)], [0] * 12, filled=64)
+    full.ready[40:] = False
+    await drive(dut, full)
+    await reset(dut, cycles=1)
+    check(full, await drive(dut, full, clean=False))
+
+
+@cocotb.test()
+@pytest.mark.testpoint("fair_shares")
+async def fair_shares_of_both_tiers(dut):
+    """Rows of both tiers that can always go are served equally often."""
+    start(dut)
+    many = 60
+    inputs = Inputs(100, [row(n, mark=n) for n in range(many)], [0] * many,
+                    [row(n, ssd=1, mark=n) for n in range(many)], [0] * many, filled=many)
+    seen = await drive(dut, inputs)
+    tiers = [row["tier"] for _, row in seen.out[4:]]
+    fair_shares((tiers.count(0), tiers.count(1)))
+
+
+@cocotb.test()
 async def corner_values(dut):
     """The last beat before `filled`, one too many, rows of a ring that was filled again, positions about 2**30."""
     start(dut)
@@ -323,7 +376,7 @@ async def reset_midstream(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_tier_arbiter(number):
-    simulate(TierArbiter(**SIZES), "verif.emb.test_landing", name="tier_arbiter", tests=8, seed=number)
+    simulate(TierArbiter(**SIZES), "verif.emb.test_landing", name="tier_arbiter", tests=11, seed=number)
 
 
 def test_illegal_config_wrong():

@@ -11,7 +11,7 @@ from verif.bench.runner import seeds, simulate
 
 WAIVED = {"backpressure_both_sides": "Events cannot be held back and totals come by whether anyone looks or not."}
 
-EVENTS = {"rows": 1, "bytes": 7, "pair": 2, "words": 12, "stall": 1}
+EVENTS = {"rows": 1, "bytes": 7, "pair": 2, "words": 12, "stall": 1, "most": 16}
 
 
 async def _totals(dut):
@@ -110,9 +110,54 @@ async def clear_and_reset_midstream(dut):
     assert await _totals(dut) == wanted
 
 
+@cocotb.test()
+@pytest.mark.testpoint("coincidences")
+async def an_event_in_every_cycle_of_a_round(dut):
+    """A single event of every counter, in each cycle of the round, in which its residue is taken up or not: it counts
+    once."""
+    await _begin(dut)
+    layout = layout_of("events")
+    for cycle in range(2 * 8 + 1):
+        await ClockCycles(dut.clk, 8 + cycle % 8)
+        dut.events.value = layout.pack(dict.fromkeys(EVENTS, 1))
+        await ClockCycles(dut.clk, 1)
+        dut.events.value = 0
+        await ClockCycles(dut.clk, 8 + 3)
+        assert await _totals(dut) == [cycle + 1] * len(EVENTS)
+
+
+@cocotb.test()
+async def top_values(dut):
+    """The widest counter counts its largest increment past 32 bits; the carry goes on, and no other total has it."""
+    await _begin(dut)
+    cycles = (1 << 16) + 100
+    dut.events.value = layout_of("events").pack({name: (1 << 16) - 1 if name == "most" else 0 for name in EVENTS})
+    await ClockCycles(dut.clk, cycles)
+    dut.events.value = 0
+    await ClockCycles(dut.clk, 8 + 3)
+    assert await _totals(dut) == [0] * (len(EVENTS) - 1) + [cycles * ((1 << 16) - 1)]
+
+
+@cocotb.test()
+async def one_cycle_reset(dut):
+    """A reset of one cycle: totals stay until the clear, events on their way are counted by nobody, and a clear is
+    enough for a new start."""
+    await _begin(dut)
+    wanted = await _feed(dut, lambda: {k: 2**b - 1 for k, b in EVENTS.items()}, 50)
+    await reset(dut, cycles=1)
+    assert await _totals(dut) == wanted
+    dut.events.value = layout_of("events").pack(dict.fromkeys(EVENTS, 1))
+    await ClockCycles(dut.clk, 1)
+    await reset(dut, cycles=1)
+    dut.events.value = 0
+    await _clear(dut)
+    wanted = await _feed(dut, lambda: {k: 1 for k in EVENTS}, 30)
+    assert await _totals(dut) == wanted
+
+
 @pytest.mark.parametrize("seed", seeds(1))
 def test_counters(seed):
-    simulate(CounterFile(EVENTS), "verif.kernel.test_counters", name="kernel_counters", tests=5, seed=seed)
+    simulate(CounterFile(EVENTS), "verif.kernel.test_counters", name="kernel_counters", tests=8, seed=seed)
 
 
 @pytest.mark.parametrize(("events", "sentence"), [

@@ -1,0 +1,69 @@
+"""Which bits of ports and counters all benches together have seen change, up and down.
+
+    HOTRAIL_COVERAGE=build/coverage .venv/bin/pytest verif
+    python -m verif.coverage build/coverage             the share, and the bits that no run has seen change
+
+Verilator counts the changes of every bit of every signal (`--coverage-toggle`), up and down by themselves; these runs
+begin with the Verilog's initial values, since what is drawn for a power-up changes too. Those of a unit's ports and of
+its registers that count are looked at; names that end in what WAIVED lists are constants of AXI.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+__all__ = ["Bit", "WAIVED", "merged", "missing"]
+
+# (module, signal, bit), a signal of one bit has none
+Bit = tuple[str, str, str]
+# Every burst of every master has these (hw.axi.bus.address_constants), and answers come with ID 0.
+WAIVED = tuple(f"{channel}{name}" for channel in ("ar", "aw") for name in (
+    "id", "size", "burst", "lock", "cache", "prot", "qos", "region")) + ("bid", "rid", "wstrb")
+COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
+_CODED = re.compile(r"__0([0-9A-F]{2})")       # what Verilator writes for characters that C++ has no names with
+POINT = re.compile(r"^C '(.*)' (\d+)$", re.M)
+
+
+def _fields(point: str) -> dict[str, str]:
+    return dict(part.split("\2", 1) for part in point.split("\1") if "\2" in part)
+
+
+def merged(files: Iterable[Path]) -> dict[Bit, int]:
+    """How often each bit was seen to change in all runs, the rarer of up and down; a part that is placed many times
+    counts as one."""
+    changes: dict[Bit, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for file in files:
+        for point, count in POINT.findall(file.read_text("utf-8", errors="replace")):
+            fields = _fields(point)
+            page = fields.get("page", "")
+            if not page.startswith("v_toggle/"):
+                continue
+            signal, _, way = fields.get("o", "").rpartition(":")
+            name, _, bit = _CODED.sub(lambda found: chr(int(found[1], 16)), signal).partition("[")
+            changes[page.removeprefix("v_toggle/"), name, bit.rstrip("]")][way] += int(count)
+    return {bit: min(ways["0->1"], ways["1->0"]) for bit, ways in changes.items()}
+
+
+def missing(changes: Mapping[Bit, int]) -> tuple[list[Bit], int]:
+    """The bits of ports and counters that never changed, and how many bits of them there are."""
+    looked = [bit for bit in changes if not bit[1].endswith(WAIVED) and not bit[1].startswith("$")
+              and ("__" in bit[1] or COUNTERS.search(bit[1]))]
+    return sorted(bit for bit in looked if not changes[bit]), len(looked)
+
+
+def main(folders: list[str]) -> None:
+    files = [file for folder in folders for file in Path(folder).rglob("*.dat")]
+    if not files:
+        raise SystemExit(f"no .dat file lies in {' '.join(folders) or 'no folder'}; HOTRAIL_COVERAGE names the folder "
+                         "that benches write them to")
+    never, count = missing(merged(files))
+    for module, name, bit in never:
+        print(f"{module}: {name}" + (f"[{bit}]" if bit else ""))
+    print(f"{len(files)} runs: {count - len(never)} of {count} bits of ports and counters change "
+          f"({(count - len(never)) / max(1, count):.2%})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
