@@ -280,6 +280,7 @@ package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \
         [file join $here model/instruction.h] \
         [file join $here model/pooling.h] \
         [file join $here model/rows.h] \
+        [file join $here model/top.h] \
         [file join $here model/tt.h] \
         [file join $here model/tt_grid.h] \
         [file join $here model/tt_memory.h] \
