@@ -11,7 +11,7 @@ TEXTS = {"read_text": 0, "write_text": 1}       # methods, and the place of the 
 def is_unstable(call: ast.Call, name: str) -> bool:
     """Whether it asks for an order of elements, or of a part of them, without saying how equals are sorted."""
     words = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-    is_stable = words.get("kind") == "'stable'" or words.get("stable") == "True"
+    is_stable = words.get("kind") in ("'stable'", "'mergesort'") or words.get("stable") == "True"
     return name == "argpartition" or name == "argsort" and not is_stable
 
 
@@ -28,7 +28,7 @@ def lines(text: str, is_wrong) -> list[int]:
 
 
 def test_what_is_found():
-    assert lines("a.argsort()\nnp.argsort(b, kind='stable')\nd.argsort(stable=True)", is_unstable) == [1]
+    assert lines("a.argsort()\nnp.argsort(b, kind='stable')\nd.argsort(stable=True)\nargsort(e, kind='mergesort')", is_unstable) == [1]
     assert lines("np.argpartition(c, 3)\nnp.argsort(b, kind='heapsort')", is_unstable) == [1, 2]
     assert lines("a.read_text()\na.read_text('utf-8')\na.write_text(b)\na.write_text(b, encoding='utf-8')\n",
                  is_of_the_locale) == [1, 3]

