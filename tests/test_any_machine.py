@@ -28,7 +28,8 @@ def lines(text: str, is_wrong) -> list[int]:
 
 
 def test_what_is_found():
-    assert lines("a.argsort()\nnp.argsort(b, kind='stable')\nd.argsort(stable=True)\nargsort(e, kind='mergesort')", is_unstable) == [1]
+    assert lines("a.argsort()\nnp.argsort(b, kind='stable')\nd.argsort(stable=True)\nnp.argsort(e, kind='mergesort')",
+                 is_unstable) == [1]
     assert lines("np.argpartition(c, 3)\nnp.argsort(b, kind='heapsort')", is_unstable) == [1, 2]
     assert lines("a.read_text()\na.read_text('utf-8')\na.write_text(b)\na.write_text(b, encoding='utf-8')\n",
                  is_of_the_locale) == [1, 3]
