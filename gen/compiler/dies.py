@@ -11,22 +11,29 @@ __all__ = ["geometry", "over_dies"]
 WINDOW = 128        # pages that wait for their turn
 
 
-def geometry(drive: Drive | None, page_bytes: int) -> tuple[int, int]:
-    """(dies, pages of a flash page), as `over_dies` takes them; without a drive those that keep the order."""
-    return (drive.channels * drive.dies, max(drive.flash_page_bytes // page_bytes, 1)) if drive else (1, 1)
+def geometry(drive: Drive | None, page_bytes: int) -> tuple[int, int, int]:
+    """(dies, pages of a flash page, requests under way), as `over_dies` takes them; without a drive those that keep the
+    order."""
+    if drive is None:
+        return 1, 1, 0
+    return drive.channels * drive.dies, max(drive.flash_page_bytes // page_bytes, 1), drive.queue_depth
 
 
 @njit(cache=True)
-def over_dies(pages: NDArray[np.int64], dies: int, flash_pages: int, window: int = WINDOW) -> NDArray[np.int64]:
+def over_dies(pages: NDArray[np.int64], dies: int, flash_pages: int, depth: int,
+              window: int = WINDOW) -> NDArray[np.int64]:
     """(N,) positions in `pages` in the order of their requests.
 
     Of the next `window` pages the request goes to the die that has waited longest, and to all of them that lie in the
     same flash page, since the die reads that once. Without it, random pages leave dies idle while others have a queue.
+    Pages that are all under way at once keep the order of need: no die waits for a request then.
 
     Parameters  pages: (N,) page numbers in the order of need. dies: flash page f lies on die f modulo `dies`.
-                flash_pages: pages of a flash page
+                flash_pages: pages of a flash page. depth: requests under way
     """
     count = len(pages)
+    if count <= depth:
+        return np.arange(count)
     first, final, behind = np.full(dies, -1), np.full(dies, -1), np.full(count, -1)     # a queue of each die
     asked = np.full(dies, -1)
     order = np.empty(count, np.int64)

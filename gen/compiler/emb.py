@@ -370,7 +370,7 @@ class _Ring:
 
     def __init__(self, images: CardImages, ring_beats: int, drive: Drive | None):
         self.page_beats = images.page_beats
-        self.dies, self.flash_pages = geometry(drive, images.page_bytes)
+        self.drive = geometry(drive, images.page_bytes)
         self.pages = ring_beats // images.page_beats
         self.where = np.full(len(images.pages), -1, np.int64)
         self.end = 0
@@ -392,7 +392,7 @@ class _Ring:
         # An instruction brings at most half a ring and reaches back at most a quarter, so that the host can fill
         # ahead while it runs; only a bag that needs more takes the ring for itself.
         made, end, bag = _cut(pages, np.ascontiguousarray(offsets), self.where, self.end, self.pages,
-                              max(self.pages // 2, 1), self.pages // 4, self.dies, self.flash_pages, at, brought, cuts)
+                              max(self.pages // 2, 1), self.pages // 4, self.drive, at, brought, cuts)
         if made < 0:
             raise _TooLarge(bag, -made)
         self.brought.append(brought[:end - self.end])
@@ -405,7 +405,7 @@ class _Ring:
 
 
 @njit(cache=True)
-def _cut(pages, offsets, where, end, ring, own, back, dies, flash_pages, at, brought, cuts):
+def _cut(pages, offsets, where, end, ring, own, back, drive, at, brought, cuts):
     """Fills `at` (page position of each row), `brought` (new pages) and `cuts` (end bag, first, end position).
 
     Returns the number of cuts, the position behind the last page and 0; or minus the pages needed and the bag
@@ -421,7 +421,7 @@ def _cut(pages, offsets, where, end, ring, own, back, dies, flash_pages, at, bro
         tick += 1
         if end + need - start > own:
             if bag > opened:
-                _over_dies(brought[start - first_page:end - first_page], start, dies, flash_pages, where,
+                _over_dies(brought[start - first_page:end - first_page], start, drive, where,
                            pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
                 cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
                 made += 1
@@ -443,17 +443,17 @@ def _cut(pages, offsets, where, end, ring, own, back, dies, flash_pages, at, bro
             at[k] = where[page]
             low = min(low, where[page])
         bag += 1
-    _over_dies(brought[start - first_page:end - first_page], start, dies, flash_pages, where,
+    _over_dies(brought[start - first_page:end - first_page], start, drive, where,
                pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
     cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
     return made + 1, end, 0
 
 
 @njit(cache=True)
-def _over_dies(brought, start, dies, flash_pages, where, pages, at):
+def _over_dies(brought, start, drive, where, pages, at):
     """Puts the new pages of an instruction, from position `start` on, into the order of their requests. pages, at: of
     the instruction's rows."""
-    brought[:] = brought[over_dies(brought, dies, flash_pages)]
+    brought[:] = brought[over_dies(brought, *drive)]
     for k in range(len(brought)):
         where[brought[k]] = start + k
     for k in range(len(pages)):
