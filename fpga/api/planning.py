@@ -38,6 +38,7 @@ from gen.planner.widths import Errors, accuracy, head, measured
 __all__ = ["Options", "plan", "run", "size"]
 
 BATCH, DIM = 2048, 64       # without a model
+SILENT = "--horizon has no effect: a short log, or counts alone, do not say what later samples ask for"
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,11 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tail, shared = tail_of(profile), costs.shared(options.cards)
+    ahead = horizon_of(made, profile, shared)
+    if options.horizon is not None and ahead is None:
+        notes += (SILENT,)
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
-                   held=None if tail is None else served(made, profile, tail, shared),
-                   horizon=horizon_of(made, profile, shared))
+                   held=None if tail is None else served(made, profile, tail, shared), horizon=ahead)
     made.save(folder)
     return made, profile
 

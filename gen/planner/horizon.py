@@ -6,6 +6,7 @@ middle, say by how much it may be off.
 """
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 import numpy as np
 
@@ -59,12 +60,12 @@ def _of_batch(plan: Plan, times: float) -> float:
 
 
 def schedule(plan: Plan, within: float) -> int | None:
-    """Samples that the plan serves until a batch takes more than `within` longer than right after a refresh, as far as
-    the log says; None where it says nothing."""
+    """Samples that the plan serves until a batch first takes more than `within` longer than right after a refresh, as
+    far as the log says; None where it says nothing."""
     if plan.horizon is None:
         return None
     every = plan.horizon.every
-    return max(each.samples for each in every if each.seconds <= (1 + within) * every[0].seconds)
+    return max(each.samples for each in takewhile(lambda each: each.seconds <= (1 + within) * every[0].seconds, every))
 
 
 def _from_ssd(plan: Plan, profile: Profile, returns: Mapping[str, Returns | None]) -> float:

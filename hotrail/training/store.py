@@ -117,9 +117,15 @@ def save(place: str | Path, **parts: object) -> None:
 def load(place: str | Path, **parts: object) -> dict[str, object]:
     """Modules and optimizers go on from a checkpoint, and so do torch's random numbers; returns the other values.
 
-    Raises      FileNotFoundError; ValueError: it has nothing under one of these names
+    Raises      FileNotFoundError; ValueError: it is no checkpoint of `save`, or has nothing under one of these names
     """
-    held = torch.load(place, weights_only=True)
+    with open(place, "rb") as file:
+        try:
+            held = torch.load(file, weights_only=True)
+        except Exception as error:      # of a torn or another file torch and pickle raise errors of no common class
+            raise ValueError(f"{place} is not a checkpoint that save() has written, or it is damaged") from error
+    if not isinstance(held, dict) or "random" not in held:
+        raise ValueError(f"{place} is not a checkpoint that save() has written")
     if missing := [name for name in parts if name not in held]:
         raise ValueError(f"{place} has no {missing[0]!r}; it has {', '.join(sorted(held))}")
     for name, part in parts.items():

@@ -297,6 +297,9 @@ def test_the_range_until_the_next_refresh(tmp_path):
     assert Plan.load(tmp_path / "again").horizon == plan.horizon
     run(tmp_path / "out" / "profile.npz", *given, "--horizon", 2, "--out", tmp_path / "later")
     assert Plan.load(tmp_path / "later").horizon.samples == 18_000
+    np.savez(tmp_path / "short.npz", idx_user=rows[:9])
+    short = run(tmp_path / "short.npz", *given, "--horizon", 2, "--out", tmp_path / "short")
+    assert Plan.load(tmp_path / "short").horizon is None and "--horizon has no effect" in short.output
 
 
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):

@@ -261,6 +261,12 @@ def test_state_of_torch_and_ours(tmp_path):
         pair("sgd")[1].load_state_dict(bag.state_dict())
     with pytest.raises(ValueError, match="has no 'optimizer'; it has model, random, step"):
         load(tmp_path / "all.pt", optimizer=other)
+    torch.save({"model": other.state_dict()}, tmp_path / "torch.pt")
+    (tmp_path / "torn.pt").write_bytes((tmp_path / "all.pt").read_bytes()[:-200])
+    (tmp_path / "text.pt").write_text("user,item\n", encoding="utf-8")
+    for name in ("torch", "torn", "text"):
+        with pytest.raises(ValueError, match=f"{name}.pt is not a checkpoint that save"):
+            load(tmp_path / f"{name}.pt", model=other)
     for part, sentence in (({"loss": np.float64(1)}, "loss cannot be saved: float64 is NumPy's"),
                            ({"random": 1}, "random cannot be saved: the name")):
         with pytest.raises(ValueError, match=sentence):

@@ -54,6 +54,10 @@ def test_what_follows_is_within_the_range(log, tmp_path):
     assert Plan.load(tmp_path).horizon == found
     assert schedule(plan, 0.0) >= found.every[0].samples and schedule(plan, 1e9) == found.every[-1].samples
     assert schedule(replace(plan, horizon=None), 0.05) is None
+    # A batch that is slow in between ends it, though a later one is quick again.
+    slow = [replace(each, seconds=plan.seconds * times)
+            for each, times in zip(found.every, (1, 1.01, 1.2, 1.01, 1.01), strict=True)]
+    assert schedule(replace(plan, horizon=replace(found, every=tuple(slow))), 0.05) == found.every[1].samples
 
 
 def test_nothing_is_said_of_a_log_that_says_nothing(log):
