@@ -69,6 +69,11 @@ def test_boards_that_cannot_be(tmp_path, changes, sentence):
     assert sentence in str(error.value) and str(error.value).startswith("mine.toml:")
 
 
+def test_stacks_divide_the_bank_groups():
+    with pytest.raises(ConfigError, match="u55c.toml: .dram. stacks = 3: must divide the 8 groups"):
+        Device.load("u55c").replace("dram", stacks=3)
+
+
 def test_a_device_alone_is_no_platform(tmp_path):
     path = tmp_path / "alone.toml"
     path.write_text(SMARTSSD.split("# What kernels are linked to")[0], "utf-8")
