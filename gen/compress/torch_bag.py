@@ -292,7 +292,8 @@ class _Chain:
             self.first, self.second = keys // lead[1], keys % lead[1]
             left = cores[0][self.first][:, 0]
             right = cores[1][self.second]
-            product = torch.bmm(left, right.flatten(2)).reshape(len(keys), -1, right.shape[3])
+            product = torch.bmm(left, right.flatten(2)).reshape(
+                len(keys), left.shape[1] * right.shape[2], right.shape[3])
         else:
             self.first, product = keys, cores[0][keys][:, 0]
         self.lead, self.tails = len(lead), []
@@ -300,7 +301,9 @@ class _Chain:
         for k in range(len(lead), len(cores)):
             self.tails.append(numbers // prod(bag.modes[k + 1:]) % bag.modes[k])
             core = cores[k][self.tails[-1]]
-            self.chains.append(torch.bmm(self.chains[-1], core.flatten(2)).reshape(len(numbers), -1, core.shape[3]))
+            last = self.chains[-1]
+            self.chains.append(torch.bmm(last, core.flatten(2)).reshape(
+                len(numbers), last.shape[1] * core.shape[2], core.shape[3]))
 
     def rows(self) -> torch.Tensor:
         return self.chains[-1].flatten(1)
@@ -310,7 +313,7 @@ class _Chain:
         found = [torch.zeros_like(core) for core in cores]
         for k in reversed(range(self.lead, len(cores))):
             left, at = self.chains[k - self.lead], self.tails[k - self.lead]
-            slope = slope.reshape(*left.shape[:2], -1)
+            slope = slope.reshape(*left.shape[:2], prod(cores[k].shape[2:]))
             found[k].flatten(1).index_add_(0, at, torch.bmm(left.transpose(1, 2), slope).flatten(1))
             slope = torch.bmm(slope, cores[k][at].flatten(2).transpose(1, 2))
         # Slopes of equal first products, summed before they go on.
@@ -319,7 +322,7 @@ class _Chain:
             found[0].flatten(1).index_add_(0, self.first, product.flatten(1))
             return found
         left, right = cores[0][self.first][:, 0], cores[1][self.second].flatten(2)
-        product = product.reshape(*left.shape[:2], -1)
+        product = product.reshape(*left.shape[:2], right.shape[2])
         found[1].flatten(1).index_add_(0, self.second, torch.bmm(left.transpose(1, 2), product).flatten(1))
         found[0].flatten(1).index_add_(0, self.first, torch.bmm(product, right.transpose(1, 2)).flatten(1))
         return found

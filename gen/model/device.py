@@ -287,6 +287,8 @@ class Device:
             raise ConfigError(f"{where} kernel_mhz = {self.kernel_mhz}: must be above 0")
         if self.dram.groups * self.dram.banks > 64:
             raise ConfigError(f"{where} [dram] groups x banks = {self.dram.groups * self.dram.banks}: at most 64")
+        if self.dram.groups % self.dram.stacks:
+            raise ConfigError(f"{where} [dram] stacks = {self.dram.stacks}: must divide the {self.dram.groups} groups")
         if self.dram.burst_bytes not in (LINE_BYTES, LINE_BYTES // 2):
             raise ConfigError(f"{where} [dram] burst_bytes = {self.dram.burst_bytes}: must be {LINE_BYTES} or "
                               f"{LINE_BYTES // 2}")

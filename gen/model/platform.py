@@ -177,9 +177,13 @@ def _check(found: Platform, where: str) -> None:
         raise ConfigError(f"{where} shells: must have numbers of a shell or of the chip, one at least")
     if found.vitis and not found.shell.platform:
         raise ConfigError(f"{where} shells.{found.shell.name}: must name AMD's platform, or vitis be empty")
+    for shell in found.shells.values():
+        for key, value in shell.resources.items():
+            if value < 0:
+                raise ConfigError(f"{where} shells.{shell.name} {key} = {value}: must not be negative")
     try:
         tags = {found.memory_tag.format(number) for number in range(found.channels)}
-    except (IndexError, KeyError, ValueError):
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         tags = set()
     if len(tags) != found.channels:
         raise ConfigError(f"{where} memory_tag = {found.memory_tag!r}: must have {{}} for the number of each of the "

@@ -75,9 +75,10 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     orders = orders_of(model, profile)
 
     def make_of(model: Recommender, cards: int = cards, unseen: bool = unseen) -> Built:
-        made = build(model, profile, costs.shared(cards), cards=cards, rank=rank, hot_share=hot_share,
-                     tt_share=tt_share, unseen=unseen, table_wise=table_wise, errors=errors, orders=orders)
-        return merged(made, model, list(products.values()), costs) if products else made
+        shared = costs.shared(cards)
+        made = build(model, profile, shared, cards=cards, rank=rank, hot_share=hot_share, tt_share=tt_share,
+                     unseen=unseen, table_wise=table_wise, errors=errors, orders=orders)
+        return merged(made, model, list(products.values()), shared) if products else made
 
     built = plain = make_of(model)
 

@@ -153,6 +153,8 @@ def _meant(word: str, known: Any) -> str:
 
 def build(config: type, table: Mapping[str, Any], where: str) -> Any:
     """An object of the dataclass `config` from a table; `where` begins every message."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where} = {table!r}: must be a table")
     wanted = {item.name: item for item in fields(config)}
     hints = get_type_hints(config)
     unknown = [key for key in table if key not in wanted]

@@ -66,10 +66,7 @@ class CachedEmbeddingBag(torch.nn.Module):
                  device: str | torch.device = "cpu", std: float = 0.01, seed: int = 0,
                  include_last_offset: bool = False):
         super().__init__()
-        if mode not in ("sum", "mean"):
-            raise ValueError(f"mode is {mode!r}; it must be sum or mean")
-        if not 0 <= rate < float("inf"):
-            raise ValueError(f"rate is {rate}; it must be a number from 0 on")
+        check(mode, rate)
         if rule not in RULES:
             raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
         self.rows, self.dim, self.mode, self.rate, self.rule = rows, dim, mode, rate, rule
@@ -169,9 +166,7 @@ class CachedEmbeddingBag(torch.nn.Module):
                     indices than were announced, or indices behind the last offset. Parameters are then as before.
         """
         self._check_process()
-        if offsets is not None and self.include_last_offset and int(offsets[-1]) != indices.numel():
-            raise ValueError(f"the last offset is {int(offsets[-1])}, and there are {indices.numel()} indices: with "
-                             "include_last_offset it must be their number")
+        check_ends(self, indices, offsets)
         if not self._announced:
             self.announce(indices)
         self.prefetch()
@@ -313,6 +308,21 @@ class _Batch:
         # A copy: the caller's tensor may be filled anew before its turn.
         self.indices, self.keeps, self.known = indices.detach().clone(), keeps, False
         self.coming: Future[Ticket | None] = Future()
+
+
+def check(mode: str, rate: float) -> None:
+    """Raises ValueError: a mode or a rate that no bag has."""
+    if mode not in ("sum", "mean"):
+        raise ValueError(f"mode is {mode!r}; it must be sum or mean")
+    if not 0 <= rate < float("inf"):
+        raise ValueError(f"rate is {rate}; it must be a number from 0 on")
+
+
+def check_ends(bag: Any, indices: torch.Tensor, offsets: torch.Tensor | None) -> None:
+    """Raises ValueError: indices behind the last offset."""
+    if offsets is not None and bag.include_last_offset and int(offsets[-1]) != indices.numel():
+        raise ValueError(f"the last offset is {int(offsets[-1])}, and there are {indices.numel()} indices: with "
+                         "include_last_offset it must be their number")
 
 
 def step(weight: torch.Tensor, state: torch.Tensor | None, at: torch.Tensor, change: torch.Tensor, rate: float) -> None:

@@ -34,13 +34,13 @@ class DispatchLoader(DataLoader[Any]):
     Parameters  lookups: by bag, what takes from a sample its indices in that bag, as an array or a tensor; joined
                 sample by sample they must be what the bag is called with; several, where a bag is called with those
                 of one feature behind those of another. learn: samples at the beginning from which the logger learns
-                which rows are popular. popular: by bag, rows that may be; default: half of the cache,
+                which rows are popular. popular: by bag, rows that may be; of others half of the cache,
                 or the whole table where the cache holds it. depth, fetch: as in `ahead`. rank, ranks: of several
                 processes that read the same samples, each takes its part of each mini-batch. collate_fn: called in this
-                process. options: DataLoader's own
+                process, with an empty list where a rank has no part of the last mini-batch. options: DataLoader's own
     Members     is_popular: whether the mini-batch that came last is. popular_batches, other_batches: so far
-    Raises      ValueError: batches that are made elsewhere (batch_sampler, batch_size None); IndexError: an index that
-                is no row
+    Raises      ValueError: batches that are made elsewhere (batch_sampler, batch_size None), or, without a collate_fn,
+                one with fewer samples than ranks, in all ranks alike; IndexError: an index that is no row
     """
 
     def __init__(self, dataset: Any, lookups: Mapping[Any, Lookup | Sequence[Lookup]], *, batch_size: int = 1,
@@ -60,7 +60,7 @@ class DispatchLoader(DataLoader[Any]):
         self._features = [(name, of) for name, each in zip(self._names, lookups.values(), strict=True)
                           for of in (each if isinstance(each, Sequence) else [each])]
         self._depth, self._fetch, self._learn, self._rank, self._ranks = depth, fetch, learn, rank, ranks
-        given = popular or {bag: bag.may_keep for bag in lookups}
+        given = {bag: bag.may_keep for bag in lookups} | dict(popular or {})
         self._rows = Popular(dict(zip(self._names, (bag.rows for bag in self._bags), strict=True)),
                              dict(zip(self._names, (given[bag] for bag in self._bags), strict=True)))
         self._learned = False
@@ -74,6 +74,9 @@ class DispatchLoader(DataLoader[Any]):
             reads = self._learn_from(reads)
         for is_popular, samples in announced(self._dispatched(reads), self._bags, self._announce, self._depth,
                                              self._fetch):
+            if len(samples) < self._ranks and self._collate is default_collate:
+                raise ValueError(f"a mini-batch has {len(samples)} samples, and some of {self._ranks} ranks none: "
+                                 "drop_last=True, or a collate_fn that takes an empty list")
             self.is_popular = is_popular
             self.popular_batches += is_popular
             self.other_batches += not is_popular

@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import ArrayLike
 
-from hotrail.training.bag import RULES, Ticket, Whole, pooled, step
+from hotrail.training.bag import RULES, Ticket, Whole, check, check_ends, pooled, step
 from hotrail.training.store import Store
 
 __all__ = ["RankedEmbeddingBag"]
@@ -49,8 +49,7 @@ class RankedEmbeddingBag(torch.nn.Module):
                  place: str | Path | None = None, std: float = 0.01, seed: int = 0,
                  include_last_offset: bool = False, group: Any = None):
         super().__init__()
-        if mode not in ("sum", "mean"):
-            raise ValueError(f"mode is {mode!r}; it must be sum or mean")
+        check(mode, rate)
         if rule not in RULES:
             raise ValueError(f"rule is {rule!r}; it must be one of {', '.join(RULES)}")
         if not 0 <= cache_rows <= rows:
@@ -114,10 +113,11 @@ class RankedEmbeddingBag(torch.nn.Module):
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
         """Pooled bags (bags, dim) of this process's part, as torch.nn.EmbeddingBag has them.
 
-        Raises      IndexError: an index that is no row; ValueError: other indices than were announced, an index that
-                    is not popular in a mini-batch that is; RuntimeError: a rank that is gone, or reads another log.
-                    Parameters are then as before
+        Raises      IndexError: an index that is no row; ValueError: other indices than were announced, indices behind
+                    the last offset, an index that is not popular in a mini-batch that is; RuntimeError: a rank that is
+                    gone, or reads another log. Parameters are then as before
         """
+        check_ends(self, indices, offsets)
         if not self._announced:
             self.announce(indices)
         batch = self._announced[0]

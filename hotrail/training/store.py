@@ -48,8 +48,13 @@ class Store:
         if self.place is not None:
             self._lock = self._locked(self.place)
             _LOCKS.add(self._lock)
-        self.weight = self._array("weight", (rows, dim), std, seed)
-        self.state = self._array("state", (rows,)) if keeps_state else None
+        try:
+            self.weight = self._array("weight", (rows, dim), std, seed)
+            self.state = self._array("state", (rows,)) if keeps_state else None
+        except BaseException:
+            if self.place is not None:
+                self._lock.close()      # the error's traceback keeps this alive
+            raise
 
     @staticmethod
     def _locked(place: Path) -> TextIOWrapper:
@@ -83,7 +88,6 @@ class Store:
                                       f"{shutil.disk_usage(self.place).free:,}: {error.strerror}") from None
                 self._filled(torch.from_numpy(np.memmap(half, np.float32, "r+", shape=shape)), std, seed)
         return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
-
 
     def _filled(self, rows: torch.Tensor, std: float, seed: int) -> torch.Tensor:
         random, (rank, ranks) = torch.Generator().manual_seed(seed), self._part

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from gen.compress.torch_bag import TieredBag
 from gen.data.remap import by_heat
-from hotrail.training.bag import Whole
+from hotrail.training.bag import Whole, check, check_ends
 
 __all__ = ["TensorTrainBag"]
 
@@ -28,8 +28,7 @@ class TensorTrainBag(TieredBag):
 
     def __init__(self, rows: int, dim: int, *, cache_rows: int = 0, heat: ArrayLike | None = None, mode: str = "sum",
                  rate: float, include_last_offset: bool = False, order: ArrayLike | None = None, **options: Any):
-        if mode not in ("sum", "mean"):
-            raise ValueError(f"mode is {mode!r}; it must be sum or mean")
+        check(mode, rate)
         if not 0 <= cache_rows < rows:
             raise ValueError(f"cache_rows is {cache_rows}; it must be 0 to {rows - 1}, less than the rows of the table")
         counts = np.zeros(rows, np.int64) if heat is None else np.asarray(heat)
@@ -48,8 +47,9 @@ class TensorTrainBag(TieredBag):
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
         """Pooled bags (bags, dim), as CachedEmbeddingBag has them.
 
-        Raises      IndexError: an index that is no row
+        Raises      IndexError: an index that is no row; ValueError: indices behind the last offset
         """
+        check_ends(self, indices, offsets)
         wrong = (indices < 0) | (indices >= self.rows)
         if wrong.any():
             raise IndexError(f"index {int(indices[wrong][0])} is none of the table's {self.rows} rows")

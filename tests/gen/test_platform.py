@@ -53,9 +53,13 @@ def test_a_board_of_ones_own(tmp_path):
     ((('vitis = ["2021.1", "2022.2"]', 'vitis = ["2021.1"]'), ), "must be the first and the last version, or empty"),
     ((("channels = 1", "channels = 2"), ), "memory_tag = 'bank0': must have {} for the number of each"),
     ((('memory_tag = "bank0"', 'memory_tag = "{x}"'), ), "memory_tag = '{x}': must have {}"),
+    ((('memory_tag = "bank0"', 'memory_tag = "{.x}"'), ), "memory_tag = '{.x}': must have {}"),
+    ((('memory_tag = "bank0"', 'memory_tag = "{0[x]}"'), ), "memory_tag = '{0[x]}': must have {}"),
     ((("lut = 310_000\n", ""), ), "shells.standard lut: missing key; a shell has numbers for lut, ff,"),
     ((("lut = 310_000", 'lut = "many"'), ), "shells.standard lut = 'many': must be a whole number"),
+    ((("lut = 310_000", "lut = -310_000"), ), "shells.standard lut = -310000: must not be negative"),
     ((("there = 342_496, ", ""), ), "sites.lut there: missing key"),
+    ((("lut = { there = 342_496, platform = 38_373 }", "lut = 5"), ), "sites.lut = 5: must be a table"),
 ])
 def test_boards_that_cannot_be(tmp_path, changes, sentence):
     with pytest.raises(ConfigError) as error:
@@ -63,6 +67,11 @@ def test_boards_that_cannot_be(tmp_path, changes, sentence):
         Platform.load(found)
         Device.load(found)
     assert sentence in str(error.value) and str(error.value).startswith("mine.toml:")
+
+
+def test_stacks_divide_the_bank_groups():
+    with pytest.raises(ConfigError, match="u55c.toml: .dram. stacks = 3: must divide the 8 groups"):
+        Device.load("u55c").replace("dram", stacks=3)
 
 
 def test_a_device_alone_is_no_platform(tmp_path):

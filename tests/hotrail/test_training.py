@@ -242,8 +242,11 @@ def test_a_table_in_a_file_goes_on(tmp_path):
     outside = CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options)
     assert torch.equal(train(outside, given[17:]), inside.table())
     del outside
-    with pytest.raises(ValueError, match="weight.f32 has 51200 bytes; a table of the shape .* has 25600"):
+    with pytest.raises(ValueError, match="weight.f32 has 51200 bytes; a table of the shape .* has 25600") as refused:
         CachedEmbeddingBag(ROWS // 2, DIM, place=tmp_path / "table", **options)
+    # Whoever has the error in hand may take the folder with the right sizes.
+    assert refused.tb and torch.equal(CachedEmbeddingBag(ROWS, DIM, place=tmp_path / "table", **options).table(),
+                                      inside.table())
 
 
 def test_state_of_torch_and_ours(tmp_path):

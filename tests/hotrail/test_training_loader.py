@@ -93,6 +93,12 @@ def test_what_it_trains_equals_torch_and_popular_ones_fetch_nothing():
     assert all(torch.equal(one, two) for (_, one, _), two in zip(again, seen[:len(again)], strict=True))
 
 
+def test_a_bag_without_a_number_of_popular_rows_has_its_own():
+    item, day = bags()
+    loader = loader_of(Log(320), item, day, popular={item: 20})
+    assert len(list(loader)) == 10 and len(loader._rows.of("0")) <= 20 and len(loader._rows.of("1")) == SMALL
+
+
 def test_parts_of_ranks_are_the_whole():
     log, parts = Log(300), []
     whole = [numbers for numbers, *_ in loader_of(log, *bags())]
@@ -107,6 +113,10 @@ def test_wrong():
         DispatchLoader(Log(9), {}, batch_size=None)
     with pytest.raises(ValueError, match="rank 3 of 3 with batch_size 32"):
         loader_of(Log(9), item, day, rank=3, ranks=3)
+    for rank in range(3):
+        with pytest.raises(ValueError, match="a mini-batch has 1 samples, and some of 3 ranks none: drop_last=True"):
+            list(loader_of(Log(SIZE + 1), item, day, rank=rank, ranks=3))
+    assert len(list(loader_of(Log(SIZE + 1), item, day, rank=2, ranks=3, collate_fn=len))) == 2
     log = Log(40)
     log.items[7, 1] = ROWS
     with pytest.raises(IndexError, match=f"table 0: index {ROWS} is none of its {ROWS} rows"):

@@ -108,6 +108,16 @@ def test_order_numbers_the_rows_of_a_tensor_train():
     assert bag.number.tolist() == order.tolist()
 
 
+@pytest.mark.parametrize("indices", [[1, 4, 1], []])
+@pytest.mark.parametrize("rows", [20, 400])
+def test_a_mini_batch_without_a_row_of_the_tensor_train(indices, rows):
+    bag = TensorTrainBag(rows, 4, cache_rows=5, rate=RATE, rank=2)
+    before = bag.table()
+    bag(torch.tensor(indices, dtype=torch.long), torch.tensor([0, 1 if indices else 0])).sum().backward()
+    before.index_add_(0, torch.tensor(indices, dtype=torch.long), torch.full((len(indices), 4), -RATE))
+    torch.testing.assert_close(bag.table(), before)
+
+
 def test_wrong():
     for tables, options, sentence in (
             ([], {}, "tables are none: there must be at least one"),
@@ -121,6 +131,10 @@ def test_wrong():
         TensorTrainBag(20, 4, cache_rows=20, rate=RATE)
     with pytest.raises(IndexError, match="index 20 is none of the table's 20 rows"):
         TensorTrainBag(20, 4, rate=RATE)(torch.tensor([[20]]))
+    with pytest.raises(ValueError, match="rate is -1.0; it must be a number from 0 on"):
+        TensorTrainBag(20, 4, rate=-1.0)
+    with pytest.raises(ValueError, match="the last offset is 1, and there are 2 indices"):
+        TensorTrainBag(20, 4, rate=RATE, include_last_offset=True)(torch.tensor([3, 4]), torch.tensor([0, 1]))
 
 
 def test_takes_the_place_of_torchrec():
