@@ -1,9 +1,9 @@
 """What a log lets expect of the next one: accesses to rows of its own, and to rows that it does not have.
 
 Where a profile says what parts of the log asked of the rows before them (gen.data.returns), the next samples, as many
-as its horizon has, are expected to ask the same of the rows of the whole log, by their rank, and as much of others.
-Without, so large a part
-of the accesses is to rows that the log does not have as the N accesses have that are the only one to their row, n1 / N
+as its horizon has, are expected to ask the same of the rows of the whole log, by their rank, and as much of others,
+but of these no more than of the log's on average: what goes beyond has no row here. Without, so large a part of the
+accesses is to rows that the log does not have as the N accesses have that are the only one to their row, n1 / N
 (Good, Biometrika 1953, after Turing), and the rows that it has take the rest by their counts. No row of the log is
 expected to be hotter than one that it has more often: where it would be, both are as hot as they are on average. Rows
 that the log does not have are alike; by Good and Turing none is hotter than one that it has. Ids of a vocabulary that
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
-__all__ = ["Curve", "Expected", "expected", "expected_counts"]
+__all__ = ["Curve", "Expected", "expected", "expected_counts", "unseen_share"]
 
 #: Rows, rising, and what a quantity is at each; linear between two of them.
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -119,11 +119,19 @@ def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray
         return _levels(heat, returns, 0.0), 0
     total = _parts(heat) * heat.total
     if returns:
-        return _levels(heat, returns, returns.unseen), max(round(returns.unseen * total / others), 1)
+        share = unseen_share(returns, heat.touched, others)
+        return _levels(heat, returns, share), max(round(share * total / others), 1)
     share = _once(heat) / heat.total
     wanted = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
     levels = _falling(wanted, np.append(heat.rows, others))
     return levels[:-1], int(levels[-1])
+
+
+def unseen_share(returns: Returns, touched: int, others: int) -> float:
+    """The share of accesses to `others`, which the log does not have beside `touched` rows: over the horizon, or over as
+    many samples as the log has, they are asked for at most as often as the log's on average. So it does not hang on
+    whether an id is unused."""
+    return min(returns.unseen, others / max(touched * min(returns.horizon, 1.0), 1.0))
 
 
 def _last(heat: Heat, levels: NDArray[np.int64], share: float, own: int) -> int:

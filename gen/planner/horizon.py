@@ -10,7 +10,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from gen.data.expected import expected, expected_counts
+from gen.data.expected import expected, expected_counts, unseen_share
 from gen.data.order import Order
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.returns import Returns, places
@@ -96,7 +96,9 @@ def _cold(spec: TableSpec, table: PlanTable, known: TableProfile, returns: Retur
     if returns is None:
         return float(1 - heat.cdf(seen))
     at = np.interp(seen, np.append(0, np.cumsum(heat.rows)), np.append(0.0, places(heat.accesses, heat.rows)))
-    return float(max(1 - returns.curve(np.array([at]))[0] - returns.unseen * lacking, 0.0))
+    share = returns.unseen if spec.ids == "vocabulary" else unseen_share(returns, heat.touched, others)
+    known_rows = float(returns.curve(np.array([at]))[0]) / max(1 - returns.unseen, 1e-9)
+    return float(max(1 - (1 - share) * known_rows - share * lacking, 0.0))
 
 
 def _seconds(plan: Plan, profile: Profile, orders: Mapping[str, Order | None], costs: Costs) -> float:

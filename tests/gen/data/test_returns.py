@@ -210,3 +210,14 @@ def test_levels_by_hand():
     np.testing.assert_allclose(own.heat.accesses[:2] / PARTS, [share * 1500, (1 - share) * 15], rtol=0.05)
     assert own.unseen == pytest.approx(share)
     assert by_heat(expected_counts(spec, row_counts(spec, known), known))[0] == 600
+
+
+def test_one_unused_row_takes_nothing():
+    """Ids that begin at 1 leave row 0 unused, which all users to come would else be expected to ask for."""
+    found = profile(a_log(40_000)).tables["user"]
+    assert found.returns.unseen > 0.9
+    touched = found.heat.touched
+    without, beside = (expected(TableSpec("user", rows, 4), found) for rows in (touched, touched + 1))
+    assert without.unseen == 0 and beside.unseen < 0.01
+    for rank in (10, 1000):
+        assert beside.heat.cdf([rank])[0] == pytest.approx(without.heat.cdf([rank])[0], abs=0.01)
