@@ -128,9 +128,9 @@ def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray
 
 
 def unseen_share(returns: Returns, touched: int, others: int) -> float:
-    """The share of accesses to `others`, which the log does not have beside `touched` rows: over the horizon, or over as
-    many samples as the log has, they are asked for at most as often as the log's on average. So it does not hang on
-    whether an id is unused."""
+    """The share of accesses to `others`, which the log does not have beside `touched` rows: over the horizon, or over
+    as many samples as the log has, they are asked for at most as often as the log's on average. So it does not hang
+    on whether an id is unused."""
     return min(returns.unseen, others / max(touched * min(returns.horizon, 1.0), 1.0))
 
 
