@@ -12,6 +12,7 @@ from typing import Any
 from fpga.card.costs import PAGE_BYTES, measure
 from gen.base.staging import together
 from gen.base.tools import build_folder
+from gen.data.expected import unseen_share
 from gen.data.logs import open_for
 from gen.data.logs.log import Chunk, Log
 from gen.data.logs.opening import settled
@@ -38,6 +39,8 @@ from gen.planner.widths import Errors, accuracy, head, measured
 __all__ = ["Options", "plan", "run", "size"]
 
 BATCH, DIM = 2048, 64       # without a model
+#: Share of a table's accesses from which on it is said that they have no row.
+FEW = 0.01
 SILENT = "--horizon has no effect: a short log, or counts alone, do not say what later samples ask for"
 
 
@@ -117,10 +120,24 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     ahead = horizon_of(made, profile, shared)
     if options.horizon is not None and ahead is None:
         notes += (SILENT,)
+    notes += tuple(_without_rows(made, profile))
     made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
                    held=None if tail is None else served(made, profile, tail, shared), horizon=ahead)
     made.save(folder)
     return made, profile
+
+
+def _without_rows(plan: Plan, profile: Profile) -> Iterator[str]:
+    """What is expected of ids for which a table has no row."""
+    for name, spec in plan.model.tables.items():
+        known = profile.tables[name]
+        if spec.ids == "index" and known.returns:
+            touched = known.heat.touched
+            beyond = known.returns.unseen - unseen_share(known.returns, touched, spec.rows - touched)
+            if beyond >= FEW:
+                yield (f"table {name}: {beyond:.1%} of the accesses until the next refresh are expected to be to new "
+                       f"ids, for which its {spec.rows:,} rows leave no room; they are not planned (rows of the model "
+                       "file)")
 
 
 def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Callable[[str], None] = lambda _: None,

@@ -300,6 +300,9 @@ def test_the_range_until_the_next_refresh(tmp_path):
     np.savez(tmp_path / "short.npz", idx_user=rows[:9])
     short = run(tmp_path / "short.npz", *given, "--horizon", 2, "--out", tmp_path / "short")
     assert Plan.load(tmp_path / "short").horizon is None and "--horizon has no effect" in short.output
+    np.savez(tmp_path / "new.npz", idx_user=np.arange(1, 8001) // 2)
+    once = run(tmp_path / "new.npz", *given, "--out", tmp_path / "new")
+    assert "are expected to be to new ids, for which its 4,001 rows leave no" in " ".join(once.output.split())
 
 
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):
