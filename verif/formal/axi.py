@@ -13,7 +13,7 @@ from hw.axi.port import ReadPort
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
 from hw.isa.kernel import Argument, Code, Kernel, Register
-from verif.formal.properties import Properties, counter, past, properties, since, stable
+from verif.formal.properties import Properties, counter, past, properties, since, stable, stop_ends
 from verif.formal.prove import Proof
 
 __all__ = ["PROOFS"]
@@ -121,22 +121,14 @@ def _tracker(p: Properties, unit: BurstTracker) -> None:
     p.cover("rlast comes early", now & unit.wrong)
 
 
-def _held(p: Properties, unit: Any) -> Signal:
-    """As RunControl does it, a stop is held for eight cycles at least and until the port is idle. Returns whether it
-    was high in the cycle before."""
-    held = Signal(range(9))
-    p.m.d.sync += held.eq(Mux(unit.stop, held + (held != 8), 0))
-    p.assume((held == 0) | unit.stop | ((held == 8) & past(p, unit.idle)))
-    return past(p, unit.stop)
-
-
 def _reads(p: Properties, unit: Any, requests: Sequence[Any], outputs: Sequence[Any]) -> None:
     """What both read masters keep to. What is under way is counted in beats, since rlast may be wrong."""
     bus, log2 = unit.bus, (unit.beat_bytes - 1).bit_length()
     for request in requests:
         p.assume((request.payload.address[:log2] == 0) & (request.payload.beats != 0))
         p.assume(stable(p, request))
-    stopping = _held(p, unit)
+    p.assume(stop_ends(p, unit.stop, unit.idle))
+    stopping = past(p, unit.stop)
     shown, waits = Signal(), Signal()
     p.m.d.sync += waits.eq(bus.arvalid & ~bus.arready)
     p.m.d.comb += shown.eq(bus.arvalid & ~waits)
@@ -186,7 +178,8 @@ def _write_port(p: Properties, unit: WritePort) -> None:
         p.assume(request.payload.address[:log2] == 0)
         p.assume(stable(p, request))
         p.assume(stable(p, unit.i_data[k]))
-    stopping = _held(p, unit)
+    p.assume(stop_ends(p, unit.stop, unit.idle))
+    stopping = past(p, unit.stop)
     w, b = Signal(), Signal()
     last = Signal()
     waits = past(p, bus.awvalid & ~bus.awready)
@@ -339,12 +332,13 @@ PROOFS = (
     Proof("tracker", lambda: BurstTracker(outstanding=2, tag_bits=1), narrowed=_short),
     Proof("reader", lambda: Reader(beat_bytes=4, outstanding=2), narrowed=_near, constants=_PAGES, without=_DUE),
     Proof("reader_single", lambda: Reader(beat_bytes=4, outstanding=2), narrowed=_single, constants=_PAGES,
-          bounded=("owes is high while an answer is due",)),
+          bounded={"owes is high while an answer is due": 14}),
     Proof("read_port", lambda: ReadPort(beat_bytes=4, clients=(4, 1), outstanding=2), narrowed=_near,
           constants=_PAGES),
     Proof("write_port", lambda: WritePort(beat_bytes=4, clients=(2, 2), outstanding=2), narrowed=_near,
-          constants=_PAGES, bounded=("a burst that has begun is never kept waiting for data",
-                                     "wlast is at the last beat of its burst",
-                                     *(f"client {k} hears of no more requests than it made" for k in range(2)))),
+          constants=_PAGES, bounded={
+              "a burst that has begun is never kept waiting for data": 16, "wlast is at the last beat of its burst": 14,
+              "client 0 hears of no more requests than it made": 15,
+              "client 1 hears of no more requests than it made": 15}),
     Proof("control", lambda: ControlSlave(kernel=_kernel())),
 )
