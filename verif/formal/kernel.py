@@ -8,7 +8,7 @@ from hw.kernel.counters import CounterFile
 from hw.kernel.doorbell import POLL_CYCLES, Doorbell
 from hw.kernel.report import Reporter
 from hw.kernel.run import DRAINING, IDLE, REPORTING, RUNNING, RunControl
-from verif.formal.properties import Properties, counter, past, properties, since, stable, stop_ends
+from verif.formal.properties import Properties, counter, past, properties, since, stable
 from verif.formal.prove import Proof
 
 __all__ = ["PROOFS"]
@@ -56,13 +56,12 @@ def _run(p: Properties, unit: RunControl) -> None:
     # Ports are reset when they are quiet; `clean` is a cycle late, and behind the state before it.
     recent = Signal(2, init=3)
     p.m.d.sync += recent.eq(Cat(0, recent[0]))
-    for clean, quiet, stop, name in ((unit.clean, unit.quiet, unit.stop, "ports"),
-                                     (unit.clean_report, unit.writable, unit.stop_report, "the report's port")):
+    for clean, quiet, name in ((unit.clean, unit.quiet, "ports"),
+                               (unit.clean_report, unit.writable, "the report's port")):
         one = past(p, quiet)
         two = past(p, one)
         p.claim(f"{name} are reset only where they were quiet", ~clean | recent.any() | one | two)
         p.claim(f"{name} are reset only while no run is at work", ~clean | ~unit.running)
-        p.claim(f"{name} are stopped for eight cycles and until they are quiet", stop_ends(p, stop, quiet))
     p.claim("ports are stopped as they are reset", ~unit.clean | recent.any() | unit.stop)
     p.claim("ports are not stopped while a run is at work", ~unit.running | ~(unit.stop & past(p, unit.running)))
     p.claim("a run that has ended in a good state says so from its start", ~past(p, unit.start) | (unit.code == OK))

@@ -22,7 +22,7 @@ from amaranth.lib import wiring
 from gen.rtl.powerup import BEGUN
 
 __all__ = ["DECLARED", "Followed", "Properties", "checks", "counter", "past", "properties", "since", "stable",
-           "stop_ends", "streams", "version"]
+           "streams", "version"]
 
 DECLARED: dict[type, Callable[["Properties", Any], None]] = {}
 
@@ -163,16 +163,6 @@ def past(p: Properties, value: ValueLike) -> Signal:
     before = Signal(len(Value.cast(value)), name="before")
     p.m.d.sync += before.eq(value)
     return before
-
-
-def stop_ends(p: Properties, stop: ValueLike, idle: ValueLike) -> Value:
-    """A stop is held for eight cycles at least and until `idle` was high behind them: RunControl keeps to it, the ports
-    rely on it. `idle` is late: in the first cycle of a stop it tells of the time before, and a stop that ends by it
-    leaves a write port with requests it has counted and dropped."""
-    held, was_idle = Signal(range(9), name="stop_held"), Signal(name="stop_was_idle")
-    p.m.d.sync += held.eq(Mux(stop, held + (held != 8), 0))
-    p.m.d.sync += was_idle.eq(stop & (was_idle | ((held == 8) & idle)))
-    return (held == 0) | stop | was_idle
 
 
 def since(p: Properties, event: ValueLike) -> Signal:
