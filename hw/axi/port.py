@@ -51,7 +51,7 @@ class ReadPort(Part):
     Numerics    error: as Reader
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: no more
                 bursts, requests are taken and dropped, beats under way and in the queues are dropped; hold it
-                until `idle`. o[k].valid may fall under `stop`
+                until `idle`, after its first cycle. o[k].valid may fall under `stop`
     Raises      ValueError: beat_bytes, a depth or outstanding out of range
     Golden      the memory itself          Tests  verif/axi/test_port.py
     """

@@ -41,7 +41,7 @@ class Reader(Part):
                 counts the beats it asked for and goes on; beats that nobody asked for are dropped
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: no more
                 bursts, requests are taken and dropped, beats under way are taken and dropped; hold it until
-                `idle`. o.valid may fall under `stop`
+                `idle`, after its first cycle. o.valid may fall under `stop`
     Raises      ValueError: beat_bytes or outstanding out of range
     Golden      the memory itself          Tests  verif/axi/test_reader.py
     """

@@ -48,7 +48,8 @@ class WritePort(Part):
                 data never goes before its address. All outputs of the bus come from registers, bready is always
                 high; i_requests[k].ready and i_data[k].ready come from registers. Bursts as Reader, all strobes set
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: what was
-                granted is written to its end, everything else is taken and dropped; hold it until `idle`
+                granted is written to its end, everything else is taken and dropped; hold it until `idle`,
+                which in its first cycle still tells of the time before
     Raises      ValueError: beat_bytes, a depth or outstanding out of range
     Golden      the memory itself          Tests  verif/axi/test_writer.py
     """

@@ -33,8 +33,10 @@ class Receiver(wiring.Component):
                 o   Out(stream)  always ready
     Timing      the byte is there about divisor / 2 + 3 cycles after its stop bit began; a byte each 10 bits
     Handshake   o is valid for a cycle: a line cannot wait
-    Numerics    a start bit shorter than half a bit is none; after a missing stop bit the line has to be high again
-    Reset       drops the byte under way
+    Numerics    a start bit shorter than half a bit is none, and the next may follow it at once; after a missing stop
+                bit the line has to be high again
+    Reset       drops the byte under way. What a sender that is not reset with it still sends of that byte may be taken
+                for one
     Raises      ValueError: a divisor that no line can be sampled with
     Golden      the bytes sent          Tests  verif/board/test_link.py
     """
@@ -47,7 +49,7 @@ class Receiver(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         line = Signal(init=1)
-        m.submodules.line = FFSynchronizer(self.rx, line, init=1)
+        m.submodules.line = FFSynchronizer(self.rx, line, init=1, reset_less=False)
 
         wait = Signal(range(self.divisor))
         left = Signal(range(BITS + 1))      # bits still to be sampled, the stop bit last
@@ -70,6 +72,7 @@ class Receiver(wiring.Component):
                 with m.If(line):            # a glitch
                     m.d.sync += left.eq(0)
                     m.d.sync += wait.eq(0)
+                    m.d.sync += idle.eq(1)
             with m.Elif(left != 1):
                 m.d.sync += byte.eq(Cat(byte[1:], line))
             with m.Else():

@@ -4,7 +4,7 @@ import binascii
 
 import cocotb
 import pytest
-from cocotb.triggers import ClockCycles, RisingEdge, Timer
+from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge, Timer
 
 from gen.rtl import frames
 from gen.rtl.frames import Refused, sealed
@@ -233,8 +233,16 @@ async def impatient_host(dut):
 @cocotb.test()
 @pytest.mark.testpoint("glitches")
 async def glitches(dut):
-    """Starts shorter than half a bit, a line that is low for long: no byte, or none that is taken for sound."""
+    """Starts shorter than half a bit, a line that is low for long: no byte, or none that is taken for sound. A frame
+    that begins as soon as such a start is over is taken."""
     host = await _begin(dut)
+    for cycles in range(DIVISOR // 2, 2 * DIVISOR):
+        await FallingEdge(dut.clk)
+        dut.rx.value = 0
+        await Timer(PERIOD_NS, "ns")
+        dut.rx.value = 1
+        await Timer(cycles * PERIOD_NS, "ns")
+        assert await host.read(BOARD_BASE, 1) == [IDENTITY], f"{cycles} cycles behind a glitch"
     for _ in range(5):
         dut.rx.value = 0
         await Timer(PERIOD_NS, "ns")

@@ -1,7 +1,7 @@
 """Properties of units: checked in every simulation, and proven."""
 
-from verif.formal import axi, hotline, kernel, memory, stream
+from verif.formal import axi, board, hotline, kernel, memory, stream
 
 __all__ = ["ALL"]
 
-ALL = (*stream.PROOFS, *axi.PROOFS, *kernel.PROOFS, *memory.PROOFS, *hotline.PROOFS)
+ALL = (*stream.PROOFS, *axi.PROOFS, *kernel.PROOFS, *memory.PROOFS, *hotline.PROOFS, *board.PROOFS)

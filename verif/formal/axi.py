@@ -122,7 +122,8 @@ def _tracker(p: Properties, unit: BurstTracker) -> None:
 
 
 def _held(p: Properties, unit: Any) -> Signal:
-    """As RunControl does it, a stop is held for eight cycles at least and until the port is idle. Returns whether it
+    """A stop is held for eight cycles at least and until the port is idle. `idle` is late: in a stop's first
+    cycle it tells of the time before, and a write port whose stop ends by that breaks its claims. Returns whether it
     was high in the cycle before."""
     held = Signal(range(9))
     p.m.d.sync += held.eq(Mux(unit.stop, held + (held != 8), 0))
@@ -339,12 +340,13 @@ PROOFS = (
     Proof("tracker", lambda: BurstTracker(outstanding=2, tag_bits=1), narrowed=_short),
     Proof("reader", lambda: Reader(beat_bytes=4, outstanding=2), narrowed=_near, constants=_PAGES, without=_DUE),
     Proof("reader_single", lambda: Reader(beat_bytes=4, outstanding=2), narrowed=_single, constants=_PAGES,
-          bounded=("owes is high while an answer is due",)),
+          bounded={"owes is high while an answer is due": 14}),
     Proof("read_port", lambda: ReadPort(beat_bytes=4, clients=(4, 1), outstanding=2), narrowed=_near,
           constants=_PAGES),
     Proof("write_port", lambda: WritePort(beat_bytes=4, clients=(2, 2), outstanding=2), narrowed=_near,
-          constants=_PAGES, bounded=("a burst that has begun is never kept waiting for data",
-                                     "wlast is at the last beat of its burst",
-                                     *(f"client {k} hears of no more requests than it made" for k in range(2)))),
+          constants=_PAGES, bounded={
+              "a burst that has begun is never kept waiting for data": 16, "wlast is at the last beat of its burst": 14,
+              "client 0 hears of no more requests than it made": 15,
+              "client 1 hears of no more requests than it made": 15}),
     Proof("control", lambda: ControlSlave(kernel=_kernel())),
 )

@@ -105,5 +105,5 @@ def _scheduler(p: Properties, unit: BankScheduler) -> None:
 PROOFS = (
     Proof("sorter", lambda: BankSorter(lanes=4, banks=2, payload=1, tag=1, columns=4)),
     Proof("release", lambda: ReleaseStage(lanes=4, banks=2, queue=8, tag=1, columns=4, cost_bits=6),
-          bounded=("no more accesses wait than there are places",)),
+          bounded={"no more accesses wait than there are places": 7}),
 )

@@ -190,6 +190,6 @@ PROOFS = (
     Proof("watchdog", lambda: RunControl(kernel=EMB, period=2), declare=_watchdog, narrowed=_short),
     Proof("doorbell", lambda: Doorbell(beat_bytes=4, bits=4), frames=150),
     Proof("counters", lambda: CounterFile({"first": 1, "second": 2}),
-          bounded=("a total is what had happened three cycles before, and a round at most",)),
+          bounded={"a total is what had happened three cycles before, and a round at most": 30}),
     Proof("reporter", lambda: Reporter(words=4, counters=2, kernel=EMB)),
 )

@@ -264,9 +264,9 @@ def _single_bits(p: Properties, unit: _Flips) -> None:
 PROOFS = (
     # Rows are told apart by four bits: which ones they are does not matter.
     Proof("window", lambda: RowWindow(row_beats_max=1, beats=16, sets=2, lap_bits=1),
-          constants=((hw.emb.window, "OFFSET_BITS", 4),), bounded=("a hit is never stale",), seconds=120),
+          constants=((hw.emb.window, "OFFSET_BITS", 4),), bounded={"a hit is never stale": 26}),
     Proof("reuse", lambda: ReuseTable(entries=8, findable=4, lines=4, key_bits=3, need_bits=1, users_log2=2),
-          bounded=("no entry is made anew while it is in use",)),
+          bounded={"no entry is made anew while it is in use": 26}),
     Proof("marks", lambda: Marks(4)),
     Proof("write_joiner", lambda: WriteJoiner(beats_max=2, block_beats=4)),
     Proof("tier_arbiter", lambda: TierArbiter(row_beats_max=1, partial_beats=2, copy_beats=2)),

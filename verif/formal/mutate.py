@@ -18,7 +18,7 @@ from verif.formal.prove import FLAT, GATES, Proof, Top, abc, cone, loaded, outpu
 __all__ = ["FRAMES", "Mutated", "mutate"]
 
 FRAMES = 20
-SECONDS = 20        # of a search
+CONFLICTS = 50_000  # of a search, for each claim and cycle
 
 
 @dataclass
@@ -49,7 +49,7 @@ def _name(line: str) -> str:
 def _broken(folder: Path, number: int, count: int) -> list[int]:
     """The claims that a mutant breaks; number 0 is the unit itself."""
     first = outputs(folder / f"{number}.map")["broken"]
-    log = abc([*cone(f"{number}.aig", first, count), f"bmc3 -a -F {FRAMES} -T {SECONDS}"], folder, SECONDS + 60)
+    log = abc([*cone(f"{number}.aig", first, count), f"bmc3 -a -F {FRAMES} -C {CONFLICTS}"], folder)
     return [int(number) for number in re.findall(r"Output +(\d+) was asserted", log)]
 
 
@@ -80,7 +80,7 @@ def mutate(proof: Proof, count: int, seed: int = 1) -> Mutated:
                 told.breaks[list(told.breaks)[at]] += 1
             if broken:
                 continue
-            log = abc([f"miter 0.aig {number}.aig", "strash", f"bmc3 -F {FRAMES} -T {SECONDS}"], folder, SECONDS + 60)
+            log = abc([f"miter 0.aig {number}.aig", "strash", f"bmc3 -F {FRAMES} -C {CONFLICTS}"], folder)
             if "was asserted in frame" in log:
                 told.survivors.append(_name(line))
             else:

@@ -1,9 +1,12 @@
 """Proofs: from a unit with its properties to a verdict for every claim and every cover.
 
 Yosys turns unit and declarations into an and-inverter graph; ABC (in the wheel of pyosys) proves each claim by
-itself: sequential sweeping, then property-directed reachability, without bound; where that takes longer than its limit,
-bounded model checking. The reset is a free input: what is proven holds across resets at any time. Registers begin with
-their initial values.
+itself: sequential sweeping, then induction and property-directed reachability, without bound; what is declared to be
+bounded by bounded model checking. The reset is a free input: what is proven holds across resets at any time. Registers
+begin with their initial values.
+
+All limits are counts (cycles, conflicts of the solver), so that a verdict is the same under any load. `CPU_SECONDS`
+guards against a search without end: beyond it there is no verdict but an error.
 
     python -m verif.formal              all proofs: a line for each, and the sums
     python -m verif.formal fifo         those whose names contain it, claim by claim
@@ -12,10 +15,11 @@ their initial values.
 
 import importlib.util
 import re
+import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,11 +34,11 @@ from gen.base.extras import missing
 from gen.base.tools import yosys
 from verif.formal.properties import DECLARED, Properties
 
-__all__ = ["BOUND", "FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "outputs", "prove"]
+__all__ = ["FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "outputs", "prove"]
 
-BOUND = 30          # cycles, of what is not proven without bound
-INDUCTION = 5
-INDUCTION_SECONDS = 20
+INDUCTION = 5               # cycles
+INDUCTION_CONFLICTS = 30_000
+CPU_SECONDS = 1800          # of one search
 # To one flat module without memories. What lies before the split is what mutations are made in.
 FLAT = ("proc -noopt", "flatten", "opt_expr", "opt_clean", "memory_collect", "memory_share -nosat",
         "memory_map -formal", "opt -full -purge", "dffunmap", "opt_clean -purge")
@@ -48,8 +52,8 @@ class Proof:
 
     Parameters  name; make: gives the unit; file: of hw that the claims are about, by default the unit's; declare: its
                 properties, by default those of its class; narrowed: what the proof assumes besides; constants: of the
-                sources, (module, name, value), smaller where nothing depends on their size; seconds: of the search
-                without bound, for each claim; bounded: claims for which it is not tried; without: claims that another
+                sources, (module, name, value), smaller where nothing depends on their size; bounded: claims for which
+                no proof without bound is tried, with the cycles in which they are checked; without: claims that another
                 shape is for; quick: `make test` has it; frames: cycles within which covers are reached
     """
 
@@ -59,8 +63,7 @@ class Proof:
     declare: Callable[[Properties, Any], None] | None = None
     narrowed: Callable[[Properties, Any], None] | None = None
     constants: tuple[tuple[Any, str, int], ...] = ()
-    seconds: int = 60
-    bounded: tuple[str, ...] = ()
+    bounded: Mapping[str, int] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     quick: bool = False
     frames: int = 60
@@ -80,7 +83,9 @@ class Outcome:
     def faults(self) -> list[str]:
         """What must not be, a sentence each."""
         wrong = [f"{self.proof.name}: {name}: {told}" for name, told in self.claims.items()
-                 if told != "proven" and (name not in self.proof.bounded or not told.startswith("bounded"))]
+                 if told not in ("proven", f"bounded: {self.proof.bounded.get(name)} cycles")]
+        wrong += [f"{self.proof.name}: no claim is that {name}" for name in self.proof.bounded
+                  if name not in self.claims]
         return wrong + [f"{self.proof.name}: {name}: never happens within {self.proof.frames} cycles"
                         for name, cycle in self.covers.items() if cycle is None]
 
@@ -143,13 +148,17 @@ def _program() -> Path:
     return Path(spec.origin).with_name("yosys-abc")
 
 
-def abc(script: Sequence[str], folder: Path, limit: float) -> str:
-    """What ABC says to a script; nothing where it takes longer than `limit` seconds."""
-    try:
-        return subprocess.run([str(_program()), "-c", "; ".join(script)], cwd=folder, timeout=limit, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-    except subprocess.TimeoutExpired:
-        return ""
+def abc(script: Sequence[str], folder: Path) -> str:
+    """What ABC says to a script.
+
+    Raises      RuntimeError: it failed, or took more than CPU_SECONDS of the processor
+    """
+    ran = subprocess.run([str(_program()), "-c", "; ".join(script)], cwd=folder, text=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT,
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)))
+    if ran.returncode < 0:
+        raise RuntimeError(f"ABC was ended by signal {-ran.returncode} (CPU_SECONDS is {CPU_SECONDS}) in: {script[-1]}")
+    return ran.stdout
 
 
 def cone(file: str, number: int, count: int = 1) -> list[str]:
@@ -157,8 +166,8 @@ def cone(file: str, number: int, count: int = 1) -> list[str]:
     return [f"read_aiger {file}", "strash", "&get -n", f"&cone -O {number} -R {count}", "&put", "strash"]
 
 
-def _search(folder: Path, file: str, number: int, engine: str, limit: int) -> str:
-    return abc([*cone(file, number), "scorr", "dc2", "strash", "print_stats", engine], folder, limit + 60)
+def _search(folder: Path, file: str, number: int, *engine: str) -> str:
+    return abc([*cone(file, number), "scorr", "dc2", "strash", *engine], folder)
 
 
 def _frame(log: str) -> int | None:
@@ -167,40 +176,38 @@ def _frame(log: str) -> int | None:
 
 
 def _inductive(folder: Path, file: str, number: int) -> bool:
-    prepared = [*cone(file, number), "scorr", "dc2", "strash"]
-    step = abc([*prepared, f"ind -F {INDUCTION} -T {INDUCTION_SECONDS}"], folder, INDUCTION_SECONDS + 60)
+    step = _search(folder, file, number, f"ind -F {INDUCTION} -C {INDUCTION_CONFLICTS}")
     if "Networks are equivalent" not in step:
         return False
-    base = abc([*cone(file, number), f"bmc3 -F {INDUCTION + 1}"], folder, 60)
+    base = abc([*cone(file, number), f"bmc3 -F {INDUCTION + 1}"], folder)
     return re.search(rf"No output asserted in {INDUCTION + 1} frames", base) is not None
 
 
-def _claim(folder: Path, file: str, number: int, proof: Proof, bounded: bool) -> str:
-    """Without bound first, where it is to be tried: by induction over a few cycles, which suffices for a pipeline, then
-    by reachability."""
-    if not bounded:
+def _claim(folder: Path, file: str, number: int, cycles: int | None) -> str:
+    """Without bound first, where no number of cycles is given: by induction over a few cycles, which suffices for a
+    pipeline, then by reachability."""
+    if cycles is None:
         if _inductive(folder, file, number):
             return "proven"
-        log = _search(folder, file, number, f"pdr -T {proof.seconds}", proof.seconds)
+        log = _search(folder, file, number, "print_stats", "pdr")
         if (frame := _frame(log)) is not None:
             return f"broken at cycle {frame}"
         # Sweeping alone may leave a constant, about which pdr has nothing to say.
         if "Property proved" in log:
             return "proven"
         if re.search(r"lat += +0 +and += +0 ", log):
-            log = _search(folder, file, number, "sat", 10)
+            log = _search(folder, file, number, "sat")
             return "proven" if "UNSATISFIABLE" in log else "broken at cycle 0"
-    limit = max(60, proof.seconds)
-    log = abc([*cone(file, number), "scorr", "dc2", "strash", f"bmc3 -F {BOUND} -T {limit}"], folder, limit + 120)
+        return "undecided"
+    log = _search(folder, file, number, f"bmc3 -F {cycles}")
     if (frame := _frame(log)) is not None:
         return f"broken at cycle {frame}"
     reached = re.search(r"No output asserted in (\d+) frames", log)
     return f"bounded: {reached[1]} cycles" if reached else "undecided"
 
 
-def _cover(folder: Path, file: str, number: int, proof: Proof) -> int | None:
-    return _frame(abc([*cone(file, number), f"bmc3 -F {proof.frames} -T {max(60, proof.seconds)}"], folder,
-                       proof.seconds + 120))
+def _cover(folder: Path, file: str, number: int, frames: int) -> int | None:
+    return _frame(abc([*cone(file, number), f"bmc3 -F {frames}"], folder))
 
 
 def loaded(name: str) -> list[str]:
@@ -243,9 +250,9 @@ def prove(proofs: Sequence[Proof]) -> list[Outcome]:
             claims, covers = top.properties.claims, top.properties.covers
             first = outputs(folder / f"{proof.name}.map")
             for number, name in enumerate(claims, first["broken"]):
-                told.claims[name] = _claim(folder, file, number, proof, name in proof.bounded)
+                told.claims[name] = _claim(folder, file, number, proof.bounded.get(name))
             for number, name in enumerate(covers, first["covered"]):
-                told.covers[name] = _cover(folder, file, number, proof)
+                told.covers[name] = _cover(folder, file, number, proof.frames)
             told.seconds = time.monotonic() - begin
             outcomes.append(told)
     return outcomes
