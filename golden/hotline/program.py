@@ -120,7 +120,7 @@ class Program:
 
     def _one_place(self, indices: int, row_beats_log2: int) -> bool:
         """Whether each row has one place and each place one row: by their numbers rows lie one behind the other."""
-        return len({(base - (first << row_beats_log2)) % (1 << 32)
+        return len({base - (first << row_beats_log2)
                     for position, (base, first) in self.places.items() if position < indices}) <= 1
 
     def register(self, item: Mapping[str, int]) -> None:

@@ -260,7 +260,10 @@ class Program(Part):
         """Rows are told apart by their numbers, so each must have one place and no two the same: base - (first <<
         row_beats_log2) is equal in all registers that TRAIN looks up. They are compared one by one, in its `PLACES`."""
         item, config = state.item, self.config
-        layout = data.StructLayout({"base": 32, "first": 32})
+        # Wide enough for the difference itself: in a buffer of 2^32 beats numbers far apart would meet.
+        bits = config.domain_bits + ROW_BEATS_LOG2_MAX
+        width = max(bits, 32) + 1
+        layout = data.StructLayout({"base": 32, "first": config.domain_bits})
         store = memory.Memory(shape=layout, depth=config.positions, init=[], attrs={"ram_style": "distributed"})
         m.submodules.places = store
         write, read = store.write_port(), store.read_port(domain="comb")
@@ -270,7 +273,7 @@ class Program(Part):
             write.en.eq(state.writes_register),
             write.addr.eq(position),
             write.data.base.eq(item.base),
-            write.data.first.eq(item.first_low),
+            write.data.first.eq(Cat(item.first_low, item.first_high)),
         ]
         with m.If(state.writes_register):
             with m.Switch(position):
@@ -286,9 +289,9 @@ class Program(Part):
         valid = Signal(3)
         entry = Signal(layout, reset_less=True)
         base = Signal(32, reset_less=True)
-        before = Signal(32, reset_less=True)    # beats of the rows before the table's
-        place = Signal(32, reset_less=True)     # of the row with the number 0
-        wanted = Signal(32, reset_less=True)
+        before = Signal(bits, reset_less=True)      # beats of the rows before the table's
+        place = Signal(width, reset_less=True)      # of the row with the number 0, with a sign
+        wanted = Signal(width, reset_less=True)
         known = Signal()
         m.d.comb += read.addr.eq(at[:config.position_bits])
         m.d.comb += over.eq(at == last)

@@ -88,7 +88,7 @@ HOTLINE = Kernel(
         Field("first_high", 9, 0, 8, "high bits of it"),
         Field("table_rows", 10, 0, 32, "rows of the table", minimum=1, maximum=(1 << 31) - 1),
         Field("base", 11, 0, 32, "offset of the table's row 0 in the rows' buffer, in beats. Rows are told apart by "
-              "their numbers: TRAIN is refused unless base - (first << row_beats_log2), modulo 2^32, is equal in all "
+              "their numbers: TRAIN is refused unless base - (first << row_beats_log2) is equal in all "
               "registers of its indices that are written and not pinned"),
         Field("out", 12, 0, 32, "offset in the mailbox, in beats"),
     ),
