@@ -58,7 +58,10 @@ class Drawn:
 class Programs(Draw):
     """Draws programs for a core with tables loaded, `rows_beats` of rows and a ring. images: of the tables."""
 
-    spared = frozenset({"release"})     # it says what later instructions may read
+    # What is released must not be read any more, which no core checks: neither another release nor an instruction
+    # behind those that release what it reads is a mistake that ends in a code.
+    spared = frozenset({"release"})
+    orders = ("missing",)
 
     def __init__(self, random, images, *, rows_beats, ring_beats):
         super().__init__(EMB, random)
