@@ -73,6 +73,8 @@ class Draw:
     def order(self, run, number):
         """An instruction that is missing, there twice or too late."""
         every, what = np.arange(len(run.words)), self.one(self.orders)
+        if what == "missing" and len(every) == 1:       # a program has an instruction
+            return "none"
         run.words = run.words[{"missing": np.delete(every, number), "twice": np.insert(every, number, number),
                                "last": np.append(np.delete(every, number), number)}[what]]
         return what
