@@ -220,7 +220,8 @@ def test_a_table_without_accesses_has_a_place():
      "table C03: at least 400 bytes of it fit in no memory of one card, which has 100 bytes of DRAM, 100 of "
      "TT memory and 10000 of SSD"),
     (Problem(tuple(item(f"t{j}", total=100, hot_share=0.0) for j in range(5)), 3, 100, 100, 1600, 1.0, 1.0),
-     "tables: 4800 bytes of them fit neither in the DRAM nor on the SSDs of the 2 cards that may hold them"),
+     "tables: 4800 bytes of them fit neither in the DRAM nor on the SSDs of the 2 cards that may hold them, "
+     "with 100 bytes of DRAM each beside what a batch takes: more cards (--cards) or a smaller batch (--batch)"),
     (Problem(tuple(item(f"t{j}", total=100, hot_share=0.0) for j in range(3)), 2, 100, 100, 2500),
      "tables: no way to put them on 2 EMB cards whole, though the memories of all together would hold them"),
 ])
