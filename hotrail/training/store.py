@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from weakref import WeakSet
@@ -118,10 +119,20 @@ def save(place: str | Path, **parts: object) -> None:
             os.fsync(out.fileno())
 
 
+def _same_shapes(where: str, own: Mapping[str, object], held: Mapping[str, object]) -> None:
+    """Raises ValueError: a module has other parameters than a checkpoint, or of other shapes"""
+    for key in sorted(own.keys() | held.keys()):
+        shapes = [tuple(getattr(state[key], "shape", ())) if key in state else None for state in (own, held)]
+        if shapes[0] != shapes[1]:
+            here, there = ("nothing" if shape is None else f"the shape {shape}" for shape in shapes)
+            raise ValueError(f"{where}.{key} has {there} in the checkpoint, and {here} in the module")
+
+
 def load(place: str | Path, **parts: object) -> dict[str, object]:
     """Modules and optimizers go on from a checkpoint, and so do torch's random numbers; returns the other values.
 
-    Raises      FileNotFoundError; ValueError: it is no checkpoint of `save`, or has nothing under one of these names
+    Raises      FileNotFoundError; ValueError: it is no checkpoint of `save`, has nothing under one of these names, or
+                a module's parameters have other shapes; then nothing has changed
     """
     with open(place, "rb") as file:
         try:
@@ -132,6 +143,9 @@ def load(place: str | Path, **parts: object) -> dict[str, object]:
         raise ValueError(f"{place} is not a checkpoint that save() has written")
     if missing := [name for name in parts if name not in held]:
         raise ValueError(f"{place} has no {missing[0]!r}; it has {', '.join(sorted(held))}")
+    for name, part in parts.items():
+        if isinstance(part, torch.nn.Module):       # all are looked at before one changes
+            _same_shapes(f"{place}: {name}", part.state_dict(), held[name])
     for name, part in parts.items():
         part.load_state_dict(held.pop(name))        # type: ignore[attr-defined]
     torch.set_rng_state(held.pop("random"))

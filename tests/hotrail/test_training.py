@@ -264,6 +264,14 @@ def test_state_of_torch_and_ours(tmp_path):
         pair("sgd")[1].load_state_dict(bag.state_dict())
     with pytest.raises(ValueError, match="has no 'optimizer'; it has model, random, step"):
         load(tmp_path / "all.pt", optimizer=other)
+    save(tmp_path / "net.pt", model=other, net=torch.nn.Linear(3, 2))
+    before = other["item"].table().clone()
+    other["item"](torch.arange(9), torch.tensor([0])).sum().backward()
+    changed = other["item"].table().clone()
+    assert not torch.equal(before, changed)
+    with pytest.raises(ValueError, match=r"net.weight has the shape \(2, 3\) in the checkpoint, and the shape"):
+        load(tmp_path / "net.pt", model=other, net=torch.nn.Linear(4, 2))
+    assert torch.equal(other["item"].table(), changed)
     torch.save({"model": other.state_dict()}, tmp_path / "torch.pt")
     (tmp_path / "torn.pt").write_bytes((tmp_path / "all.pt").read_bytes()[:-200])
     (tmp_path / "text.pt").write_text("user,item\n", encoding="utf-8")
