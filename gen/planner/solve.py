@@ -150,8 +150,8 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: Deadline,
     if not counts:
         most = problem.cards - networks
         raise Infeasible(f"tables: {lack:.0f} bytes of them fit neither in the DRAM nor on the SSDs of the {most} "
-                         f"card{'s' * (most != 1)} that may hold them, with {problem.dram_bytes} bytes of DRAM each "
-                         "beside what a batch takes: more cards (--cards) or a smaller batch (--batch)")
+                         f"card{'s' if most != 1 else ''} that may hold them, with {problem.dram_bytes} bytes of DRAM "
+                         "each beside what a batch takes: more cards (--cards) or a smaller batch (--batch)")
     return sorted(counts, key=lambda each: each.whole(each.bound))
 
 
