@@ -162,7 +162,7 @@ async def random_match_golden(dut):
         await bench.traffic(draw, 500 if REGRESS else 250)
         await bench.traffic(draw, 300 if REGRESS else 200, writes=0.9, lands=0.6, reads=0.9)
         wrote, landed = wrote + bench.wrote, landed + len(bench.landed_at)
-    assert wrote > 150 and landed > 150, (wrote, landed)
+    assert wrote > 80 and landed > 100, (wrote, landed)     # by chance 145 to 332 and 215 to 476
 
 
 @cocotb.test()
