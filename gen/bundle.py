@@ -99,25 +99,25 @@ class Bundle(Folder):
         """Raises an error that `_fits` turns into a sentence: members that are not what the plan asks for."""
         if list(self.tables) != list(self.plan.tables):
             raise ValueError(f"it has the tables {list(self.tables)}, its plan {list(self.plan.tables)}")
-        for name, told in self.tables.items():
+        for name, record in self.tables.items():
             rows = self.plan.model.tables[name].rows
             if self.words(name).dtype != np.uint32 or self.words(name).shape != (rows,):
                 raise ValueError(f"table {name!r} has {rows} rows and {self.words(name).shape} words")
             for key, what in (("row_format", "rows"), ("tt_format", "tensor-train cores")):
-                asked = getattr(self.plan.model.tables[name], key)
-                if told[key] != asked:
-                    raise ValueError(f"the {what} of table {name!r} are {told[key]!r}, its plan's {asked!r}")
+                planned = getattr(self.plan.model.tables[name], key)
+                if record[key] != planned:
+                    raise ValueError(f"the {what} of table {name!r} are {record[key]!r}, its plan's {planned!r}")
             ids = self.vocabulary(name)
             if ids is not None and (ids.dtype != np.uint64 or ids.ndim != 1):
                 raise ValueError(f"the ids of table {name!r} are {ids.dtype} of shape {ids.shape}")
-            if type(told["cores"]) is not int or not 0 <= told["cores"] <= 8 or told["form"] not in FORMS:
-                raise ValueError(f"table {name!r} has {told['cores']!r} cores of a {told['form']!r} tensor train")
+            if type(record["cores"]) is not int or not 0 <= record["cores"] <= 8 or record["form"] not in FORMS:
+                raise ValueError(f"table {name!r} has {record['cores']!r} cores of a {record['form']!r} tensor train")
             for core in self.cores(name):
                 if core.dtype != np.float32:
                     raise ValueError(f"a core of table {name!r} is {core.dtype}")
             for key in ("error", "weighted_error"):
-                if type(told[key]) not in (int, float):
-                    raise ValueError(f"{key} of table {name!r} is {told[key]!r}")
+                if type(record[key]) not in (int, float):
+                    raise ValueError(f"{key} of table {name!r} is {record[key]!r}")
 
     @property
     def emb_cards(self) -> tuple[int, ...]:
@@ -139,22 +139,22 @@ class Bundle(Folder):
 
     def cores(self, table: str) -> tuple[NDArray[np.float32], ...]:
         """Of the table's tensor train, () without one."""
-        told = self.tables[table]
-        return tuple(self.array(f"tables/{told['number']}.core{k}.npy") for k in range(1, told["cores"] + 1))
+        record = self.tables[table]
+        return tuple(self.array(f"tables/{record['number']}.core{k}.npy") for k in range(1, record["cores"] + 1))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Trained TT cores of another shape than the plan's: what it says of their seconds is not of them."""
-        found = []
+        notes = []
         for name, plan in self.plan.tables.items():
             if self.tables[name]["form"] == "trained":
                 with self._fits():
                     modes, columns, ranks = shape_of(self.cores(name))
                 if (modes, columns, ranks[1:-1]) != (plan.row_modes, plan.column_modes, plan.ranks):
-                    found.append(f"table {name}: its trained tensor train has row modes {modes}, column modes "
+                    notes.append(f"table {name}: its trained tensor train has row modes {modes}, column modes "
                                  f"{columns} and ranks {ranks[1:-1]}; the plan's seconds and bytes are those of "
                                  f"{plan.row_modes}, {plan.column_modes} and {plan.ranks}")
-        return tuple(found)
+        return tuple(notes)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -164,10 +164,10 @@ class Bundle(Folder):
             return ()
         return tuple(
             f"table {name}: {self.plan.tables[name].tt_rows:,} trained rows are stored as a tensor train whose error "
-            f"by accesses is {told['weighted_error']:.2f} of their size, more than {NOISE:g}. Plan again without TT "
+            f"by accesses is {record['weighted_error']:.2f} of their size, more than {NOISE:g}. Plan again without TT "
             "rows (--tt-share 0) or with a higher --rank, or train these rows as a tensor train"
-            for name, told in self.tables.items()
-            if told["form"] == "decomposed" and told["weighted_error"] > NOISE)
+            for name, record in self.tables.items()
+            if record["form"] == "decomposed" and record["weighted_error"] > NOISE)
 
     def images(self, card: int) -> CardImages:
         """Of an EMB card, those of memory and SSD mapped from the folder."""
@@ -200,10 +200,10 @@ class Bundle(Folder):
         if given is None:
             return None, (f"the parameters came from {self.weights['file']}; name it to see how far pooled vectors are "
                           "from those of its dense rows")
-        found = FileWeights(given)
-        if found.about["sha256"] != self.weights["sha256"]:
+        weights = FileWeights(given)
+        if weights.about["sha256"] != self.weights["sha256"]:
             raise ValueError(f"{given} is not the {self.weights['file']} that {self.folder} was made of")
-        return found, ""
+        return weights, ""
 
     def network(self) -> Network | None:
         """What the MLP cards run."""
@@ -232,15 +232,15 @@ def load_inputs(plan: str | Path, profile: str | Path | None = None) -> tuple[Pl
     it.
     Raises      ValueError: they are not there or damaged, or the profile beside the plan is not the one it was made of
     """
-    found, path = Plan.load(plan), Path(plan)
+    loaded, path = Plan.load(plan), Path(plan)
     beside = (path if path.is_dir() else path.parent) / PROFILE
     if profile is None and not beside.is_file():
         raise ValueError(f"there is no {beside}: name the profile of the log")
-    if profile is None and found.profile_sha256:
+    if profile is None and loaded.profile_sha256:
         with beside.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != found.profile_sha256:
+            if hashlib.file_digest(file, "sha256").hexdigest() != loaded.profile_sha256:
                 raise ValueError(f"{beside} is not the profile that the plan beside it was made of")
-    return found, Profile.load(beside if profile is None else profile)
+    return loaded, Profile.load(beside if profile is None else profile)
 
 
 def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *, preset: str | Path | None = None,
@@ -298,12 +298,12 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
                           "tt_format": plan.model.tables[name].tt_format, "cores": len(stored.cores), **stored.tt}
                    for number, (name, stored) in enumerate(tables.items())}
         writer.finish({"preset": named, "weights": weights.about, "tables": entries})
-    made = Bundle(folder)
-    for note in made.notes:
+    bundle = Bundle(folder)
+    for note in bundle.notes:
         say(f"note: {note}")
-    for warning in made.warnings:
+    for warning in bundle.warnings:
         say(f"warning: {warning}")
-    return made
+    return bundle
 
 
 @dataclass(frozen=True)
@@ -357,14 +357,14 @@ def _stored(name: str, plan: Plan, profile: Profile, weights: Weights,
 
 def _by_card(plan: Plan, tables: Mapping[str, _Stored], weights: Weights) -> dict[int, list[Table]]:
     """What lies on each EMB card."""
-    found: dict[int, list[Table]] = {}
+    tables_of: dict[int, list[Table]] = {}
     for name, (_, of_plan, parts) in plan.stored.items():
         table = tables[name].table if name in tables else None
         if table is None:
             table = _product([plan.model.tables[part] for part in parts], weights)
         for card in of_plan.cards:
-            found.setdefault(card, []).append(_shard(table, of_plan, card))
-    return found
+            tables_of.setdefault(card, []).append(_shard(table, of_plan, card))
+    return tables_of
 
 
 def _vocabulary(tables: Sequence[str], profile: Profile, weights: Weights) -> Iterator[str]:
@@ -390,14 +390,14 @@ def _communities(spec: TableSpec, plan: PlanTable, order: NDArray[np.int64], pro
     number = np.full(spec.rows, -1)
     number[warm] = np.arange(len(warm))
     known = rows_of(spec, profile.ids, profile.ids if vocabulary is None else vocabulary)
-    asked = number[known[profile.excerpt.places[profile.excerpt.places < len(known)]]]
-    found = tt_order.communities(len(warm), asked[asked >= 0], plan.row_modes, entries=unit.reuse_entries,
+    accesses = number[known[profile.excerpt.places[profile.excerpt.places < len(known)]]]
+    grouped = tt_order.communities(len(warm), accesses[accesses >= 0], plan.row_modes, entries=unit.reuse_entries,
                                  lanes=unit.lanes)
-    better = found.products < found.by_frequency
+    better = grouped.products < grouped.by_frequency
     say(f"table {spec.name}: tensor train's rows by {tt_order.COMMUNITY if better else tt_order.FREQUENCY}: of "
-        f"{found.lookups:,} lookups held out, {found.products:,} compute a first product by community, "
-        f"{found.by_frequency:,} by frequency")
-    return warm[found.order] if better else None
+        f"{grouped.lookups:,} lookups held out, {grouped.products:,} compute a first product by community, "
+        f"{grouped.by_frequency:,} by frequency")
+    return warm[grouped.order] if better else None
 
 
 def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: NDArray[np.int64], weights: Weights,
@@ -412,7 +412,7 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     device = plan.devices(order)
     parts = [order[device[order] == place] for place in (DRAM, TT, SSD)]
     cores: Sequence[NDArray[np.float32]] = ()
-    tt_row, told = None, dict(PLAIN)
+    tt_row, of_train = None, dict(PLAIN)
     if plan.tt_rows:
         cores, tt_row, form = weights.cores(spec), weights.tt_row(spec), "trained"
         if not cores:
@@ -435,8 +435,8 @@ def _table(spec: TableSpec, plan: PlanTable, counts: NDArray[np.int64], order: N
     if cores:
         numbers = placement[parts[TT]] & np.uint32((1 << 30) - 1)
         plain, weighted = _errors(spec, weights, parts[TT], cores, numbers, counts[parts[TT]])
-        told = {"form": form, "error": plain, "weighted_error": weighted}
-    return table, told
+        of_train = {"form": form, "error": plain, "weighted_error": weighted}
+    return table, of_train
 
 
 def _numbers(rows: int) -> NDArray[np.uint32]:

@@ -100,13 +100,13 @@ def transfers(stream: SsdStream, content: int, buffers: Collection[Buffer], beat
 def cycles(what: str, number: Any, least: int = 0, most: int | None = None) -> int:
     """Cycles as a number. Raises CardError: they are none, too few or too many"""
     try:
-        found = operator.index(number)
+        count = operator.index(number)
     except TypeError:
-        found = least - 1
-    if found < least or most is not None and found > most:
+        count = least - 1
+    if count < least or most is not None and count > most:
         limits = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
         raise CardError(f"{what} takes {limits} cycles, not {number!r}")
-    return found
+    return count
 
 
 def faults(wanted: Faults, ports: Collection[str]) -> None:

@@ -57,13 +57,13 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     words = config.load(preset).cores["emb"].words
     widths = {dim // count for dim in dims for count in range(2, dim // words + 1) if dim % count == 0}
     lines |= {-(-row_bytes(preset, dim, page_bytes, form) // LINE_BYTES) for dim, form in product(widths, row_formats)}
-    found = _known(device, preset, lines, page_bytes) or _measured(device, preset, lines, page_bytes)
+    times = _known(device, preset, lines, page_bytes) or _measured(device, preset, lines, page_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
-    read, write = max(found.read_s, beat_s), max(found.write_s, beat_s)
-    packet, among = (each / (PACKET * LINE_BYTES) for each in (found.row_s[PACKET], found.packet_s))
-    return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: found.row_s[count] for count in sorted(lines)},
-                 read, write, found.page_s, found.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
+    read, write = max(times.read_s, beat_s), max(times.write_s, beat_s)
+    packet, among = (each / (PACKET * LINE_BYTES) for each in (times.row_s[PACKET], times.packet_s))
+    return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: times.row_s[count] for count in sorted(lines)},
+                 read, write, times.page_s, times.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
                  device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0),
                  device.memory.channels)
 
@@ -86,12 +86,12 @@ def times(device: Device, preset: str, lines: Iterable[int], page_bytes: int = P
 
 def _known(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times | None:
     """What TABLE has of it."""
-    told = _table()
-    found = told["times"].get(f"{device_key(device)} {port_key(preset)}") if page_bytes == PAGE_BYTES else None
-    if told["models"] != _models_key() or found is None:
+    recorded = _table()
+    times = recorded["times"].get(f"{device_key(device)} {port_key(preset)}") if page_bytes == PAGE_BYTES else None
+    if recorded["models"] != _models_key() or times is None:
         return None
-    row_s = {count: seconds for count, seconds in enumerate(found["row_s"], 1)}
-    return Times(**{**found, "row_s": row_s}) if {*lines, PACKET} <= row_s.keys() else None
+    row_s = {count: seconds for count, seconds in enumerate(times["row_s"], 1)}
+    return Times(**{**times, "row_s": row_s}) if {*lines, PACKET} <= row_s.keys() else None
 
 
 @cache
@@ -127,13 +127,13 @@ def table(devices: Iterable[str], presets: Iterable[str]) -> dict[str, Any]:
         core = config.load(preset).cores["emb"]
         lines = max(min(core.row_beats_max * core.beat_bytes, PAGE_BYTES) // LINE_BYTES, PACKET)
         longest[port_key(preset)] = max(longest.get(port_key(preset), (0, "")), (lines, preset))
-    found = {}
+    measured = {}
     for name in devices:
         device = Device.load(name)
         for port, (lines, preset) in longest.items():
             each = times(device, preset, range(1, lines + 1))
-            found[f"{device_key(device)} {port}"] = {**each._asdict(), "row_s": list(each.row_s.values())}
-    return {"models": _models_key(), "times": found}
+            measured[f"{device_key(device)} {port}"] = {**each._asdict(), "row_s": list(each.row_s.values())}
+    return {"models": _models_key(), "times": measured}
 
 
 def _name(given: "Device | str") -> str:

@@ -97,10 +97,10 @@ class Xrt:
 
     def handle(self, name: str, *arguments: Any, what: str) -> Any:
         """A handle. Raises CardError: `what` did not work"""
-        found = getattr(self, name)(*arguments)
-        if not found:
+        handle = getattr(self, name)(*arguments)
+        if not handle:
             raise CardError(f"{what}; XRT says why on its error output")
-        return found
+        return handle
 
     def _code(self, name: str, *arguments: Any) -> int:
         """0, what `errno` calls the failure, or -1 where XRT does not tell. XRT 2.13 answers -1 and sets errno, others

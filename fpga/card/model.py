@@ -137,15 +137,15 @@ def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -
     Raises      CardError: a card cannot be connected to its ports; RuntimeError: the end of the build's log
     """
     texts, metadata = verilog.convert(component)
-    found = ports(metadata)
+    axi_ports = ports(metadata)
     built = verilator.build(
         texts, metadata["top"], name,
         target="card.so",
         arguments=(),
-        sources={**_read(PER_MODEL), "bind.h": _binding(found)},
+        sources={**_read(PER_MODEL), "bind.h": _binding(axi_ports)},
         common=_read(HARNESS),
         # Several cores live in one process: none may see the other's symbols.
         ldflags="-shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--no-undefined -pthread",
         opt=opt, fresh=fresh,
     )
-    return Model(built.target, found, metadata, built.build_seconds, built.cached)
+    return Model(built.target, axi_ports, metadata, built.build_seconds, built.cached)

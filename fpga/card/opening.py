@@ -71,11 +71,11 @@ def open(
     if kind == "twin":
         _refuse(kind, kernel=kernel, opt=opt, seed=seed)
         return _in_process(process, _twin(core, preset, Device.load(device), memory or "ddr4"))
-    found = Device.load(device)
+    description = Device.load(device)
     if isinstance(core, str):
         settings, name = _settings(core, preset)
         if kind == "xrt":
-            return _open_xrt(core, settings, name, xclbin, found, process, index=index or 0, bdf=bdf,
+            return _open_xrt(core, settings, name, xclbin, description, process, index=index or 0, bdf=bdf,
                              instance=instance)
         component = CORES[core].unit(settings)
         name = f"{core}_{name}" if name else core
@@ -85,7 +85,7 @@ def open(
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
     model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1")
-    return _in_process(process, partial(SimCard, model, found, kernel, memory=memory or "ddr4",
+    return _in_process(process, partial(SimCard, model, description, kernel, memory=memory or "ddr4",
                                         seed=1 if seed is None else seed))
 
 

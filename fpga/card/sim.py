@@ -128,9 +128,9 @@ class SimCard(Card):
         registers = offsets(self._kernel)
         if not registers:
             return None
-        asked = np.array([*registers.values()], np.uint32)
-        values = np.zeros_like(asked)
-        if self._call("peek", asked.ctypes.data, len(asked), values.ctypes.data):
+        addresses = np.array([*registers.values()], np.uint32)
+        values = np.zeros_like(addresses)
+        if self._call("peek", addresses.ctypes.data, len(addresses), values.ctypes.data):
             self.close()
             raise CardError("the control slave does not answer reads of the core's identity")
         return Identity.read(dict(zip(registers, map(int, values), strict=True)))
@@ -345,9 +345,9 @@ class SimCard(Card):
         if not done:
             self._hang(f"the core was not done after {cycles} cycles")
         self._running = False
-        if found := self.violations():
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise CardViolation(f"{found[0]}{more}", found)
+        if violations := self.violations():
+            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+            raise CardViolation(f"{violations[0]}{more}", violations)
         return int(cycles)
 
     def _hang(self, sentence: str) -> None:
@@ -433,14 +433,14 @@ class SimCard(Card):
 
     def violations(self) -> tuple[Violation, ...]:
         self._call("check_guards")
-        found = []
+        violations = []
         out = np.zeros(3, dtype=np.uint64)
         names = {**dict(enumerate(self._ports)), HOST: "host", CONTROL_PORT: "s_axi_control"}
         for number, rule in enumerate(RULES):
             for port, name in names.items():
                 if self._call("violation", number, port, out.ctypes.data):
-                    found.append(Violation(rule, name, int(out[1]), int(out[2]), int(out[0])))
-        return tuple(sorted(found, key=lambda v: v.cycle))
+                    violations.append(Violation(rule, name, int(out[1]), int(out[2]), int(out[0])))
+        return tuple(sorted(violations, key=lambda v: v.cycle))
 
     @property
     def cycles_per_s(self) -> float:

@@ -133,8 +133,8 @@ class EmbTwin(TwinCard):
         self._prepared = run = self._values.prepare(
             twin_emb.Memory(program, inputs, outputs, rows, landed, landed_at, values["ring_beats"]))
         units = np.stack([np.zeros(9, np.uint64) if clock is None else clock.pointers for clock in run.clocks])
-        told = packed(EMB_RUN, {**values, "jobs": len(run.jobs), "units": len(units)}, np.uint64)
-        return told, run.jobs, run.totals, run.places, units
+        job = packed(EMB_RUN, {**values, "jobs": len(run.jobs), "units": len(units)}, np.uint64)
+        return job, run.jobs, run.totals, run.places, units
 
     def _landed(self) -> tuple[np.ndarray, int]:
         """What the drive brings in this run, one beat after the other, and the first one's ring position."""

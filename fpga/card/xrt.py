@@ -68,15 +68,15 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._transfers = np.zeros((0, 2), np.uint64)
         self._feed: Feed | None = None
         try:
-            found = xclbins.read(xclbin)
-            about, self._unit = found.check(core, beat_bytes, instance), found.instance(core, instance)
+            image = xclbins.read(xclbin)
+            about, self._unit = image.check(core, beat_bytes, instance), image.instance(core, instance)
         except xclbins.XclbinError as error:
             raise CardError(str(error)) from None
-        self._found, self._sysfs = found, sysfs
+        self._image, self._sysfs = image, sysfs
         self._check_mode()
         self._xrt = libxrt.load() if library is None else libxrt.Xrt(library)
         self._where = f"device {index}"
-        self.clock_mhz = float(found.clock_mhz or kernel_mhz)
+        self.clock_mhz = float(image.clock_mhz or kernel_mhz)
         self._hz, self._patience_s = ((EMULATED_HZ, EMULATED_PATIENCE_S) if libxrt.emulates_core() else
                                       (self.clock_mhz * 1e6, PATIENCE_S))
         self.beat_bytes = {name: bits // 8 for name, bits in about.ports.items() if name.startswith("m")}
@@ -95,13 +95,13 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
     # Opening and closing
 
     def _check_mode(self) -> None:
-        mode, found = libxrt.emulation(), self._found
+        mode, image = libxrt.emulation(), self._image
         if mode == "noop":
             return
-        if not found.has_bitstream:
-            raise CardError(f"{found.path} holds no bitstream: it is for XRT's parser alone (XCL_EMULATION_MODE=noop)")
-        if found.mode != (mode or "hw"):
-            raise CardError(f"{found.path} was linked for {found.mode}, and XCL_EMULATION_MODE "
+        if not image.has_bitstream:
+            raise CardError(f"{image.path} holds no bitstream: it is for XRT's parser alone (XCL_EMULATION_MODE=noop)")
+        if image.mode != (mode or "hw"):
+            raise CardError(f"{image.path} was linked for {image.mode}, and XCL_EMULATION_MODE "
                             + (f"is {mode}" if mode else "is not set"))
 
     def _card(self, index: int, bdf: str, sysfs: str | Path) -> "discover.FoundCard | None":
@@ -116,8 +116,8 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         if not bdf and not 0 <= index < len(cards):
             raise CardError(f"there is no card {index}: `hotrail cards` lists {len(cards)}, from 0 on")
         card = next(card for card in cards if card.bdf == bdf) if bdf else cards[index]
-        if card.platform and not xclbins.fits(self._found.platform, card.platform):
-            raise CardError(f"wrong shell: {self._found.path} was linked for {self._found.platform}, and card "
+        if card.platform and not xclbins.fits(self._image.platform, card.platform):
+            raise CardError(f"wrong shell: {self._image.path} was linked for {self._image.platform}, and card "
                             f"{card.bdf} has {card.platform}")
         return card
 
@@ -129,14 +129,14 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
             self._where = f"card {card.bdf}"
             self._device = xrt.handle("xrtDeviceOpenByBDF", card.bdf.encode(),
                                       what=f"XRT could not open {self._where}")
-        xrt.load_xclbin(self._device, self._found.path, self._where)
+        xrt.load_xclbin(self._device, self._image.path, self._where)
         # One instance, exclusively: of several, or without, XRT lets nobody reach the registers behind the arguments.
-        name = "{}:{{{}}}".format(*self._found.instances[self._unit].name.split(":", 1))
-        self._core = xrt.handle("xrtPLKernelOpenExclusive", self._device, self._found.uuid.bytes, name.encode(),
+        name = "{}:{{{}}}".format(*self._image.instances[self._unit].name.split(":", 1))
+        self._core = xrt.handle("xrtPLKernelOpenExclusive", self._device, self._image.uuid.bytes, name.encode(),
                                 what=f"kernel {name} on {self._where} could not be opened; another process may use it")
         self._run = xrt.handle("xrtRunOpen", self._core, what=f"XRT could not prepare a run of kernel {name}")
         pointers = {item.name: number for number, item in enumerate(self._kernel.arguments) if item.kind == "pointer"}
-        sizes = {name: max(self._found.memories[link.memory].bytes for link in self._found.connections
+        sizes = {name: max(self._image.memories[link.memory].bytes for link in self._image.connections
                            if (link.instance, link.argument) == (self._unit, number))
                  for name, number in pointers.items()}
         self._buffers = BufferObjects(
@@ -390,9 +390,9 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
 
     def _check_drive(self, path: str | Path) -> None:
         """Raises CardError: the file lies on another drive than the card's own."""
-        own, found = self._found_card, discover.drives_of(path, self._sysfs)
-        if own is not None and own.drive and found and own.drive not in found:
-            raise CardError(f"{path} is on the drive {', '.join(found)}, and {self._where}'s own is {own.drive}"
+        own, drives = self._found_card, discover.drives_of(path, self._sysfs)
+        if own is not None and own.drive and drives and own.drive not in drives:
+            raise CardError(f"{path} is on the drive {', '.join(drives)}, and {self._where}'s own is {own.drive}"
                             + (f" ({', '.join(own.namespaces)})" if own.namespaces else "")
                             + ": pages go from drive to card on one board alone")
 

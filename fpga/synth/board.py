@@ -92,8 +92,8 @@ class EcpBoard:
         """A board by its name, or from a path that ends in .toml.
 
         Raises ConfigError: the file, a table or a key is missing, unknown or impossible."""
-        found: EcpBoard = config.described(EcpBoard, "board", board, FOLDER)
-        return found
+        described: EcpBoard = config.described(EcpBoard, "board", board, FOLDER)
+        return described
 
     def check(self) -> None:
         """Raises ConfigError: values that cannot be, or do not fit each other."""

@@ -188,17 +188,17 @@ def depths(
                 front[b].offer(c + chains, lv + levels, (a, c))
     worst, most = Depth(0, 0), Depth(0, 0)
     crossed: set[str] = set()
-    found: list[tuple[int, int, int, int, str]] = []
+    paths: list[tuple[int, int, int, int, str]] = []
     for b, levels, chains, name in ends:
         for c, (lv, _) in front[b].best.items():
-            found.append((lv + levels, c + chains, b, c, name))
-    if found:
+            paths.append((lv + levels, c + chains, b, c, name))
+    if paths:
         # A path that breaks the rule is worse than any that keeps it.
-        top = max(found, key=lambda f: (f[0], f[1]))
+        top = max(paths, key=lambda f: (f[0], f[1]))
         worst = Depth(top[0], top[1], _trace(front, top[2], top[3], top[4], names))
-        chained = max(found, key=lambda f: (f[1], f[0]))
+        chained = max(paths, key=lambda f: (f[1], f[0]))
         most = Depth(chained[0], chained[1], _trace(front, chained[2], chained[3], chained[4], names))
-    for levels, chains, b, c, name in found:
+    for levels, chains, b, c, name in paths:
         if not Depth(levels, chains).met:
             crossed |= _passed(_trace(front, b, c, name, names), boundaries)
 

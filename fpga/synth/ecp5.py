@@ -142,22 +142,22 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     crowded: _Crowded | None = None
     for seed in range(1, seeds + 1):
         try:
-            found = _placed(board, core, seed, out, held(places), parts, spent, file, say)
+            layout = _placed(board, core, seed, out, held(places), parts, spent, file, say)
         except _Crowded as error:
             crowded = error
             say(f"placing and routing: {error}")
             continue
-        if best is None or found.clock[0] > best.clock[0]:
-            best = found
-        if found.met:
+        if best is None or layout.clock[0] > best.clock[0]:
+            best = layout
+        if layout.met:
             _tool("ecppack", "ecppack", [f"routed-{seed}.config", "--bit", file.name + ".part", "--compress"], out)
             (out / (file.name + ".part")).replace(file)
-            kept = {name: value for name, value in asdict(found).items() if name not in ("board", "file")}
+            kept = {name: value for name, value in asdict(layout).items() if name not in ("board", "file")}
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             about = {"key": key, "sha256": digest, **kept}
             (out / "layout.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
             say(f"bitstream: {file}, {file.stat().st_size:,} bytes")
-            return found
+            return layout
     if best is None:
         assert crowded is not None
         raise crowded
@@ -172,13 +172,13 @@ def _known(path: Path, key: str, board: EcpBoard, file: Path) -> Layout | None:
     if not path.exists() or not file.exists():
         return None
     try:
-        told = json.loads(path.read_text("utf-8"))
-        if told.pop("key") != key or told.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
+        record = json.loads(path.read_text("utf-8"))
+        if record.pop("key") != key or record.pop("sha256") != hashlib.sha256(file.read_bytes()).hexdigest():
             return None
         for name in ("used", "fmax"):
-            told[name] = {kind: tuple(pair) for kind, pair in told[name].items()}
-        return Layout(**{**told, "board": board, "file": file, "path": tuple(told["path"]),
-                         "seconds": tuple(told["seconds"])})
+            record[name] = {kind: tuple(pair) for kind, pair in record[name].items()}
+        return Layout(**{**record, "board": board, "file": file, "path": tuple(record["path"]),
+                         "seconds": tuple(record["seconds"])})
     except (ValueError, KeyError, TypeError):
         return None     # not what `make` writes: it is made again
 
@@ -228,25 +228,25 @@ def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
 def _pll(board: EcpBoard, out: Path) -> str:
     """Verilog of a PLL from the oscillator to the core's clock, by ecppll; the frequency has to come out exactly."""
     clock = board.clock
-    asked = ["-i", f"{clock.oscillator_mhz:g}", "-o", f"{clock.core_mhz:g}", "-f", "pll.v", "-n", PLL]
-    log = _tool("ecppll", "ecppll", asked, out)
-    found = re.search(r"clkout0 frequency: ([0-9.]+) MHz", log)
-    if not found or abs(float(found[1]) - clock.core_mhz) > 1e-3 * clock.core_mhz:
-        raise Ecp5Error(f"the PLL makes {found[1] if found else 'no'} MHz of {clock.oscillator_mhz:g}, "
+    options = ["-i", f"{clock.oscillator_mhz:g}", "-o", f"{clock.core_mhz:g}", "-f", "pll.v", "-n", PLL]
+    log = _tool("ecppll", "ecppll", options, out)
+    frequency = re.search(r"clkout0 frequency: ([0-9.]+) MHz", log)
+    if not frequency or abs(float(frequency[1]) - clock.core_mhz) > 1e-3 * clock.core_mhz:
+        raise Ecp5Error(f"the PLL makes {frequency[1] if frequency else 'no'} MHz of {clock.oscillator_mhz:g}, "
                         f"{board.name} wants {clock.core_mhz:g} MHz")
     return (out / "pll.v").read_text("utf-8")
 
 
 def _parts(cells: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Cells by the part of the board that they belong to, which the hierarchical names of a flat netlist tell."""
-    found: dict[str, Counter[str]] = {}
+    by_part: dict[str, Counter[str]] = {}
     for name, cell in cells.items():
         if cell["type"].startswith("$"):    # notes about scopes
             continue
         steps = name.split(".")
         part = steps[1].split("$")[0] if len(steps) > 2 and steps[0] == "board" else "top"
-        found.setdefault(part, Counter())[cell["type"]] += 1
-    return {part: dict(sorted(count.items())) for part, count in sorted(found.items())}
+        by_part.setdefault(part, Counter())[cell["type"]] += 1
+    return {part: dict(sorted(count.items())) for part, count in sorted(by_part.items())}
 
 
 # ---- placing and routing ----
@@ -263,14 +263,14 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, empty: int, parts:
         f"--{part.device}", "--package", part.package, "--speed", str(part.speed), "--json", "planned.json",
         "--lpf", "board.lpf", "--seed", str(seed), "--report", report.name, "--textcfg", f"routed-{seed}.config",
         *EFFORT], out, watch=_Watch(say))
-    told = json.loads(report.read_text("utf-8"))
-    fmax = {name.strip("$"): (pair["achieved"], pair["constraint"]) for name, pair in told["fmax"].items()}
+    timing = json.loads(report.read_text("utf-8"))
+    fmax = {name.strip("$"): (pair["achieved"], pair["constraint"]) for name, pair in timing["fmax"].items()}
     if not fmax:
         raise Ecp5Error("nextpnr found no clock in the design")
     peak = re.search(r"peak memory (\d+) KB", log)
     used = {kind: (count["used"] - empty * (kind == "TRELLIS_COMB"), count["available"])
-            for kind, count in told["utilization"].items()}
-    layout = Layout(board, core, seed, used, parts, fmax, _longest(told), (spent, time.monotonic() - start),
+            for kind, count in timing["utilization"].items()}
+    layout = Layout(board, core, seed, used, parts, fmax, _longest(timing), (spent, time.monotonic() - start),
                     1024 * int(peak[1]) if peak else 0, file)
     reached, wanted = layout.clock
     say(f"placing and routing: {layout.seconds[1]:.0f} s, {reached:.1f} MHz of {wanted:g}")

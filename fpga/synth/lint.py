@@ -88,7 +88,7 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
     texts = {Path(file).stem: Path(file).read_text("utf-8") for file in sorted(files)}
     accepted = waivers() if accepted is None else accepted
     known = texts | {Path(file).stem: text for file, text in primitives.models(texts).items()}
-    found = []
+    findings = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for name, text in texts.items():
@@ -96,13 +96,13 @@ def check(files: Iterable[Path], top: str, accepted: list[Waiver] | None = None)
             parts = sorted(children(text, known))
             (work / PORTS).write_text("".join(interface(known[part]) for part in parts), "utf-8")
             pair = [work / f"{name}.v"] + ([work / PORTS] if parts else [])
-            found += [replace(finding, module=name) for finding in (*_verilator(pair, name), *_icarus(pair, name))]
+            findings += [replace(finding, module=name) for finding in (*_verilator(pair, name), *_icarus(pair, name))]
         others = sorted(known.keys() - texts.keys())
         (work / PORTS).write_text("".join(interface(known[part]) for part in others), "utf-8")
-        found += _yosys([work / f"{name}.v" for name in texts], top)
-        found += _slang([work / f"{name}.v" for name in texts] + [work / PORTS], top)
+        findings += _yosys([work / f"{name}.v" for name in texts], top)
+        findings += _slang([work / f"{name}.v" for name in texts] + [work / PORTS], top)
     left = []
-    for finding in found:
+    for finding in findings:
         waiver = next((w for w in accepted if w.covers(finding)), None)
         if waiver is None:
             left.append(finding)
@@ -119,14 +119,14 @@ def waived(path: Path = WAIVED) -> dict[str, dict[str, Counts]]:
 
 def excess(counts: Counts, allowed: Counts) -> list[Finding]:
     """A finding for each waiver that is met more often in a part than it was looked at."""
-    found = []
+    findings = []
     for kind, parts in counts.items():
         tool, name = kind.split("/")
         for part, count in parts.items():
             if count > (most := allowed.get(kind, {}).get(part, 0)):
-                found.append(Finding(tool, name, f"{part}: {count} are waived, and {most} were looked at; look at the "
-                                                 f"others, then {RECORD} PRESET"))
-    return found
+                findings.append(Finding(tool, name, f"{part}: {count} are waived, and {most} were looked at; look at "
+                                                    f"the others, then {RECORD} PRESET"))
+    return findings
 
 
 def _counts(built: Build, accepted: Iterable[Waiver]) -> Counts:
@@ -143,10 +143,10 @@ def _counts(built: Build, accepted: Iterable[Waiver]) -> Counts:
 def of_presets(presets: Sequence[Preset], accepted: list[Waiver]) -> Iterator[tuple[str, list[Finding]]]:
     """Writes the Verilog of every core and checks it: (preset/core, findings), in order, a processor for each core.
     Counts in `accepted` as `check` does."""
-    asked = [(preset.name, core, config) for preset in presets for core, config in preset.cores.items()]
-    with ProcessPoolExecutor(max(1, min(os.cpu_count() or 1, len(asked)))) as pool:
-        done = [pool.submit(_of_core, *item, accepted) for item in asked]
-        for (preset, core, _), item in zip(asked, done, strict=True):
+    jobs = [(preset.name, core, config) for preset in presets for core, config in preset.cores.items()]
+    with ProcessPoolExecutor(max(1, min(os.cpu_count() or 1, len(jobs)))) as pool:
+        done = [pool.submit(_of_core, *item, accepted) for item in jobs]
+        for (preset, core, _), item in zip(jobs, done, strict=True):
             left, met = item.result()
             for waiver, count in zip(accepted, met, strict=True):
                 waiver.met += count
@@ -176,19 +176,19 @@ def _verilator(files: list[Path], top: str) -> list[Finding]:
     run = subprocess.run(
         command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    found = []
+    findings = []
     for line in run.stdout.splitlines():
         if m := re.match(r"%Warning-(\w+): (.*)", line):
             if f"/{PORTS}:" in m[2]:
                 continue  # a module without its body is of course not driven
-            found.append(Finding("verilator", m[1], _short(m[2])))
+            findings.append(Finding("verilator", m[1], _short(m[2])))
         elif line.startswith("%Warning:"):
-            found.append(Finding("verilator", "warning", _short(line)))
+            findings.append(Finding("verilator", "warning", _short(line)))
         elif line.startswith("%Error") and "Exiting due to" not in line:
-            found.append(Finding("verilator", "error", _short(line)))
-    if run.returncode and not found:
-        found.append(Finding("verilator", "error", f"ended with code {run.returncode}: {run.stdout[-300:]}"))
-    return found
+            findings.append(Finding("verilator", "error", _short(line)))
+    if run.returncode and not findings:
+        findings.append(Finding("verilator", "error", f"ended with code {run.returncode}: {run.stdout[-300:]}"))
+    return findings
 
 
 def _yosys(files: list[Path], top: str) -> list[Finding]:
@@ -219,13 +219,13 @@ def _slang(files: list[Path], top: str) -> list[Finding]:
     design = pyslang.ast.Compilation(pyslang.Bag([options]))
     for file in files:
         design.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(file.read_text("utf-8"), manager, file.name))
-    engine, found = pyslang.DiagnosticEngine(manager), []
+    engine, findings = pyslang.DiagnosticEngine(manager), []
     for item in design.getAllDiagnostics():
         place, line = manager.getFileName(item.location), manager.getLineNumber(item.location)
         name = "error" if item.isError() else re.sub(r"DiagCode\((\w+)\)", r"\1", str(item.code))
         module = "" if place == PORTS else place.removesuffix(".v")
-        found.append(Finding("slang", name, f"{place}:{line}: {engine.formatMessage(item)}", module))
-    return found
+        findings.append(Finding("slang", name, f"{place}:{line}: {engine.formatMessage(item)}", module))
+    return findings
 
 
 def _icarus(files: list[Path], top: str) -> list[Finding]:
@@ -237,14 +237,14 @@ def _icarus(files: list[Path], top: str) -> list[Finding]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    found = []
+    findings = []
     for line in run.stdout.splitlines():
         if line.strip():
             kind = "warning" if "warning" in line else "error"
-            found.append(Finding("icarus", kind, _short(line)))
-    if run.returncode and not found:
-        found.append(Finding("icarus", "error", f"ended with code {run.returncode}"))
-    return found
+            findings.append(Finding("icarus", kind, _short(line)))
+    if run.returncode and not findings:
+        findings.append(Finding("icarus", "error", f"ended with code {run.returncode}"))
+    return findings
 
 
 def _short(text: str) -> str:

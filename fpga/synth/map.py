@@ -244,16 +244,16 @@ def synthesise(
 
 def _known(path: Path) -> Report | None:
     """The report kept in a file, if the netlists that it is of are there as they were."""
-    found = kept.read(path)
+    record = kept.read(path)
     try:
-        if found is None or any(kept.digest(path.with_name(name)) != was for name, was in found["netlists"].items()):
+        if record is None or any(kept.digest(path.with_name(name)) != was for name, was in record["netlists"].items()):
             return None
-        depth = {key: _depth(found[key]) for key in ("worst", "most_chains", "boundary")}
-        return Report(found["core"], Area(**found["total"]),
-                      {name: (Area(**area), count) for name, (area, count) in found["modules"].items()}, **depth,
-                      depth_of={name: _depth(of) for name, of in found["depth_of"].items()},
-                      notes=tuple(found["notes"]),
-                      files={name: path.with_name(file) for name, file in found["files"].items()})
+        depth = {key: _depth(record[key]) for key in ("worst", "most_chains", "boundary")}
+        return Report(record["core"], Area(**record["total"]),
+                      {name: (Area(**area), count) for name, (area, count) in record["modules"].items()}, **depth,
+                      depth_of={name: _depth(of) for name, of in record["depth_of"].items()},
+                      notes=tuple(record["notes"]),
+                      files={name: path.with_name(file) for name, file in record["files"].items()})
     except OSError:
         return None
 
@@ -278,7 +278,7 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
         while True:
             netlist, files[name] = _map(name, modules, joined, folder, keep, begins)
             try:
-                depth_of[name], chains_of[name], edge, boundaries[name], found, crossed = depths(netlist, boundaries)
+                depth_of[name], chains_of[name], edge, boundaries[name], remarks, crossed = depths(netlist, boundaries)
             except ValueError as error:
                 raise ValueError(f"module {name}: {error}") from None
             if not crossed:
@@ -289,7 +289,7 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
             if cell["type"] in modules:
                 uses[name][cell["type"]] += 1
         areas[name] = _area(netlist["cells"])
-        notes += [f"{name}: {note}" for note in found]
+        notes += [f"{name}: {note}" for note in remarks]
         if joined:
             notes.append(f"{name}: mapped in one piece with {', '.join(sorted(joined))}")
     counts = instances(top, uses)

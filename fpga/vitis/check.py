@@ -31,15 +31,15 @@ def check(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder")
     try:
-        told = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError:
         return [f"{MANIFEST} is missing"]
     except ValueError as error:
         return [f"{MANIFEST}: it is no JSON: {error}"]
-    if not isinstance(told, dict) or not isinstance(told.get("files"), dict) or any(
-            not isinstance(told.get(key), str) for key in _TEXTS):
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict) or any(
+            not isinstance(manifest.get(key), str) for key in _TEXTS):
         return [f"{MANIFEST}: it must be an object with the texts {', '.join(_TEXTS)} and the table files"]
-    return [*_target(folder, told), *_files(folder, told)]
+    return [*_target(folder, manifest), *_files(folder, manifest)]
 
 
 def _target(folder: Path, told: Mapping[str, Any]) -> Iterator[str]:
@@ -75,7 +75,7 @@ def untested() -> tuple[str, ...]:
     """A sentence for each tool that decides about a package's bytes and is here in another version than the one that
     hotrail asks for, in its extras too, and is tested with."""
     pinned = (text.partition(";")[0].strip().split("==") for text in requires("hotrail") or ())
-    asked = {each[0]: each[1] for each in pinned if len(each) == 2}
+    tested = {each[0]: each[1] for each in pinned if len(each) == 2}
     here = {name: version(name) for name in TOOLS}
-    return tuple(f"{name} {here[name]} is installed; hotrail {version('hotrail')} is tested with {asked[name]}, so the "
-                 "bytes of this package may differ" for name in TOOLS if asked.get(name, here[name]) != here[name])
+    return tuple(f"{name} {here[name]} is installed; hotrail {version('hotrail')} is tested with {tested[name]}, so "
+                 "the bytes of this package may differ" for name in TOOLS if tested.get(name, here[name]) != here[name])

@@ -39,8 +39,8 @@ def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
                       f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
             out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
         for name, theirs in peers(gate.core).items():
-            told = (f"{theirs[key]:,}" if key in theirs else "not stated" for key in RESOURCES)
-            out.append(f"| {name} | {' | '.join(told)} | | |")
+            cells = (f"{theirs[key]:,}" if key in theirs else "not stated" for key in RESOURCES)
+            out.append(f"| {name} | {' | '.join(cells)} | | |")
     return out
 
 
@@ -55,11 +55,11 @@ def written(text: str, table: Iterable[str]) -> str:
 
 def measured() -> list[str]:
     """The table of the shipping cores; minutes for what is not in the cache."""
-    found = []
+    verdicts = []
     for preset, core in SHIPPING.values():
         kernel, texts = prepare(preset, core)
-        found.append((preset, judge(kernel, measure(kernel, texts), clock_mhz=Platform.load().clocks_mhz[0])))
-    return rows(found)
+        verdicts.append((preset, judge(kernel, measure(kernel, texts), clock_mhz=Platform.load().clocks_mhz[0])))
+    return rows(verdicts)
 
 
 if __name__ == "__main__":

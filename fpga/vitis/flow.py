@@ -134,8 +134,9 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
         for name, data in parts.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(data)
-        told = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
-        manifest = json.dumps(_manifest(kernel, parts, board.part, shell, clock_mhz, instances, told), indent=1) + "\n"
+        gate_record = judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None}
+        entries = _manifest(kernel, parts, board.part, shell, clock_mhz, instances, gate_record)
+        manifest = json.dumps(entries, indent=1) + "\n"
         (folder / MANIFEST).write_text(manifest, "utf-8")
         if faults := check(folder):
             raise PackageError(faults)
@@ -158,15 +159,15 @@ def contents(kernel: RtlKernel, texts: Mapping[str, str], link: str, *, part: st
              monitors: bool = False) -> dict[str, bytes]:
     """What is generated from the description, by its path in the package. part: default, the default platform's;
     monitors: nets are marked for a logic analyzer."""
-    found = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
-    found |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
+    files = {f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}
+    files |= {KERNEL_XML: kernel_xml(kernel), "component.xml": component_xml(kernel, texts),
               f"{SOURCES}/{xdc_name(kernel)}": xdc(kernel, monitors).encode(), rdl_name(kernel): rdl(kernel).encode(),
               xgui_path(kernel): xgui(kernel).encode(), SCRIPT: package_tcl(kernel, part).encode(), LINK: link.encode()}
-    found |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
-    found |= model(kernel)
+    files |= {name: text.encode() for name, text in headers.texts(headers.KERNELS[kernel.core]).items()}
+    files |= model(kernel)
     if kernel.core in _HOSTS:
-        found["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
-    return found
+        files["host.cpp"] = (Path(__file__).parent / "hosts" / _HOSTS[kernel.core]).read_bytes()
+    return files
 
 
 def _manifest(kernel: RtlKernel, parts: Mapping[str, bytes], part: str, shell: Budget, clock_mhz: int, instances: int,

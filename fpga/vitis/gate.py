@@ -84,7 +84,7 @@ class Gate:
             for budget in known:
                 limit = budget.resources[key]
                 row.append(f"{100 * self.used[key] / limit:.1f} % of {limit:,}")
-            rows.append(row + [f"{told[key]:,}" if key in told else "not stated" for told in theirs.values()])
+            rows.append(row + [f"{other[key]:,}" if key in other else "not stated" for other in theirs.values()])
         return head, rows
 
 

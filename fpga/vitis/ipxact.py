@@ -28,17 +28,17 @@ def xilinx(parent: etree._Element, tag: str, text: object = None, **attributes: 
 
 def _child(parent: etree._Element, namespace: str, tag: str, text: object,
            attributes: Mapping[str, str]) -> etree._Element:
-    made = etree.SubElement(parent, f"{{{namespace}}}{tag}", {f"{{{namespace}}}{k}": v for k, v in attributes.items()})
+    child = etree.SubElement(parent, f"{{{namespace}}}{tag}", {f"{{{namespace}}}{k}": v for k, v in attributes.items()})
     if text is not None:
-        made.text = str(text)
-    return made
+        child.text = str(text)
+    return child
 
 
 def named(parent: etree._Element, tag: str, name: str) -> etree._Element:
     """A child whose first element is its name."""
-    made = spirit(parent, tag)
-    spirit(made, "name", name)
-    return made
+    element = spirit(parent, tag)
+    spirit(element, "name", name)
+    return element
 
 
 def vlnv(parent: etree._Element, tag: str, name: str) -> None:

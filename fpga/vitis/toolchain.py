@@ -65,11 +65,11 @@ def find(target: str, platform: str = "") -> Tools:
     board, shell = find_platform(platform)
     if target not in PROGRAMS:
         raise ValueError(f"target must be {', '.join(PROGRAMS)}, not {target!r}")
-    found = {name: shutil.which(name) for name in PROGRAMS[target]}
-    programs = {name: Path(path) for name, path in found.items() if path}
+    tools = {name: shutil.which(name) for name in PROGRAMS[target]}
+    programs = {name: Path(path) for name, path in tools.items() if path}
     if not board.vitis:
         raise ValueError(f"platform {board.name} ({board.about}): Vitis does not link for it")
-    missing = [*_absent([name for name in found if name not in programs], board.vitis),
+    missing = [*_absent([name for name in tools if name not in programs], board.vitis),
                *_wrong_versions(programs, board.vitis)]
     xpfm = None
     if target in TARGETS:
@@ -92,9 +92,9 @@ def _wrong_versions(programs: Mapping[str, Path], versions: tuple[str, ...]) -> 
     for name, option in _VERSION_OPTION.items():
         if name not in programs:
             continue
-        told = subprocess.run([programs[name], option], capture_output=True, text=True)
-        known = _VERSION.search(told.stdout + told.stderr)
-        if told.returncode or not known:
+        answer = subprocess.run([programs[name], option], capture_output=True, text=True)
+        known = _VERSION.search(answer.stdout + answer.stderr)
+        if answer.returncode or not known:
             yield f"{programs[name]} {option} tells no version; AMD Vitis {first} to {last} is needed"
         elif not first <= known[1] <= last:
             yield f"{programs[name]} is version {known[1]}; the platform is known to Vitis {first} to {last}"
@@ -173,8 +173,8 @@ def _link(made: Package, tools: Tools, folder: Path, final: str, say: Say) -> No
     vpp = str(tools.programs["v++"])
     script = folder / _PACKAGE / MEMORY
     # hw_emu has another block design, with models of the memory.
-    asked = ["--advanced.param", f"{PARAMETER}={script}"] if script.exists() and tools.target == "hw" else []
-    _run("link", [vpp, "-l", *common, *asked, "--config", str(folder / _PACKAGE / LINK), "--kernel_frequency",
+    hooks = ["--advanced.param", f"{PARAMETER}={script}"] if script.exists() and tools.target == "hw" else []
+    _run("link", [vpp, "-l", *common, *hooks, "--config", str(folder / _PACKAGE / LINK), "--kernel_frequency",
                   str(made.clock_mhz), "-o", linked, f"{made.kernel.name}.xo"], folder, linked, say)
     _run("package", [vpp, "-p", *common, "--package.out_dir", "package", "-o", final, linked], folder, final, say)
     if tools.target == "hw_emu":

@@ -143,9 +143,9 @@ class Xclbin:
         number = self.instance(core, instance)
         wanted = [(item.name, item.kind == "pointer", item.offset, item.bits // 8, f"{item.port}_axi" if item.port
                    else "s_axi_control") for item in isa.arguments]
-        found = [(item.name, item.pointer, item.offset, item.bytes, item.port) for item in kernel.arguments]
-        for place in range(max(len(wanted), len(found))):
-            want, have = (_about(items, place) for items in (wanted, found))
+        arguments = [(item.name, item.pointer, item.offset, item.bytes, item.port) for item in kernel.arguments]
+        for place in range(max(len(wanted), len(arguments))):
+            want, have = (_about(items, place) for items in (wanted, arguments))
             if want != have:
                 raise XclbinError(f"{self.path}: argument {place} of kernel {name} is {have}, and this version of "
                                   f"hotrail has {want}: link the kernel anew")

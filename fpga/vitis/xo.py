@@ -63,15 +63,15 @@ def xo(kernel: RtlKernel, texts: Mapping[str, str], monitors: bool = False) -> b
              **{f"{SOURCES}/{name}": text.encode() for name, text in texts.items()}}
     entries = {"xo.xml": xo_xml(kernel, files), f"{kernel.name}/kernel.xml": kernel_xml(kernel),
                **{f"ip_repo/{ip_folder(kernel)}/{name}": data for name, data in files.items()}}
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
         archive.comment = NOTE
         for name in sorted(entries):
             # Stored: what a compressor makes of a text depends on its version.
             item = zipfile.ZipInfo(name, TIME)
             item.create_system, item.external_attr = 3, 0o100644 << 16
             archive.writestr(item, entries[name], zipfile.ZIP_STORED)
-    return made.getvalue()
+    return content.getvalue()
 
 
 def entries(data: bytes) -> dict[str, bytes]:

@@ -74,8 +74,8 @@ def stamped(folder: Path) -> dict[str, Any] | None:
 def read(path: Path) -> Any:
     """What `write` wrote to a file; None without one, and where it is not what was written."""
     try:
-        told, _, text = path.read_bytes().partition(b"\n")
-        return json.loads(text) if told.decode() == hashlib.sha256(text).hexdigest() else None
+        checksum, _, text = path.read_bytes().partition(b"\n")
+        return json.loads(text) if checksum.decode() == hashlib.sha256(text).hexdigest() else None
     except (OSError, ValueError):
         return None
 

@@ -59,8 +59,8 @@ class Writer:
         with self._begun(name, shape, np.dtype(dtype)) as file:
             if not math.prod(shape):
                 return np.zeros(shape, dtype)
-            self._maps.append(found := np.memmap(file, dtype, "r+", file.tell(), shape))
-        return found
+            self._maps.append(member := np.memmap(file, dtype, "r+", file.tell(), shape))
+        return member
 
     def array(self, name: str, values: NDArray) -> str:
         """Writes an array; returns its name. Raises ValueError as `room` does"""
@@ -132,15 +132,15 @@ class Folder:
             self._check(kind)
 
     def _check(self, kind: str) -> None:
-        for name, told in self.members.items():
+        for name, record in self.members.items():
             path = self.folder / name
             if not MEMBER.fullmatch(name):
                 raise ValueError(f"{self.folder / MANIFEST} names a member {name!r}, which no {kind} has")
             if not path.is_file():
                 raise ValueError(f"{self.folder} lacks its member {name}")
-            if digest(path) != told["sha256"]:
+            if digest(path) != record["sha256"]:
                 raise ValueError(f"{path} is damaged: it does not have the SHA-256 that the manifest names")
-            if path.suffix == ".npy" and _form(path) != {key: told[key] for key in ("dtype", "shape")}:
+            if path.suffix == ".npy" and _form(path) != {key: record[key] for key in ("dtype", "shape")}:
                 raise ValueError(f"{path} is not the array that the manifest describes")
 
     def __contains__(self, name: str) -> bool:

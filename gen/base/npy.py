@@ -80,18 +80,18 @@ def member(archive: zipfile.ZipFile, name: str, most: int) -> NDArray:
     where = f"{archive.filename}: {array if array.isprintable() else repr(array)}"
     try:
         with archive.open(name) as file:
-            found = form(file, where)
-            _check_size(found, archive.getinfo(name).file_size, where)
-            if found.bytes > most:
-                raise ValueError(f"{where} is {found.dtype} of shape {found.shape}, which is more than is asked for")
-            data = file.read(found.bytes)
+            header = form(file, where)
+            _check_size(header, archive.getinfo(name).file_size, where)
+            if header.bytes > most:
+                raise ValueError(f"{where} is {header.dtype} of shape {header.shape}, which is more than is asked for")
+            data = file.read(header.bytes)
     except ValueError:
         raise
     except Exception as error:      # zipfile's and zlib's are of no common class
         raise ValueError(f"{where} cannot be read: {error or type(error).__name__}") from None
-    if len(data) != found.bytes:
-        raise ValueError(f"{where} ends after {len(data):,} of {found.bytes:,} bytes")
-    return np.frombuffer(data, found.dtype).reshape(found.shape, order="F" if found.by_column else "C")
+    if len(data) != header.bytes:
+        raise ValueError(f"{where} ends after {len(data):,} of {header.bytes:,} bytes")
+    return np.frombuffer(data, header.dtype).reshape(header.shape, order="F" if header.by_column else "C")
 
 
 def _check_size(found: Form, size: int, where: str) -> None:
@@ -105,16 +105,16 @@ def shape_of(path: Path) -> tuple[np.dtype, tuple[int, ...]]:
     """dtype and shape of an .npy file that has all of its bytes. Raises ValueError: it is none"""
     try:
         with path.open("rb") as file:
-            found = form(file, str(path))
+            header = form(file, str(path))
             size = path.stat().st_size
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
-    _check_size(found, size, str(path))
-    return found.dtype, found.shape
+    _check_size(header, size, str(path))
+    return header.dtype, header.shape
 
 
 def mapped(path: Path) -> NDArray:
     """An .npy file, mapped into memory to be read. Raises ValueError as `shape_of` does"""
     shape_of(path)
-    found: NDArray = np.load(path, mmap_mode="r", allow_pickle=False)
-    return found
+    array: NDArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array

@@ -33,13 +33,13 @@ def unseal(kind: str, version: int, data: bytes, where: str) -> dict[str, Any]:
     """
     try:
         content = json.loads(data.decode())
-        found = [content.pop(key) for key in KEYS]
+        header = [content.pop(key) for key in KEYS]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{where} is no {kind} of hotrail, or damaged") from None
-    if found[0] != kind:
-        raise ValueError(f"{where} is no {kind} of hotrail but a {found[0]!r}")
-    if found[1] != version:
-        raise ValueError(f"{where} is a {kind} of version {found[1]}; this hotrail reads version {version}")
+    if header[0] != kind:
+        raise ValueError(f"{where} is no {kind} of hotrail but a {header[0]!r}")
+    if header[1] != version:
+        raise ValueError(f"{where} is a {kind} of version {header[1]}; this hotrail reads version {version}")
     try:
         whole = seal(kind, version, content) == data
     except (ValueError, RecursionError):    # numbers and depths that are never written

@@ -68,13 +68,13 @@ def verilator() -> tuple[Path, Path]:
         root = Path(next(iter(spec.submodule_search_locations)))
         if (root / "bin" / "verilator_bin").exists():
             return root / "bin" / "verilator_bin", root
-    found = shutil.which("verilator_bin") or shutil.which("verilator")
-    if not found:
+    binary = shutil.which("verilator_bin") or shutil.which("verilator")
+    if not binary:
         raise RuntimeError("Verilator is missing, which simulation models are built with: pip install 'hotrail[rtl]'")
     root_text = subprocess.run(
-        [found, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True
+        [binary, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True
     ).stdout.strip()
-    return Path(found), Path(root_text or "/usr/share/verilator")
+    return Path(binary), Path(root_text or "/usr/share/verilator")
 
 
 @cache
@@ -98,8 +98,8 @@ def compiler() -> str:
     Raises      RuntimeError: there is no g++
     """
     needed("g++", "g++")
-    told = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
-    return f"g++ {told}; {platform.machine()} {' '.join(platform.libc_ver())}"
+    release = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
+    return f"g++ {release}; {platform.machine()} {' '.join(platform.libc_ver())}"
 
 
 @cache
@@ -112,8 +112,8 @@ def versions() -> str:
         binary, _ = verilator()
     except RuntimeError as error:
         raise RuntimeError(f"{error}; the twins of the cards need none (--card twin)") from None
-    told = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
-    return f"{told}; {compiler()}"
+    version = subprocess.run([binary, "--version"], capture_output=True, text=True, env=environment()).stdout.strip()
+    return f"{version}; {compiler()}"
 
 
 # Runs in a process of its own: Yosys numbers what it creates by a counter of the process.
@@ -140,7 +140,7 @@ def yosys(script: list[str], *, cwd: Path) -> str:
         stderr=subprocess.STDOUT,
     )
     if run.returncode != 0:
-        told = run.stdout.splitlines()
-        why = next((line for line in told[::-1] if "ERROR" in line), f"it ended with code {run.returncode}")
-        raise RuntimeError("\n".join([f"Yosys failed: {why}", *told[-30:]]))
+        log = run.stdout.splitlines()
+        why = next((line for line in log[::-1] if "ERROR" in line), f"it ended with code {run.returncode}")
+        raise RuntimeError("\n".join([f"Yosys failed: {why}", *log[-30:]]))
     return run.stdout

@@ -35,7 +35,7 @@ def over_dies(pages: NDArray[np.int64], dies: int, flash_pages: int, depth: int,
     if count <= depth:
         return np.arange(count)
     first, final, behind = np.full(dies, -1), np.full(dies, -1), np.full(count, -1)     # a queue of each die
-    asked = np.full(dies, -1)
+    requested = np.full(dies, -1)
     order = np.empty(count, np.int64)
     done = entered = turn = 0
     while done < count:
@@ -49,10 +49,10 @@ def over_dies(pages: NDArray[np.int64], dies: int, flash_pages: int, depth: int,
             entered += 1
         chosen = -1
         for die in range(dies):
-            if first[die] >= 0 and (chosen < 0 or asked[die] < asked[chosen]
-                                    or asked[die] == asked[chosen] and first[die] < first[chosen]):
+            if first[die] >= 0 and (chosen < 0 or requested[die] < requested[chosen]
+                                    or requested[die] == requested[chosen] and first[die] < first[chosen]):
                 chosen = die
-        asked[chosen] = turn
+        requested[chosen] = turn
         turn += 1
         flash = pages[first[chosen]] // flash_pages
         before, at = -1, first[chosen]

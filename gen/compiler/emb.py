@@ -114,20 +114,20 @@ class Program:
         """The vectors (bags, dim) of every request, out of what the core has written in whatever format."""
         flat = np.ascontiguousarray(outputs).view(np.uint32).reshape(-1)
         words = self.inputs.shape[1]
-        found = []
+        pooled = []
         for item in self.outputs:
             width = item.beats * words
             part = flat[item.first * words:][:item.bags * width].reshape(item.bags, width)
-            found.append(np.ascontiguousarray(packer.unpack(part, item.format)[:, :item.dim]))
-        return found
+            pooled.append(np.ascontiguousarray(packer.unpack(part, item.format)[:, :item.dim]))
+        return pooled
 
 
 def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) -> NDArray[np.uint32]:
     """The words of one instruction. Raises ValueError: a field that it does not use, or a value out of range."""
-    found = kernel.instruction(instruction)
+    kind = kernel.instruction(instruction)
     words = np.zeros(kernel.words, np.uint32)
-    words[0] = found.opcode
-    used = {use.field for use in found.uses}
+    words[0] = kind.opcode
+    used = {use.field for use in kind.uses}
     for name, value in values.items():
         item = kernel.field(name)
         if name not in used:
@@ -391,17 +391,17 @@ class _Ring:
         cuts = np.empty((count, 3), np.int64)
         # An instruction brings at most half a ring and reaches back at most a quarter, so that the host can fill
         # ahead while it runs; only a bag that needs more takes the ring for itself.
-        made, end, bag = _cut(pages, np.ascontiguousarray(offsets), self.where, self.end, self.pages,
+        cut_count, end, bag = _cut(pages, np.ascontiguousarray(offsets), self.where, self.end, self.pages,
                               max(self.pages // 2, 1), self.pages // 4, self.drive, at, brought, cuts)
-        if made < 0:
-            raise _TooLarge(bag, -made)
+        if cut_count < 0:
+            raise _TooLarge(bag, -cut_count)
         self.brought.append(brought[:end - self.end])
         self.end = end
-        starts = [0, *cuts[:made, 0].tolist()]
-        found = [(starts[k], int(cuts[k, 0]), int(cuts[k, 1]) * self.page_beats,
-                  int(cuts[k, 2] - cuts[k, 1]) * self.page_beats) for k in range(made)]
+        starts = [0, *cuts[:cut_count, 0].tolist()]
+        pieces = [(starts[k], int(cuts[k, 0]), int(cuts[k, 1]) * self.page_beats,
+                  int(cuts[k, 2] - cuts[k, 1]) * self.page_beats) for k in range(cut_count)]
         position = (at * self.page_beats + ranks % placed.page_rows * placed.row_beats) % POSITIONS
-        return found, position
+        return pieces, position
 
 
 @njit(cache=True)
@@ -412,7 +412,7 @@ def _cut(pages, offsets, where, end, ring, own, back, drive, at, brought, cuts):
     that does not fit.
     """
     stamp = np.full(len(where), -1, np.int64)
-    tick = made = bag = opened = 0
+    tick = count = bag = opened = 0
     first_page = start = low = end
     base = max(0, end - back)           # pages before it may be gone when the instruction runs
     while bag < len(offsets) - 1:
@@ -423,8 +423,8 @@ def _cut(pages, offsets, where, end, ring, own, back, drive, at, brought, cuts):
             if bag > opened:
                 _over_dies(brought[start - first_page:end - first_page], start, drive, where,
                            pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
-                cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
-                made += 1
+                cuts[count, 0], cuts[count, 1], cuts[count, 2] = bag, low, end
+                count += 1
                 opened = bag
                 start = low = end
                 base = max(0, end - back)
@@ -445,8 +445,8 @@ def _cut(pages, offsets, where, end, ring, own, back, drive, at, brought, cuts):
         bag += 1
     _over_dies(brought[start - first_page:end - first_page], start, drive, where,
                pages[offsets[opened]:offsets[bag]], at[offsets[opened]:offsets[bag]])
-    cuts[made, 0], cuts[made, 1], cuts[made, 2] = bag, low, end
-    return made + 1, end, 0
+    cuts[count, 0], cuts[count, 1], cuts[count, 2] = bag, low, end
+    return count + 1, end, 0
 
 
 @njit(cache=True)

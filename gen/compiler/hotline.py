@@ -143,8 +143,8 @@ class Layout:
         """Rows of each table that samples ask for, of no more samples than say enough."""
         index = self._checked(head)[:HEAD].astype(np.int64)
         table_of = np.array(self.table_of)
-        found = [index[:, table_of == number].ravel() for number in range(len(self.tables))]
-        return [each[each >= 0] if size else each[:0] for each, size in zip(found, self._sizes, strict=True)]
+        rows = [index[:, table_of == number].ravel() for number in range(len(self.tables))]
+        return [each[each >= 0] if size else each[:0] for each, size in zip(rows, self._sizes, strict=True)]
 
     # What lies in the buffers.
 
@@ -253,15 +253,15 @@ class Layout:
 
     def registers(self) -> Words:
         """Writes the address registers of all positions."""
-        made = []
+        writes = []
         for number, (position, table) in enumerate(zip(self.positions, self.table_of, strict=True)):
             first, pinned = int(self.first[table]), self.tables[table].pinned
-            made.append(encode("S_WR", {
+            writes.append(encode("S_WR", {
                 "position": number, "pinned": int(pinned), "join": JOINS[position.join],
                 "first_low": 0 if pinned else first & 0xFFFFFFFF, "first_high": 0 if pinned else first >> 32,
                 "table_rows": len(self.tables[table].array), "base": 0 if pinned else first << self.row_beats_log2,
             }, HOTLINE))
-        return np.stack(made)
+        return np.stack(writes)
 
     def _log(self, count: int, source: int) -> dict[str, int]:
         return {"count": count, "source": source, "sample_beats": self.sample_beats, "indices": len(self.positions)}

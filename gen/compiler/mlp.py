@@ -115,9 +115,9 @@ class Compiler:
             for pair in (False, True):
                 if pair and count <= self._samples(self.sizes):
                     continue
-                found = self._ahead(count, replace(self.sizes, prefer=prefer, pair=pair, mode=forced), cold)
-                if found is not None and (best is None or found.predicted < best.predicted):
-                    best = found
+                candidate = self._ahead(count, replace(self.sizes, prefer=prefer, pair=pair, mode=forced), cold)
+                if candidate is not None and (best is None or candidate.predicted < best.predicted):
+                    best = candidate
         if best is None:
             raise ValueError(f"{count} samples do not fit the core as planned for batches of {self.batch}")
         return best
@@ -185,7 +185,7 @@ class Compiler:
                 tried.append(samples)
         best: tuple[float, Sizes] | None = None
         widest = widest_row(self.network, config)
-        found, full = 0, Full("rows", 0)
+        fitting, full = 0, Full("rows", 0)
         for samples in tried:
             own: float | None = None
             worse, enough = 0, False
@@ -205,8 +205,8 @@ class Compiler:
                         worse += 1
                 if chunks >= widest or worse == WORSE or enough:
                     break
-            found += own is not None
-            if found == TRIED:
+            fitting += own is not None
+            if fitting == TRIED:
                 break
         if best is None:
             raise ValueError(f"the network does not fit: the {full.space}' memory has no {full.lines} lines left, with "
@@ -280,11 +280,11 @@ class Gemm:
     beat_words: int
 
     def results(self, outputs: ArrayLike) -> list[NDArray[np.float32]]:
-        flat, found = np.ascontiguousarray(outputs).view(np.float32).reshape(-1, self.beat_words), []
+        flat, results = np.ascontiguousarray(outputs).view(np.float32).reshape(-1, self.beat_words), []
         for count, width, first in self.shapes:
             beats = -(-width // self.beat_words)
-            found.append(flat[first:first + count * beats].reshape(count, -1)[:, :width].copy())
-        return found
+            results.append(flat[first:first + count * beats].reshape(count, -1)[:, :width].copy())
+        return results
 
 
 def gemms(pairs: Sequence[tuple[ArrayLike, ArrayLike]], config: MlpConfig) -> Gemm:

@@ -29,7 +29,7 @@ class MiniBatch:
         """From the dense rows to the results, in order."""
         plan, bottoms = self.plan, self.plan.layers[:len(self.plan.network.bottom)]
         rows: Span | None = None
-        made: Span | None = None
+        span: Span | None = None
         for layer in bottoms[:-1]:
             to = self._results(layer)
             yield from self._layer(layer, rows, None, to, 0, {"target": TARGET.ROWS})
@@ -49,16 +49,16 @@ class MiniBatch:
             yield self._interact(held, joined, own)
             rows = joined
         else:
-            made, chunks = self._results(last), tops[0].chunks
+            span, chunks = self._results(last), tops[0].chunks
             behind = chunks[0].beats * self.samples if len(chunks) == 1 else 0
-            made.lines += behind
-            yield from self._layer(last, rows, None, made, behind, {"target": TARGET.ROWS})
+            span.lines += behind
+            yield from self._layer(last, rows, None, span, behind, {"target": TARGET.ROWS})
             rows = None
         for layer in tops[:-1]:
             to = self._results(layer)
-            yield from self._layer(layer, rows, made, to, 0, {"target": TARGET.ROWS})
-            rows, made = to, None
-        yield from self._layer(tops[-1], rows, made, None, 0, self._to_memory())
+            yield from self._layer(layer, rows, span, to, 0, {"target": TARGET.ROWS})
+            rows, span = to, None
+        yield from self._layer(tops[-1], rows, span, None, 0, self._to_memory())
 
     def _results(self, layer: LayerPlan) -> Span:
         """A span for a layer's results as plain rows."""

@@ -248,15 +248,15 @@ class Plan:
         stored = stored_beats(beats, half)
         chunks = min(stored, max(self.sizes.chunks, -(-(beats + extra) // (min(most, BEATS_MAX) // per * per))))
         cuts = [min(beats, stored * number // chunks * per) for number in range(chunks + 1)]
-        found = []
+        loaded = []
         if behind is not None and chunks > 1:
-            found.append(self._chunk(behind))
+            loaded.append(self._chunk(behind))
         for start, end in zip(cuts[:-1], cuts[1:], strict=True):
             part = order[start * words:end * words]
             if behind is not None and chunks == 1:
                 part = np.concatenate([part, np.full((end - start) * words - len(part), -1), behind])
-            found.append(self._chunk(part, start, end - start))
-        return found
+            loaded.append(self._chunk(part, start, end - start))
+        return loaded
 
     def _keep(self) -> None:
         """Which weights stay on chip: all; or the smallest layers' and of the others as many column groups as there is

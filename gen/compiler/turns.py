@@ -55,9 +55,9 @@ def in_turns(kinds: Sequence[int], lookups: Sequence[int]) -> list[int]:
     """An order of items in which each kind is through the same share of its lookups at any time. Items of a kind keep
     their order. Kinds with as many items as each other alternate, though their items differ a little."""
     of, work = np.asarray(kinds, np.int64), np.asarray(lookups, np.float64)
-    share, found = np.zeros(len(of)), np.unique(of)
-    for number, each in enumerate(found):
+    share, distinct = np.zeros(len(of)), np.unique(of)
+    for number, each in enumerate(distinct):
         mine = of == each
-        inside = (number + 0.5) / len(found)    # where in an item its turn is
+        inside = (number + 0.5) / len(distinct)    # where in an item its turn is
         share[mine] = (np.cumsum(work[mine]) - work[mine] * (1 - inside)) / max(work[mine].sum(), 1)
     return [int(at) for at in np.argsort(share, kind="stable")]

@@ -42,7 +42,7 @@ def check(kernel: Kernel, result: Any) -> None:
 def totals(kernel: Kernel, counters: Mapping[str, int], timed: Sequence[str]
            ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """The result block's counters, and the places of those that are `timed`, which are still to come."""
-    names, found = [value.name for value in kernel.counters], np.zeros(_period(kernel), np.uint64)
+    names, initial = [value.name for value in kernel.counters], np.zeros(_period(kernel), np.uint64)
     for name, value in counters.items():
-        found[names.index(name)] = value
-    return found, np.array([names.index(name) for name in timed], np.int64)
+        initial[names.index(name)] = value
+    return initial, np.array([names.index(name) for name in timed], np.int64)

@@ -73,7 +73,7 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
     left: NDArray[np.float64] = np.empty((inner[0], prod(modes[1:]), prod(columns[1:])))
     for tail, block in _unfolding(values, modes, columns):
         left[:, tail] = (basis.T @ block).reshape(inner[0], -1, prod(columns[1:]))
-    found = [basis.reshape(1, modes[0], columns[0], inner[0])]
+    factors = [basis.reshape(1, modes[0], columns[0], inner[0])]
     left = left.reshape(inner[0], *modes[1:], *columns[1:])
     for k in range(1, len(modes) - 1):
         # (R, I_k .., J_k ..) to (R I_k J_k, the others)
@@ -82,10 +82,10 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
         shape = left.shape
         matrix = left.reshape(prod(shape[:3]), -1)
         basis = _columns(matrix, inner[k])
-        found.append(basis.reshape(*shape[:3], inner[k]))
+        factors.append(basis.reshape(*shape[:3], inner[k]))
         left = (basis.T @ matrix).reshape(inner[k], *shape[3:])
-    found.append(left[..., None])
-    cores = tuple(np.ascontiguousarray(core, dtype=np.float32) for core in found)
+    factors.append(left[..., None])
+    cores = tuple(np.ascontiguousarray(core, dtype=np.float32) for core in factors)
     return TensorTrain(rows, cores, _distance(values, cores) / norm if norm else 0.0)
 
 
@@ -199,10 +199,10 @@ def _distance(values, cores) -> float:
 
 def tt_rows(cores: Sequence[NDArray[np.float32]], numbers: NDArray) -> NDArray[np.float64]:
     """Rows of a tensor train, multiplied out in float64."""
-    found = np.ones((len(numbers), 1, 1))
+    product = np.ones((len(numbers), 1, 1))
     for core, part in zip(cores, np.unravel_index(numbers.astype(np.int64), [core.shape[1] for core in cores]),
                           strict=True):
         slices = core[:, part].transpose(1, 0, 2, 3).astype(np.float64)
-        found = found @ slices.reshape(len(numbers), core.shape[0], -1)
-        found = found.reshape(len(numbers), -1, core.shape[3])
-    return found[:, :, 0]
+        product = product @ slices.reshape(len(numbers), core.shape[0], -1)
+        product = product.reshape(len(numbers), -1, core.shape[3])
+    return product[:, :, 0]

@@ -21,12 +21,12 @@ def ratios(rows: Sequence[int], dim: int, ranks: Sequence[int] = (4,)) -> NDArra
     [[2.8, 0.2], [6666.7, 555.6]]
     """
     columns = column_modes(dim)
-    found = np.full((len(rows), len(ranks)), np.nan)
+    ratio = np.full((len(rows), len(ranks)), np.nan)
     for number, count in enumerate(rows):
         if count > 0:
             modes = row_modes(int(count))
             for at, rank in enumerate(ranks):
                 bounds = (1, rank, rank, 1)
-                found[number, at] = count * dim / sum(bounds[k] * modes[k] * columns[k] * bounds[k + 1]
+                ratio[number, at] = count * dim / sum(bounds[k] * modes[k] * columns[k] * bounds[k + 1]
                                                       for k in range(3))
-    return found
+    return ratio

@@ -91,9 +91,9 @@ def candidates(rows: int, dim: int, *, config: Any, ranks: Iterable[int] = RANKS
     for name, value in (("rows", rows), ("dim", dim)):
         if int(value) != value or value < 1:
             raise ValueError(f"{name} is {value}; it must be a whole number of 1 or more")
-    found = (_candidate(int(rows), int(dim), kind, config)
+    fitting = (_candidate(int(rows), int(dim), kind, config)
              for rank in sorted(set(ranks)) for kind in _kinds(int(dim), rank, tuple(cores), config, form)[0])
-    return [each for each in found if each is not None]
+    return [each for each in fitting if each is not None]
 
 
 def pareto(found: Sequence[Candidate]) -> list[Candidate]:
@@ -118,10 +118,10 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
     """
     if bytes is None and cycles is None and rank is None:
         raise ValueError("one of bytes, cycles and rank must be given: without a bound the largest TT is best")
-    found = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores, form=form)
-    fit = [one for one in found if (bytes is None or one.bytes <= bytes) and (cycles is None or one.cycles <= cycles)]
+    shapes = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores, form=form)
+    fit = [one for one in shapes if (bytes is None or one.bytes <= bytes) and (cycles is None or one.cycles <= cycles)]
     if not fit:
-        raise ValueError(_nothing(rows, dim, found, bytes, cycles, rank, cores, config, form))
+        raise ValueError(_nothing(rows, dim, shapes, bytes, cycles, rank, cores, config, form))
     return min(fit, key=lambda one: (-one.rank, one.cycles, one.share, one.words, one.columns))
 
 
@@ -211,7 +211,7 @@ def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
     limits, block16 = Limits.of(config), form == "block16"
     if form is not None:
         limits.check_format(block16)
-    found, refusal = [], ""
+    kinds, refusal = [], ""
     for columns in (each for count in cores for each in factorizations(dim, count)):
         ranks = (1, *[rank] * (len(columns) - 1), 1)
         try:
@@ -228,8 +228,8 @@ def _kinds(dim: int, rank: int, cores: tuple[int, ...], config: Any,
             sizes[outer, 3] = -(-rank // columns[outer])
         narrow = tuple(part.core for part in parts if part.memory == "x")
         wide = next(part.core for part in parts if part.memory == "y")
-        found.append(_Kind(columns, rank, sizes, narrow, wide, cycles))
-    return tuple(found), refusal
+        kinds.append(_Kind(columns, rank, sizes, narrow, wide, cycles))
+    return tuple(kinds), refusal
 
 
 def _candidate(rows: int, dim: int, kind: _Kind, config: Any) -> Candidate | None:

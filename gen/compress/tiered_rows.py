@@ -39,14 +39,14 @@ class TieredRows:
 
     def __getitem__(self, numbers: NDArray[np.integer]) -> NDArray[np.floating]:
         """Rows (n, dim)."""
-        found = self._dense[numbers]
+        values = self._dense[numbers]
         warm = self.tt_row[numbers] >= 0
         if warm.any():
-            left = np.ones((int(warm.sum()), 1, 1), found.dtype)
+            left = np.ones((int(warm.sum()), 1, 1), values.dtype)
             for part in self._slices(self.tt_row[numbers[warm]])[1]:
                 left = _times(left, part)
-            found[warm] = left[:, :found.shape[1], 0]
-        return found
+            values[warm] = left[:, :values.shape[1], 0]
+        return values
 
     def step(self, numbers: NDArray[np.integer], slopes: NDArray[np.floating], scale: float = 1.0) -> None:
         """Adagrad's step against slopes (n, dim) of the loss by rows `numbers`. scale: of the rates, for schedules."""
@@ -61,9 +61,9 @@ class TieredRows:
         slices, and the slopes (n, R, J, R')."""
         unique, slopes = summed(numbers, slopes)
         warm = self.tt_row[unique] >= 0
-        found = [(unique[~warm], slopes[~warm])]
+        of_dense = [(unique[~warm], slopes[~warm])]
         if not warm.any():
-            return found
+            return of_dense
         places, parts = self._slices(self.tt_row[unique[warm]])
         count, dim, width = int(warm.sum()), slopes.shape[1], prod(part.shape[2] for part in parts)
         slopes = np.pad(slopes[warm], ((0, 0), (0, width - dim)))
@@ -77,7 +77,7 @@ class TieredRows:
             behind = (left.swapaxes(1, 2) @ slopes.reshape(count, left.shape[1], -1)).reshape(count, rank * mode, -1)
             of_cores.append(summed(place, (behind @ right.swapaxes(1, 2)).reshape(part.shape)))
             right = (part.reshape(count, rank * mode, after) @ right).reshape(count, rank, -1)
-        return [*found, *reversed(of_cores)]
+        return [*of_dense, *reversed(of_cores)]
 
     def decompose(self, warm: ArrayLike, modes: Sequence[int], columns: Sequence[int], ranks: int | Sequence[int]) \
             -> None:
@@ -88,8 +88,8 @@ class TieredRows:
         """
         warm, width = np.asarray(warm), max(prod(columns), self._dense.shape[1])
         rows = np.pad(self._dense[warm], ((0, 0), (0, width - self._dense.shape[1])))
-        found = decompose(rows, modes, columns, ranks)
-        self.cores, self.error = tuple(core.astype(self._dense.dtype) for core in even(found.cores)), found.error
+        train = decompose(rows, modes, columns, ranks)
+        self.cores, self.error = tuple(core.astype(self._dense.dtype) for core in even(train.cores)), train.error
         self.tt_row = np.full(len(self._dense), -1)
         self.tt_row[warm] = np.arange(len(warm))
         self._squares[1:] = [np.zeros_like(core.swapaxes(0, 1)) for core in self.cores]
@@ -100,10 +100,11 @@ class TieredRows:
 
     def arrays(self, name: str) -> dict[str, NDArray]:
         """The table under the names that a bundle's weights have (gen.model.weights)."""
-        found = {f"table_{name}": self.values()}
+        arrays = {f"table_{name}": self.values()}
         if self.cores:
-            found |= {f"core{k}_{name}": core for k, core in enumerate(self.cores, 1)} | {f"tt_row_{name}": self.tt_row}
-        return found
+            arrays |= {f"core{k}_{name}": core for k, core in enumerate(self.cores, 1)}
+            arrays[f"tt_row_{name}"] = self.tt_row
+        return arrays
 
     def _slices(self, at: NDArray[np.int64]) -> tuple[tuple[NDArray, ...], list[NDArray]]:
         """Of rows of the tensor train: the index into each core, and its slices (n, R, J, R')."""

@@ -42,11 +42,11 @@ def tiers(counts: ArrayLike, *, dram_rows: int, tt_rows: int) -> NDArray[np.uint
     if min(dram_rows, tt_rows) < 0 or dram_rows + tt_rows > len(counts):
         raise ValueError(f"dram_rows {dram_rows} and tt_rows {tt_rows} must be 0 or more and together at most the "
                          f"{len(counts)} rows of the table")
-    found = np.full(len(counts), SSD, np.uint8)
+    tier = np.full(len(counts), SSD, np.uint8)
     order = by_heat(counts)
-    found[order[:dram_rows]] = DRAM
-    found[order[dram_rows:dram_rows + tt_rows]] = TT
-    return found
+    tier[order[:dram_rows]] = DRAM
+    tier[order[dram_rows:dram_rows + tt_rows]] = TT
+    return tier
 
 
 class TieredBag(torch.nn.Module):
@@ -131,9 +131,9 @@ class TieredBag(torch.nn.Module):
 
     def tt_cores(self) -> list[NDArray[np.float32]]:
         """The cores as golden.tt and gen.compiler.tables have them, in their format: (R, I, J, R') float32."""
-        found = [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
+        cores = [np.ascontiguousarray(core.detach().cpu().numpy().transpose(1, 0, 2, 3), dtype=np.float32)
                  for core in self.cores]
-        return list(rounded_cores(found)) if self.tt_format == "block16" else found
+        return list(rounded_cores(cores)) if self.tt_format == "block16" else cores
 
     def looked_up(self) -> list[torch.Tensor]:
         """The cores that lookups multiply, as `cores` has them: in their format."""
@@ -164,12 +164,12 @@ class TieredBag(torch.nn.Module):
     def arrays(self, name: str) -> Mapping[str, NDArray]:
         """The table under the names that a bundle's weights have: table_NAME, core1_NAME .. and tt_row_NAME, the row
         of the tensor train that each row is (-1: none)."""
-        found: dict[str, NDArray] = {f"table_{name}": self.values()}
+        arrays: dict[str, NDArray] = {f"table_{name}": self.values()}
         if len(self.cores):
-            found |= {f"core{k}_{name}": core for k, core in enumerate(self.tt_cores(), start=1)}
+            arrays |= {f"core{k}_{name}": core for k, core in enumerate(self.tt_cores(), start=1)}
             warm, number = self.warm.cpu().numpy(), self.number.cpu().numpy()
-            found[f"tt_row_{name}"] = np.where(warm, number, -1)
-        return found
+            arrays[f"tt_row_{name}"] = np.where(warm, number, -1)
+        return arrays
 
     @torch.no_grad()
     def retiered(self, tier: ArrayLike, *, order: ArrayLike | None = None, **options: Any) -> "TieredBag":
@@ -180,21 +180,21 @@ class TieredBag(torch.nn.Module):
         """
         from gen.compress.post_hoc import decompose, even
 
-        made = TieredBag(tier, self.dim, order=order, mode=self.mode, dtype=self.dense.dtype, **options)
-        values, warm = torch.from_numpy(self.values()), made.warm.cpu().numpy()
-        if made.modes:
+        bag = TieredBag(tier, self.dim, order=order, mode=self.mode, dtype=self.dense.dtype, **options)
+        values, warm = torch.from_numpy(self.values()), bag.warm.cpu().numpy()
+        if bag.modes:
             rows = np.empty(int(warm.sum()), np.int64)
-            rows[made.number.cpu().numpy()[warm]] = np.flatnonzero(warm)
-            ranks = [core.shape[3] for core in made.cores[:-1]]
-            factors = decompose(values[rows].numpy(), made.modes, made.columns, ranks)
-            made.load_cores(even(factors.cores))
-            made.error = factors.error
+            rows[bag.number.cpu().numpy()[warm]] = np.flatnonzero(warm)
+            ranks = [core.shape[3] for core in bag.cores[:-1]]
+            factors = decompose(values[rows].numpy(), bag.modes, bag.columns, ranks)
+            bag.load_cores(even(factors.cores))
+            bag.error = factors.error
         stays = torch.from_numpy(np.flatnonzero(~warm))
-        made.dense.copy_(values[stays])
-        if "dense" in self._moments and not self.warm.any() and made._rules["dense"][0] == self._rules["dense"][0]:
-            made._moments["dense"] = [moment[stays] for moment in self._moments["dense"]]
-            made._steps["dense"] = self._steps["dense"]
-        return made
+        bag.dense.copy_(values[stays])
+        if "dense" in self._moments and not self.warm.any() and bag._rules["dense"][0] == self._rules["dense"][0]:
+            bag._moments["dense"] = [moment[stays] for moment in self._moments["dense"]]
+            bag._steps["dense"] = self._steps["dense"]
+        return bag
 
     @torch.no_grad()
     def _step(self, name: str, slope: torch.Tensor, rows: torch.Tensor | None = None) -> None:
@@ -271,14 +271,14 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         number, warm, dense, *cores = ctx.saved_tensors     # refused by torch if a step has changed them
         bag, slope = ctx.bag, slopes[0]
-        found = ctx.chain.slopes(ctx.cores, slope[warm]) if cores else []
+        of_cores = ctx.chain.slopes(ctx.cores, slope[warm]) if cores else []
         if bag.rate is not None:
             bag._step("dense", slope[~warm], number[~warm])
-            for k, its in enumerate(found):
+            for k, its in enumerate(of_cores):
                 bag._step(f"cores.{k}", its)
             return None, None, None, *[None] * len(cores)
         of_dense = torch.zeros_like(dense).index_add_(0, number[~warm], slope[~warm])
-        return None, None, of_dense, *found
+        return None, None, of_dense, *of_cores
 
 
 class _Chain:
@@ -310,19 +310,19 @@ class _Chain:
 
     def slopes(self, cores: Sequence[torch.Tensor], slope: torch.Tensor) -> list[torch.Tensor]:
         """The cores' gradients, given that of the rows; equation 6 of EL-Rec from the right to the left."""
-        found = [torch.zeros_like(core) for core in cores]
+        gradients = [torch.zeros_like(core) for core in cores]
         for k in reversed(range(self.lead, len(cores))):
             left, at = self.chains[k - self.lead], self.tails[k - self.lead]
             slope = slope.reshape(*left.shape[:2], prod(cores[k].shape[2:]))
-            found[k].flatten(1).index_add_(0, at, torch.bmm(left.transpose(1, 2), slope).flatten(1))
+            gradients[k].flatten(1).index_add_(0, at, torch.bmm(left.transpose(1, 2), slope).flatten(1))
             slope = torch.bmm(slope, cores[k][at].flatten(2).transpose(1, 2))
         # Slopes of equal first products, summed before they go on.
         product = slope.new_zeros(len(self.first), *slope.shape[1:]).index_add_(0, self.back, slope)
         if self.lead == 1:
-            found[0].flatten(1).index_add_(0, self.first, product.flatten(1))
-            return found
+            gradients[0].flatten(1).index_add_(0, self.first, product.flatten(1))
+            return gradients
         left, right = cores[0][self.first][:, 0], cores[1][self.second].flatten(2)
         product = product.reshape(*left.shape[:2], right.shape[2])
-        found[1].flatten(1).index_add_(0, self.second, torch.bmm(left.transpose(1, 2), product).flatten(1))
-        found[0].flatten(1).index_add_(0, self.first, torch.bmm(product, right.transpose(1, 2)).flatten(1))
-        return found
+        gradients[1].flatten(1).index_add_(0, self.second, torch.bmm(left.transpose(1, 2), product).flatten(1))
+        gradients[0].flatten(1).index_add_(0, self.first, torch.bmm(product, right.transpose(1, 2)).flatten(1))
+        return gradients

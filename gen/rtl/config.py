@@ -103,9 +103,9 @@ def described(made: type[Any], kind: str, name: Any, folder: Path, *, beside: tu
         return name
     path, table = merged(kind, name, folder)
     own = {key: value for key, value in table.items() if key not in beside}
-    found = build(made, {"name": path.stem, **own}, f"{path.name}:")
-    found.check()
-    return found
+    description = build(made, {"name": path.stem, **own}, f"{path.name}:")
+    description.check()
+    return description
 
 
 def load(preset: str | Path, sections: Mapping[str, type] | None = None) -> Preset:

@@ -49,16 +49,16 @@ def _path(what: Label) -> Path:
 def closure(what: Label | None) -> dict[str, dict[str, Any]] | None:
     """The records of a module and of all below it, by module; None if one is missing. A record has `key`, `text`,
     `uses` (places by module) and `parts` (labels)."""
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     todo = [what]
     while todo:
         one = todo.pop()
         record = None if one is None else kept.read(_path(one))
         if record is None:
             return None
-        found[record["name"]] = record
-        todo += [part for name, part in record["parts"].items() if name not in found]
-    return found
+        records[record["name"]] = record
+        todo += [part for name, part in record["parts"].items() if name not in records]
+    return records
 
 
 def keep(what: Label | None, record: dict[str, Any]) -> None:

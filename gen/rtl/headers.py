@@ -21,11 +21,11 @@ def texts(kernel: Kernel) -> dict[str, str]:
 
 def write(kernel: Kernel, folder: Path) -> list[Path]:
     """Writes a core's headers and page into `folder` and returns their paths."""
-    made = texts(kernel)
+    files = texts(kernel)
     with together(folder) as half:
-        for name, text in made.items():
+        for name, text in files.items():
             (half / name).write_text(text, "utf-8")
-    return [folder / name for name in made]
+    return [folder / name for name in files]
 
 
 def _mask(field: Field) -> int:

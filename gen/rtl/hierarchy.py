@@ -109,31 +109,31 @@ def _ports(part: Component) -> Iterator[tuple[tuple[str, ...], Signal, bool]]:
 
 def _assignments(top: Fragment) -> SignalDict:
     """Of each signal that the component itself drives, those that it depends on."""
-    found: SignalDict = SignalDict()
+    sources: SignalDict = SignalDict()
 
     def walk(statements: Any) -> None:
         for each in statements:
             if isinstance(each, Assign):
                 for signal in each._lhs_signals():
-                    found.setdefault(signal, SignalSet()).update(each.rhs._rhs_signals())
+                    sources.setdefault(signal, SignalSet()).update(each.rhs._rhs_signals())
             elif isinstance(each, Switch):
                 for _, inside, *_ in each.cases:
                     walk(inside)
 
     for statements in top.statements.values():
         walk(statements)
-    return found
+    return sources
 
 
 def _sources(signal: Signal, drives: SignalDict, owner: SignalDict) -> set[str]:
     """Whose outputs a signal depends on."""
-    found, seen, waiting = set(), SignalSet(), [signal]
+    owners, seen, waiting = set(), SignalSet(), [signal]
     while waiting:
         for other in drives.get(waiting.pop(), ()):
             if other not in seen:
                 seen.add(other)
                 if other in owner:
-                    found.add(owner[other])
+                    owners.add(owner[other])
                 else:
                     waiting.append(other)
-    return found
+    return owners

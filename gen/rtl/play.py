@@ -91,12 +91,12 @@ class Player:
             asked.append(struct.pack("<Q", phase.rest))
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="hotrail-play-") as folder:
-            given, told = Path(folder) / "asked", Path(folder) / "told"
+            given, results = Path(folder) / "asked", Path(folder) / "told"
             given.write_bytes(b"".join(asked))
-            run = call([str(self.binary), str(given), str(told)], stderr=subprocess.PIPE)
+            run = call([str(self.binary), str(given), str(results)], stderr=subprocess.PIPE)
             if run.returncode:
                 raise AssertionError(f"{self.binary.parent.parent.name}: {run.stderr.strip() or run.returncode}")
-            parts = iter(_parts(told.read_bytes()))
+            parts = iter(_parts(results.read_bytes()))
         seconds = time.monotonic() - start
         taken = {name: next(parts).view("<u8").astype(np.int64) for name in ports.inputs}
         beats, at = {}, {}
@@ -204,9 +204,9 @@ def _numbers(values: Sequence[int]) -> bytes:
 
 def _parts(data: bytes) -> list[np.ndarray]:
     """What the player wrote: parts with their sizes before them."""
-    found, at = [], 0
+    parts, at = [], 0
     while at < len(data):
         size, = struct.unpack_from("<Q", data, at)
-        found.append(np.frombuffer(data, np.uint8, size, at + 8))
+        parts.append(np.frombuffer(data, np.uint8, size, at + 8))
         at += 8 + size
-    return found
+    return parts

@@ -44,14 +44,14 @@ def _in_module(lines: list[str]) -> list[str]:
     sources: dict[str, tuple[int, list[str]]] = {}  # wire -> its connect's line, the names on the right
     declared: dict[str, int] = {}
     for number, line in enumerate(lines):
-        found = _IDENTIFIER.findall(line)
-        counts.update(found)
+        identifiers = _IDENTIFIER.findall(line)
+        counts.update(identifiers)
         if line.startswith("connect \\"):  # at the margin; the ports of a cell are indented
             words = line.split(" ", 2)
             if not words[2].startswith("["):  # a slice of the wire on the left is no alias
-                sources[words[1]] = (number, found[1:])
-        elif line.startswith("  wire ") and found and not re.search(r" (?:input|output|inout) \d+ ", line):
-            declared[found[0]] = number
+                sources[words[1]] = (number, identifiers[1:])
+        elif line.startswith("  wire ") and identifiers and not re.search(r" (?:input|output|inout) \d+ ", line):
+            declared[identifiers[0]] = number
     gone: set[int] = set()
     todo = [name for name in sources if counts[name] == 2 and name in declared]
     while todo:

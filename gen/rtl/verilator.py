@@ -101,8 +101,8 @@ def build(
     with kept.locked(CACHE / "locks" / digest):
         # The name is for people: the same content may have been built under another one.
         for held in [] if fresh else [folder, *CACHE.glob(f"*-{digest}")]:
-            if found := kept.stamped(held):
-                return Built(held, held / "obj" / target, found["build_seconds"], True)
+            if stamp := kept.stamped(held):
+                return Built(held, held / "obj" / target, stamp["build_seconds"], True)
         start = time.monotonic()
         try:
             _clear(folder)
@@ -153,13 +153,13 @@ def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
     inputs are declared visible and the two optimisations that number temporaries over the whole design are
     left out; an array of 512 cells then builds and runs five times faster.
     """
-    found = []
+    inputs = []
     for file, text in sorted(texts.items()):
         if verilog.NO_INLINE in text:
             part = file.removesuffix(".v")
-            found += [(part, port) for port in re.findall(r"(?m)^\s*input (?:\[\d+:\d+\] )?(\w+);", text)
+            inputs += [(part, port) for port in re.findall(r"(?m)^\s*input (?:\[\d+:\d+\] )?(\w+);", text)
                       if port not in ("clk", "rst")]
-    return found
+    return inputs
 
 
 def _compile(folder: Path, source: Path, flags: list[str], files: list[str], sources: list[Path],

@@ -131,7 +131,7 @@ def _streams(component: Any) -> list[dict[str, Any]]:
     directions = {
         n: "in" if d is PortDirection.Input else "out" for n, (_, d, _) in _ports(component).items()
     }
-    found: list[dict[str, Any]] = []
+    streams: list[dict[str, Any]] = []
 
     def walk(signature: Any, prefix: tuple[str, ...]) -> None:
         for name, member in signature.members.items():
@@ -143,7 +143,7 @@ def _streams(component: Any) -> list[dict[str, Any]]:
             for path in _dimensions(name, member.dimensions):
                 full = "__".join((*prefix, *path))
                 if isinstance(inner, stream.Signature):
-                    found.append(
+                    streams.append(
                         {
                             "name": full,
                             "direction": directions[f"{full}__payload"],
@@ -156,7 +156,7 @@ def _streams(component: Any) -> list[dict[str, Any]]:
                     walk(inner, (*prefix, *path))
 
     walk(component.signature, ())
-    return found
+    return streams
 
 
 def _dimensions(name: str, dimensions: tuple[int, ...]) -> list[tuple[str, ...]]:
@@ -341,14 +341,14 @@ def _modules(top: Any, name: str, placer: _Placer) -> dict[str, dict[str, Any]]:
     while todo:
         for module, component in todo.items():
             labels[module] = label(component, module)
-            found = conversions.closure(labels[module])
-            if found is None:
+            kept = conversions.closure(labels[module])
+            if kept is None:
                 rtlils[module] = _rtlil(component, module, placer)
                 continue
             component._MustUse__used = True
-            records |= found
-            for part in found.keys() - {name}:
-                placer.known(part, found[part]["key"])
+            records |= kept
+            for part in kept.keys() - {name}:
+                placer.known(part, kept[part]["key"])
         if name in placer.keys:
             raise ValueError(f"the top module may not have the name of one of its parts: {name}")
         todo = {module: part for module, part in placer.parts.items() if module not in rtlils | records}

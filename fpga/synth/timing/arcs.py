@@ -36,12 +36,12 @@ class Arcs(NamedTuple):
 def pins(cell: Mapping[str, Any]) -> tuple[list[Pin], list[Pin]]:
     """Inputs but clocks, and outputs, of a cell of Yosys' JSON; without constants."""
     directions = cell["port_directions"]
-    found: tuple[list[Pin], list[Pin]] = ([], [])
+    pins: tuple[list[Pin], list[Pin]] = ([], [])
     for port, bits in cell["connections"].items():
         if not _CLOCKS.fullmatch(port) and not (port == "C" and cell["type"].startswith("FD")):
-            found[directions[port] == "output"].extend(
+            pins[directions[port] == "output"].extend(
                 Pin(port, bit, net) for bit, net in enumerate(bits) if isinstance(net, int))
-    return found
+    return pins
 
 
 def set_parameter(cell: Mapping[str, Any], name: str) -> bool:
@@ -89,13 +89,13 @@ def _lutram(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> A
     """Reads pass from the address to the output; a write is seen after the clock."""
     out, through = delay("lutram", "clk_o"), delay("lutram", "through")
     setup = {name: delay("lutram", "setup", name) for name in ("d", "a", "we")}
-    found = Arcs([(b.net, out, 0) for b in outputs], [], [])
+    arcs = Arcs([(b.net, out, 0) for b in outputs], [], [])
     for a in inputs:
         name = "we" if a.port.startswith("WE") else "d" if a.port.startswith("D") and "PRA" not in a.port else "a"
-        found.ends.append((a.net, Sink.LOGIC, setup[name]))
+        arcs.ends.append((a.net, Sink.LOGIC, setup[name]))
         if name == "a":
-            found.through.extend((a.net, b.net, Sink.LOGIC, through) for b in outputs if _reads(a.port, b.port))
-    return found
+            arcs.through.extend((a.net, b.net, Sink.LOGIC, through) for b in outputs if _reads(a.port, b.port))
+    return arcs
 
 
 def _reads(address: str, output: str) -> bool:
@@ -109,30 +109,30 @@ def _reads(address: str, output: str) -> bool:
 
 def _srl(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs:
     q, through = delay("srl", "clk_q"), delay("srl", "through")
-    found = Arcs([(b.net, q, 0) for b in outputs], [], [])
+    arcs = Arcs([(b.net, q, 0) for b in outputs], [], [])
     for a in inputs:
         name = {"D": "d", "CE": "ce"}.get(a.port, "a")
-        found.ends.append((a.net, Sink.LOGIC, delay("srl", "setup", name)))
+        arcs.ends.append((a.net, Sink.LOGIC, delay("srl", "setup", name)))
         if name == "a":
-            found.through.extend((a.net, b.net, Sink.LOGIC, through) for b in outputs if b.port != "Q31")
-    return found
+            arcs.through.extend((a.net, b.net, Sink.LOGIC, through) for b in outputs if b.port != "Q31")
+    return arcs
 
 
 def _memory(family: str, cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs:
     """A block memory: groups 0 and 1 are its ports A and B, with registers of their own before and behind it."""
-    found = Arcs([], [], [])
+    arcs = Arcs([], [], [])
     for b in outputs:
         group = int(b.port.startswith(("DOUTB", "DOUTPB", "DOUT_B")))
         side = "AB"[group]
         own = set_parameter(cell, f"DO{side}_REG") or set_parameter(cell, f"OREG_{side}")
         out = "clk_do_ecc" if set_parameter(cell, f"OREG_ECC_{side}") else "clk_do_reg" if own else "clk_do"
-        found.starts.append((b.net, delay(family, out), group))
+        arcs.starts.append((b.net, delay(family, out), group))
     for a in inputs:
         name = ("addr" if a.port.startswith("ADDR") else "d" if a.port.startswith("DIN") else
                 "we" if a.port.startswith(("WE", "BWE", "RDB")) else "rst" if a.port.startswith("RST") else "en")
         setup = "setup_reg" if set_parameter(cell, f"IREG_PRE_{a.port[-1]}") else "setup"
-        found.ends.append((a.net, Sink.MEMORY, delay(family, setup, name)))
-    return found
+        arcs.ends.append((a.net, Sink.MEMORY, delay(family, setup, name)))
+    return arcs
 
 
 def _bram(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs:
@@ -149,28 +149,28 @@ def _dsp(cell: Mapping[str, Any], inputs: list[Pin], outputs: list[Pin]) -> Arcs
     first, m, p = (any(set_parameter(cell, one) for one in names)
                    for names in (("AREG", "BREG"), ("MREG",), ("PREG",)))
     own = {port: set_parameter(cell, register) for port, register in _DSP_DATA.items()}
-    found = Arcs([], [], [])
+    arcs = Arcs([], [], [])
     for a in inputs:
         if a.port == "PCIN" and p:
-            found.ends.append((a.net, Sink.CHAIN, delay("dsp", "pcin_p")))
+            arcs.ends.append((a.net, Sink.CHAIN, delay("dsp", "pcin_p")))
         elif a.port not in (*own, "PCIN"):
-            found.ends.append((a.net, Sink.DSP, delay("dsp", "setup_control")))
+            arcs.ends.append((a.net, Sink.DSP, delay("dsp", "setup_control")))
         elif own.get(a.port):
-            found.ends.append((a.net, Sink.CHAIN if a.port.endswith("CIN") else Sink.DSP, delay("dsp", "setup_reg")))
+            arcs.ends.append((a.net, Sink.CHAIN if a.port.endswith("CIN") else Sink.DSP, delay("dsp", "setup_reg")))
         elif a.port == "C" and p:
-            found.ends.append((a.net, Sink.DSP, delay("dsp", "c_p")))
+            arcs.ends.append((a.net, Sink.DSP, delay("dsp", "c_p")))
         elif m or p:
-            found.ends.append((a.net, Sink.DSP, delay("dsp", "in_m" if m else "in_p")))
+            arcs.ends.append((a.net, Sink.DSP, delay("dsp", "in_m" if m else "in_p")))
         else:
-            found.ends.append((a.net, Sink.DSP, delay("dsp", "in_p")))
-            found.through.append((a.net, VIRTUAL, Sink.DSP, delay("dsp", "in_out")))
+            arcs.ends.append((a.net, Sink.DSP, delay("dsp", "in_p")))
+            arcs.through.append((a.net, VIRTUAL, Sink.DSP, delay("dsp", "in_out")))
     out = "p_out" if p else "m_out" if m else "ab_out" if first else ""
     for b in outputs:
         if out:
-            found.starts.append((b.net, delay("dsp", out), 0))
+            arcs.starts.append((b.net, delay("dsp", out), 0))
         else:
-            found.through.append((VIRTUAL, b.net, Sink.CHAIN, 0.0))
-    return found
+            arcs.through.append((VIRTUAL, b.net, Sink.CHAIN, 0.0))
+    return arcs
 
 
 _ARCS = {Family.LUT: _lut, Family.FF: _ff, Family.MUXF: _muxf, Family.CARRY: _carry, Family.LUTRAM: _lutram,

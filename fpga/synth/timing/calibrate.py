@@ -209,8 +209,8 @@ def fitted(known: Iterable[Design]) -> dict[str, float]:
         by_path = weights * np.log((cells + np.add.reduceat(ps, first)) / whole)
         return np.concatenate((by_net, by_path, 0.01 * (values / _START - 1)))
 
-    found = least_squares(off, _START, bounds=(0, np.inf), loss="soft_l1", f_scale=0.2)
-    return _terms(found.x)
+    fit = least_squares(off, _START, bounds=(0, np.inf), loss="soft_l1", f_scale=0.2)
+    return _terms(fit.x)
 
 
 def predicted(path: Path_, terms: dict[str, float] | None = None, lut: float | None = None) -> float:
@@ -255,25 +255,25 @@ def _line(name: str, errors: Iterable[float]) -> str:
 
 
 if __name__ == "__main__":
-    found = calibration()
-    print("terms", found.terms, "LUT", through(designs()))
+    result = calibration()
+    print("terms", result.terms, "LUT", through(designs()))
     for design in designs():
-        for path, error in zip(design.paths, found.errors[design.name]):
+        for path, error in zip(design.paths, result.errors[design.name]):
             kind = "violated" if path in design.violated else "met"
             routed = f"{len(path.nets):2d} nets, {path.ps:5d} ps routed"
             print(f"{design.name:10s} {kind:8s} {routed}, {100 * error:+6.1f} %")
     for design in designs():
-        print(_line(design.name, found.errors[design.name]))
-    print(_line("violated", found.violated))
-    print(_line("all", found.every))
-    print(_line("none out", (predicted(path, found.terms, through(designs())) / path.ps - 1
+        print(_line(design.name, result.errors[design.name]))
+    print(_line("violated", result.violated))
+    print(_line("all", result.every))
+    print(_line("none out", (predicted(path, result.terms, through(designs())) / path.ps - 1
                              for design in designs() for path in design.paths)))
-    print(_line("cells", found.cells))
+    print(_line("cells", result.cells))
     together, _ = errors(lambda design: design.repository)
     print(_line("repository", (error for one in together.values() for error in one)))
-    free = [error for one in found.free.values() for error in one]
+    free = [error for one in result.free.values() for error in one]
     print(_line("free", free))
-    print(_line("with free", [*found.every, *free]))
+    print(_line("with free", [*result.every, *free]))
     for what, some in (("detector", True), ("others", False)):
         for sizes in ((1, 2, 3), (4, 5), (6,)):
             luts = [ps for design in designs() if (design.name == "detector") == some

@@ -37,10 +37,10 @@ _KIND = re.compile("|".join(f"(?P<{family.name}>(?:{pattern})$)" for family, pat
 
 def family_of(kind: str) -> Family:
     """Raises ValueError: a cell of a kind without delays"""
-    found = _KIND.match(kind)
-    if not found:
+    match = _KIND.match(kind)
+    if not match:
         raise ValueError(f"cell type {kind} has no delays; add them to fpga/synth/timing")
-    return Family[str(found.lastgroup)]
+    return Family[str(match.lastgroup)]
 
 
 @dataclass
@@ -121,12 +121,12 @@ def _layout(module: Mapping[str, Any], known: Mapping[str, int], kinds: dict[str
         inputs, outputs = pins(cell)
         rows["loads"] += [(net(a.net), number) for a in inputs]
         rows["drives"] += [(net(b.net), number) for b in outputs]
-        found = arcs(own, cell, inputs, outputs)
-        inside = net(-1 - number) if any(VIRTUAL in arc[:2] for arc in found.through) else -1
-        rows["starts"] += [(net(bit), number, ps, group) for bit, ps, group in found.starts]
-        rows["ends"] += [(net(bit), number, sink, ps) for bit, sink, ps in found.ends]
+        timing = arcs(own, cell, inputs, outputs)
+        inside = net(-1 - number) if any(VIRTUAL in arc[:2] for arc in timing.through) else -1
+        rows["starts"] += [(net(bit), number, ps, group) for bit, ps, group in timing.starts]
+        rows["ends"] += [(net(bit), number, sink, ps) for bit, sink, ps in timing.ends]
         rows["through"] += [(inside if a == VIRTUAL else net(a), inside if b == VIRTUAL else net(b), number, sink, ps)
-                            for a, b, sink, ps in found.through]
+                            for a, b, sink, ps in timing.through]
         if own == Family.FF:
             bits = [cell["connections"].get(port, ["0"])[0] for port in ("C", "CE")]
             reset = next((cell["connections"][port][0] for port in ("R", "S", "CLR", "PRE")

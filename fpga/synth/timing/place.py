@@ -88,7 +88,7 @@ class Design:
     netlist: Netlist
     packed: Packed
     graph: Graph
-    found: Objects
+    objects: Objects
 
     @staticmethod
     def of(netlist: Netlist) -> "Design":
@@ -98,25 +98,25 @@ class Design:
     def loosened(self, at: Reals) -> tuple["Design", Reals]:
         """With what shares a slice or a block alone as objects, and the columns and rows of these: each where it was.
         A register in the middle of a long way can then leave the logic before and behind it."""
-        loose = replace(self, found=objects(self.netlist, self.packed, joinings=0))
-        to = np.zeros((2, len(loose.found.luts)))
-        to[:, loose.found.of] = at[:, self.found.of]
+        loose = replace(self, objects=objects(self.netlist, self.packed, joinings=0))
+        to = np.zeros((2, len(loose.objects.luts)))
+        to[:, loose.objects.of] = at[:, self.objects.of]
         return loose, to
 
     def times(self, at: Reals) -> Times:
         """With objects at these columns and rows."""
-        return self.graph.times(at[0, self.found.of], at[1, self.found.of])
+        return self.graph.times(at[0, self.objects.of], at[1, self.objects.of])
 
     def with_copies(self, at: Reals) -> tuple["Design", Reals]:
         """Copies of the drivers of slow nets, and columns and rows of the objects with them."""
         times = self.times(at)
         path = times.arrival + times.tail
-        cells = at[:, self.found.of]
+        cells = at[:, self.objects.of]
         netlist, packed, to = replicated(self.netlist, self.packed, path > SLOW * times.ends.max(), cells,
-                                         self.found.of)
-        made = Design(netlist, packed, Graph(netlist, packed),
-                      self.found.with_copies(netlist.family[len(netlist.family) - to.shape[1]:]))
-        return made, np.concatenate([at, to], axis=1)
+                                         self.objects.of)
+        copied = Design(netlist, packed, Graph(netlist, packed),
+                      self.objects.with_copies(netlist.family[len(netlist.family) - to.shape[1]:]))
+        return copied, np.concatenate([at, to], axis=1)
 
 
 def objects(netlist: Netlist, packed: Packed, joinings: int = JOININGS) -> Objects:
@@ -174,24 +174,24 @@ def _joined(pairs: Ints, weight: Reals, area: Reals) -> Ints:
     return np.unique(first, return_inverse=True)[1].ravel()
 
 
-def window(found: Objects, fill: float) -> Window:
+def window(items: Objects, fill: float) -> Window:
     """The smallest window that holds the objects with this share of its slices, and all blocks; the region where none
     does. It lies around the URAM column where that is needed, else in the middle. Its sides cost a net the same time to
     cross."""
     grid, t = region(), table()["net"]
     tall = t["column"] / t["row"]
-    need = found.slices / fill
+    need = items.slices / fill
     width = max(4.0, math.sqrt(need / tall))
-    middle = grid["uram"]["at"][0] if (found.block == Family.URAM).any() else grid["columns"] / 2
+    middle = grid["uram"]["at"][0] if (items.block == Family.URAM).any() else grid["columns"] / 2
     while True:
         size = min(width, grid["columns"]), min(width * tall, grid["rows"])
         left = min(max(middle - size[0] / 2, 0.0), grid["columns"] - size[0])
-        made = Window(left, (grid["rows"] - size[1]) / 2, *size)
+        smallest = Window(left, (grid["rows"] - size[1]) / 2, *size)
         whole = size == (grid["columns"], grid["rows"])
-        holds = all(len(made.sites(name)[0]) >= found.sites[found.block == family].sum()
+        holds = all(len(smallest.sites(name)[0]) >= items.sites[items.block == family].sum()
                     for family, name in BLOCKS.items())
         if whole or (holds and size[0] * size[1] >= need * (1 - 1e-9)):
-            return made
+            return smallest
         width *= 1.1
 
 
@@ -226,10 +226,10 @@ class _Pull:
     """The pull of nets on objects: of all pairs of a small net, of a net's middle on the objects of others."""
 
     def __init__(self, design: Design) -> None:
-        netlist, found = design.netlist, design.found
-        rows, count = netlist.rows, len(found.luts)
+        netlist, items = design.netlist, design.objects
+        rows, count = netlist.rows, len(items.luts)
         pin_net = np.concatenate([rows["drives"]["net"], rows["loads"]["net"]])
-        pin = found.of[np.concatenate([rows["drives"]["cell"], rows["loads"]["cell"]])]
+        pin = items.of[np.concatenate([rows["drives"]["cell"], rows["loads"]["cell"]])]
         pairs = np.unique(pin_net * count + pin)
         self.net, self.pin = pairs // count, pairs % count
         pins = np.bincount(self.net, minlength=netlist.nets)
@@ -242,7 +242,7 @@ class _Pull:
         self.pins = np.bincount(self.pin, minlength=count)
         # A large net costs what its outline does: its driver is pulled, of its sinks those on the outline.
         driver = netlist.driver()
-        drives = (driver[self.net] >= 0) & (found.of[driver[self.net]] == self.pin)
+        drives = (driver[self.net] >= 0) & (items.of[driver[self.net]] == self.pin)
         self.base = np.where(drives, 1.0, np.minimum(1.0, OUTLINE / pins[self.net]))
 
     def with_middles(self, at: Reals) -> Reals:
@@ -272,7 +272,7 @@ class _Critical:
 
     def __init__(self, design: Design) -> None:
         self.design = design
-        of = design.found.of
+        of = design.objects.of
         driver, cell = design.graph.hops()
         self.from_, self.to = of[driver], of[cell]
         self.moves = (driver >= 0) & (self.from_ != self.to)
@@ -291,7 +291,7 @@ class _Critical:
 def place(design: Design, fill: float, say: Callable[[str], None] = lambda line: None) -> tuple[Design, Reals, Window]:
     """The design with copies of registers, slice column and row of every object, and the window they lie in; `fill`: of
     its slices."""
-    grid = window(design.found, fill)
+    grid = window(design.objects, fill)
     pull, critical = _Pull(design), _Critical(design)
     rng = np.random.default_rng(1)
     size = np.array([[grid.width], [grid.height]])
@@ -312,9 +312,9 @@ def place(design: Design, fill: float, say: Callable[[str], None] = lambda line:
         hold = hold * GROWTH if number > 1 else SHARE if number else 1e-4
         for _ in range(1 if number else 3):
             at = np.stack([pull.solved(axis, hops, hold, own) for axis, own in zip(at, to)])
-        found = design.found
-        slices = found.block == Family.OTHER
+        items = design.objects
+        slices = items.block == Family.OTHER
         to = at[:, :pull.count].copy()
-        to[0, slices], to[1, slices] = spread(to[0, slices], to[1, slices], found.area[slices], grid)
-        assign(to, found.block, found.sites, everywhere())
+        to[0, slices], to[1, slices] = spread(to[0, slices], to[1, slices], items.area[slices], grid)
+        assign(to, items.block, items.sites, everywhere())
     return design, to, grid

@@ -36,14 +36,14 @@ CROWDED = 0.03      # of the logic may come to be more than its bin holds
 BIN = 4, 12         # slice columns and rows of a bin
 
 
-def filled(found: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
+def filled(items: Objects, at: Reals, place: Window) -> tuple[Reals, float]:
     """Fill of a window's slices by bins of about BIN, 1 where LUTs or registers take all of them; and the share of the
     logic above that. at: columns and rows of the objects."""
     sides = ([place.left, place.left + place.width], [place.bottom, place.bottom + place.height])
-    mine = found.block == Family.OTHER
+    mine = items.block == Family.OTHER
     bins = max(1, round(place.width / BIN[0])), max(1, round(place.height / BIN[1]))
     slices = [np.histogram2d(at[0, mine], at[1, mine], bins=bins, range=sides, weights=each[mine])[0]
-              for each in (found.luts, found.ffs)]
+              for each in (items.luts, items.ffs)]
     fill = np.maximum(*slices) * (bins[0] * bins[1]) / (place.width * place.height)
     return fill, float(np.maximum(fill - 1, 0).sum() / max(fill.sum(), 1e-9))
 
@@ -76,14 +76,14 @@ def refined(design: Design, at: Reals, place: Window, say: Callable[[str], None]
 
 def _phase(design: Design, at: Reals, place: Window, quantile: float, near: float, whole: bool,
            say: Callable[[str], None]) -> Reals:
-    found, graph, at = design.found, design.graph, at.copy()
-    free = found.block == Family.OTHER
+    items, graph, at = design.objects, design.graph, at.copy()
+    free = items.block == Family.OTHER
     low = np.array([place.left, place.bottom])
     high = low + np.array([place.width, place.height])
-    limit = max(CROWDED, filled(found, at, place)[1])
-    sites = Sites(found.block, found.sites, at, everywhere())
+    limit = max(CROWDED, filled(items, at, place)[1])
+    sites = Sites(items.block, items.sites, at, everywhere())
     driver, cell = graph.hops()
-    from_, to = found.of[driver], found.of[cell]
+    from_, to = items.of[driver], items.of[cell]
     moves = (driver >= 0) & (from_ != to)
     best, best_ps, since = at.copy(), (np.inf, np.inf), 0
     for number in range(REFINEMENTS):
@@ -108,8 +108,8 @@ def _phase(design: Design, at: Reals, place: Window, quantile: float, near: floa
             wanted[axis, mine[blocks]] += (move if whole else middle / 2)[blocks]
             at[axis, mine[~blocks]] = np.clip(at[axis, mine] + STEP * move, low[axis], high[axis])[~blocks]
         sites.move(at, np.where(pull > BLOCK_PULL, pull, 0.0), wanted, HELD)
-        if filled(found, at, place)[1] > limit:
-            at[0, free], at[1, free] = spread(at[0, free], at[1, free], found.area[free], place)
+        if filled(items, at, place)[1] > limit:
+            at[0, free], at[1, free] = spread(at[0, free], at[1, free], items.area[free], place)
         if number % 25 == 0:
             say(f"refinement {number + 1} of {REFINEMENTS}: {best_ps[0]:.0f} ps")
     return best

@@ -90,14 +90,14 @@ def replicated(netlist: Netlist, packed: Packed, slow: npt.NDArray[np.bool_], at
         return added.inputs(rows | {"net": np.where(keys[row] == key, nets_of[row], rows["net"])})
 
     rows = netlist.rows | {"loads": loading(loads), "drives": added.outputs(netlist.rows["drives"])}
-    made = replace(netlist, rows=rows, family=added.columns(netlist.family), kind=added.columns(netlist.kind),
+    extended = replace(netlist, rows=rows, family=added.columns(netlist.family), kind=added.columns(netlist.kind),
                    nets=nets + len(copies), copies=np.append(netlist.copies, added.of))
     through = loading(packed.through)
     arcs = np.arange(len(through["cell"])) >= len(packed.through["cell"])       # of copied LUTs, to nets of their own
     through["to_net"] = np.where(arcs, nets + through["cell"] - cells, through["to_net"])
     taken = Packed(added.outputs(packed.starts), through, loading(packed.ends),
                    np.append(packed.host, cells + np.arange(len(copies))))
-    return made, taken, np.stack(middles, axis=1)
+    return extended, taken, np.stack(middles, axis=1)
 
 
 @dataclass(frozen=True)

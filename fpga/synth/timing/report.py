@@ -81,12 +81,12 @@ class Timing:
         return asdict(self) | {"clock_ps": clock_ps(), "slack_ns": {str(ns): self.slack_ns(ns) for ns in PERIODS_NS}}
 
 
-def _from_dict(found: dict[str, Any]) -> Timing:
-    paths = tuple(NamedPath(tuple(NamedStep(**step) for step in path["steps"])) for path in found["paths"])
+def _from_dict(record: dict[str, Any]) -> Timing:
+    paths = tuple(NamedPath(tuple(NamedStep(**step) for step in path["steps"])) for path in record["paths"])
     names = "core", "worst_ps", "floor_ps", "cells", "nets", "ends", "packed", "copies", "crowded"
-    left = {name: found[name] for name in names}
-    return Timing(**left, paths=paths, failing=tuple(found["failing"]), window=Window(**found["window"]),
-                  density=tuple(map(tuple, found["density"])))
+    left = {name: record[name] for name in names}
+    return Timing(**left, paths=paths, failing=tuple(record["failing"]), window=Window(**record["window"]),
+                  density=tuple(map(tuple, record["density"])))
 
 
 def netlist_of(report: Report) -> Netlist:
@@ -94,11 +94,11 @@ def netlist_of(report: Report) -> Netlist:
 
     Raises RuntimeError: one of them is not kept any more, or could not be"""
     def module(name: str) -> Any:
-        found = kept.read(report.files[name])
-        if found is None:
+        netlist = kept.read(report.files[name])
+        if netlist is None:
             raise RuntimeError(f"{report.files[name]} is missing or changed: map the core again (hotrail synth), in a "
                                "folder that can be written")
-        return found
+        return netlist
 
     return flat(report.core, dict.fromkeys(report.files, 0), module)
 
@@ -116,9 +116,9 @@ def _place_of(report: Report) -> Path:
 
 def known(report: Report) -> Timing | None:
     """What was computed of these netlists before."""
-    found = kept.read(_place_of(report)) if report.files else None
+    record = kept.read(_place_of(report)) if report.files else None
     try:
-        return _from_dict(found) if found else None
+        return _from_dict(record) if record else None
     except (LookupError, TypeError):    # of another version: it is made again
         return None
 
@@ -128,11 +128,11 @@ def timing(report: Report, say: Say = lambda line: None) -> Timing:
 
     Raises ValueError: a combinational loop, a cell without delays, or a core without a path between registers;
     RuntimeError: a mapped module is not kept any more"""
-    found = known(report)
-    if found is None:
-        found = _timed(report, say)
-        kept.write(_place_of(report), found.as_dict())
-    return found
+    timed = known(report)
+    if timed is None:
+        timed = _timed(report, say)
+        kept.write(_place_of(report), timed.as_dict())
+    return timed
 
 
 def _timed(report: Report, say: Say) -> Timing:
@@ -147,7 +147,7 @@ def _timed(report: Report, say: Say) -> Timing:
         tried.append(_placed(design, share, say))
     design, at, window = min(tried, key=lambda one: float(one[0].times(one[1]).ends.max()))
     times = design.times(at)
-    fill, crowded = filled(design.found, at, window)
+    fill, crowded = filled(design.objects, at, window)
     density = tuple(tuple(round(float(value), 3) for value in column) for column in fill)
     timed = times.ends[np.isfinite(times.ends)]
     failing = tuple(int((timed + clock_ps() > 1000 * ns).sum()) for ns in PERIODS_NS)
@@ -178,7 +178,7 @@ def _named(design: Design, times: Times, at: np.ndarray) -> Iterator[NamedPath]:
 
     def step(route: Route[Step], number: int) -> NamedStep:
         one = route.steps[number]
-        x, y = (round(float(side), 1) for side in at[:, design.found.of[graph.packed.host[one.cell]]])
+        x, y = (round(float(side), 1) for side in at[:, design.objects.of[graph.packed.host[one.cell]]])
         return NamedStep(netlist.cell_name(one.cell), netlist.kinds[netlist.kind[one.cell]], x, y, one.fanout,
                          round(one.net_ps, 1), round(one.cell_ps, 1))
 
@@ -192,16 +192,16 @@ def _named(design: Design, times: Times, at: np.ndarray) -> Iterator[NamedPath]:
             return
 
 
-def lines(found: Timing) -> Iterator[str]:
+def lines(timed: Timing) -> Iterator[str]:
     """For the terminal."""
-    yield (f"{found.core}: {found.cells:,} cells, {found.packed:,} registers packed into blocks, {found.copies:,} "
-           f"drivers replicated, {found.ends:,} endpoints timed")
-    yield f"  longest path {found.worst_ps:,.0f} ps; {found.floor_ps:,.0f} ps if all cells lay in one place"
-    for ns, failing in zip(PERIODS_NS, found.failing):
-        yield f"  slack at {ns:g} ns: {found.slack_ns(ns):+.3f} ns, {failing:,} endpoints below 0"
-    yield (f"  placed on {found.window.width:.0f} x {found.window.height:.0f} of {region()['columns']} x "
-           f"{region()['rows']} slices; {100 * found.crowded:.1f} % of the logic is more than its bin of slices holds")
-    for number, path in enumerate(found.paths, 1):
+    yield (f"{timed.core}: {timed.cells:,} cells, {timed.packed:,} registers packed into blocks, {timed.copies:,} "
+           f"drivers replicated, {timed.ends:,} endpoints timed")
+    yield f"  longest path {timed.worst_ps:,.0f} ps; {timed.floor_ps:,.0f} ps if all cells lay in one place"
+    for ns, failing in zip(PERIODS_NS, timed.failing):
+        yield f"  slack at {ns:g} ns: {timed.slack_ns(ns):+.3f} ns, {failing:,} endpoints below 0"
+    yield (f"  placed on {timed.window.width:.0f} x {timed.window.height:.0f} of {region()['columns']} x "
+           f"{region()['rows']} slices; {100 * timed.crowded:.1f} % of the logic is more than its bin of slices holds")
+    for number, path in enumerate(timed.paths, 1):
         first, last = path.steps[0], path.steps[-1]
         yield (f"  {number:2d}. {path.ps:,.0f} ps, {100 * path.wire_ps / path.ps:.0f} % wire, "
                f"{len(path.steps) - 2} cells between: {first.name} ({first.kind}) to {last.name} ({last.kind})")

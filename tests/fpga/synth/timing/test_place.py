@@ -47,7 +47,7 @@ def placed():
 def test_beats_chance(placed):
     """Worst path and all wire are less than half of what the same places give in any order."""
     design, at, _ = placed
-    own = np.nonzero(design.found.block == Family.OTHER)[0]
+    own = np.nonzero(design.objects.block == Family.OTHER)[0]
     mixed = at.copy()
     mixed[:, own] = at[:, np.random.default_rng(3).permutation(own)]
     ours, chance = design.times(at), design.times(mixed)
@@ -99,7 +99,7 @@ def test_solves_what_scipy_solves():
 
 def test_blocks_lie_on_their_sites(placed):
     design, at, _ = placed
-    mine = design.found.block == Family.DSP
+    mine = design.objects.block == Family.DSP
     sites = set(zip(*(side.round(3) for side in everywhere().sites("dsp"))))
     taken = list(zip(*at[:, mine].round(3)))
     assert len(taken) == SIDE and set(taken) <= sites and len(set(taken)) == SIDE
@@ -206,10 +206,10 @@ def test_a_cascade_stays_in_one_column():
 def test_registers_leave_what_they_were_joined_with():
     """Everything is where it was, what shares a slice alone together; the same longest path."""
     design = Design.of(grid(blocks=SIDE))
-    at = np.random.default_rng(5).random((2, len(design.found.luts))) * 50
+    at = np.random.default_rng(5).random((2, len(design.objects.luts))) * 50
     loose, to = design.loosened(at)
-    assert len(loose.found.luts) == SIDE**2 + SIDE and len(design.found.luts) < SIDE**2 / 2 + SIDE
-    assert (to[:, loose.found.of] == at[:, design.found.of]).all()
+    assert len(loose.objects.luts) == SIDE**2 + SIDE and len(design.objects.luts) < SIDE**2 / 2 + SIDE
+    assert (to[:, loose.objects.of] == at[:, design.objects.of]).all()
     assert loose.times(to).ends.max() == design.times(at).ends.max()
 
 
@@ -231,14 +231,14 @@ def test_refinement_shortens_the_longest_path(monkeypatch):
     """From any order; nothing leaves the window, and slices are not much fuller than they were."""
     monkeypatch.setattr(refine, "REFINEMENTS", 20)
     design = Design.of(grid())
-    inside = window(design.found, 0.75)
+    inside = window(design.objects, 0.75)
     rng = np.random.default_rng(3)
     low, size = np.array([[inside.left], [inside.bottom]]), np.array([[inside.width], [inside.height]])
-    at = low + size * rng.random((2, len(design.found.luts)))
+    at = low + size * rng.random((2, len(design.objects.luts)))
     before = at.copy()
     better = refined(design, at, inside)
     assert design.times(better).ends.max() < 0.8 * design.times(at).ends.max() and (at == before).all()
-    assert filled(design.found, better, inside)[1] <= filled(design.found, at, inside)[1] + refine.CROWDED
+    assert filled(design.objects, better, inside)[1] <= filled(design.objects, at, inside)[1] + refine.CROWDED
     assert (better >= low).all() and (better <= low + size).all()
 
 

@@ -97,7 +97,7 @@ def test_names_need_no_file(tmp_path):
 
     def longest(netlist):
         design = timings.Design.of(netlist)
-        at = np.zeros((2, len(design.found.luts)))
+        at = np.zeros((2, len(design.objects.luts)))
         return next(iter(timings._named(design, design.times(at), at)))
 
     want = longest(kept_too)
