@@ -294,9 +294,9 @@ class Emb:
              np.full(len(index), item.tt_table)),
             (TIMEOUT, ssd & ~bad_ring & ~self._lands(item, memory, number), number),
         )
-        found = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
-        if found:
-            at, code, detail = min(found, key=lambda fault: fault[0])
+        first_faults = [(int(np.argmax(mask)), code, detail) for code, mask, detail in faults if mask.any()]
+        if first_faults:
+            at, code, detail = min(first_faults, key=lambda fault: fault[0])
             if code == TIMEOUT:
                 raise _Fault(code, int(detail[at]))     # the row waits far behind what knows its bag
             raise _Fault(code, int(detail[at]), int(np.searchsorted(ends, at, side="right")), at)
@@ -328,8 +328,8 @@ class Emb:
             nth = np.arange(len(owner)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
             starts = (np.cumsum(held) - held)[owner] + nth * item.chunk_rows
             vectors = np.zeros((len(owner), width), np.float32)
-            found = self._chunks(self.tables[item.tt_table], number[mine], np.append(starts, held.sum()))
-            vectors[:, :found.shape[1]] = found
+            sums = self._chunks(self.tables[item.tt_table], number[mine], np.append(starts, held.sum()))
+            vectors[:, :sums.shape[1]] = sums
             partials.append(vectors)
             of.append(owner)
             order.append(nth)

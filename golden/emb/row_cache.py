@@ -68,11 +68,11 @@ class RowCache:
 
     def prepare(self, ranks: ArrayLike) -> Step:
         """What a batch that looks up `ranks` needs; the cache stays as it is."""
-        asked = np.asarray(ranks, dtype=np.int64)
-        if asked.size and (asked.min() < 0 or asked.max() >= self.rows):
-            wrong = asked[(asked < 0) | (asked >= self.rows)][0]
+        requested = np.asarray(ranks, dtype=np.int64)
+        if requested.size and (requested.min() < 0 or requested.max() >= self.rows):
+            wrong = requested[(requested < 0) | (requested >= self.rows)][0]
             raise ValueError(f"rank {wrong} is none of the {self.rows} rows")
-        unique, back = np.unique(asked, return_inverse=True)
+        unique, back = np.unique(requested, return_inverse=True)
         slots = self._slot[unique]
         missing = np.flatnonzero(slots < 0)
         hits = len(unique) - len(missing)

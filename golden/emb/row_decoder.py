@@ -53,16 +53,16 @@ def _header(form: int) -> int:
 
 def decode(rows: NDArray[np.uint32], form: int, width: int, words: int) -> NDArray[np.float32]:
     """(n, width) values of rows (n, 32-bit words) as they are stored; `words`: of a beat."""
-    found = np.ascontiguousarray(rows)
+    stored = np.ascontiguousarray(rows)
     if form == ROW_FORMAT.FLOAT32:
-        return found[:, :width].view(np.float32)
+        return stored[:, :width].view(np.float32)
     if form in (ROW_FORMAT.FLOAT16, ROW_FORMAT.BFLOAT16):
-        return fp32.flush(widen(found.view(np.uint16)[:, :width], ROW_FORMAT(form).name.lower()))
-    codes = found.view(np.uint8)
+        return fp32.flush(widen(stored.view(np.uint16)[:, :width], ROW_FORMAT(form).name.lower()))
+    codes = stored.view(np.uint8)
     if form == ROW_FORMAT.INT8:
-        ends = found[:, :2]
+        ends = stored[:, :2]
     else:
-        ends = widen(found.view(np.uint16)[:, :2], "float16").view(np.uint32)
+        ends = widen(stored.view(np.uint16)[:, :2], "float16").view(np.uint32)
         codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
     start = HEADER * words
     return scaled(codes[:, start:start + width], ends[:, :1], ends[:, 1:])

@@ -45,15 +45,15 @@ def window(
     wrap = window_beats * ((1 << lap_bits) - 1)
     for row in range(rows):
         at = set_of(offset[row], sets)
-        found = -1
+        hit = -1
         if shared[row]:
             for way in range(2):
                 old = table[at, way]
                 if (old >= 0 and offset[old] == offset[row] and beats[old] == beats[row] and piece[old] == piece[row]
                         and head // size - began[old] <= 2):
-                    found = old
-        if found >= 0:
-            source[row], position[row] = found, position[found]
+                    hit = old
+        if hit >= 0:
+            source[row], position[row] = hit, position[hit]
         else:
             source[row], position[row], began[row] = row, head % window_beats, head // size
             if shared[row]:

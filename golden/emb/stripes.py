@@ -57,8 +57,8 @@ class Stripes(NamedTuple):
         piece, inside = self.piece_beats or self.row_beats, rows % self.block_rows
         each = self.row_beats // piece
         at = ((rows - inside) * each + inside)[:, None] + np.arange(each) * self.block_rows
-        found = beats[:len(beats) // piece * piece].reshape(-1, piece * beats.shape[1]).take(at.ravel(), axis=0)
-        return found.reshape(len(rows), self.row_beats * beats.shape[1])
+        words = beats[:len(beats) // piece * piece].reshape(-1, piece * beats.shape[1]).take(at.ravel(), axis=0)
+        return words.reshape(len(rows), self.row_beats * beats.shape[1])
 
     def write(self, beats: NDArray, rows: NDArray, values: NDArray) -> None:
         """Puts (rows, words of a row) where `read` finds them."""

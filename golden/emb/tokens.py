@@ -185,19 +185,19 @@ def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag:
     whole = dealt.fault is None
     beats, vector, maximum = stored(item) - 1, item["row_beats"] - 1, int(item["mode"] == MAX)
     for place, to in ((DRAM, dealt.dram), (SSD, dealt.ssd)):
-        mine = rows[place]
-        for at, (offset, weight) in enumerate(mine if whole else mine[:-1]):
+        members = rows[place]
+        for at, (offset, weight) in enumerate(members if whole else members[:-1]):
             start, piece = offset, beats
             if place == DRAM:
                 start, piece = item["dram_base"] + lies.pieces(offset)[0], (item["piece_beats"] or beats + 1) - 1
-            to.append(Row(start, beats, piece, vector, item["row_format"], int(at == 0), int(at == len(mine) - 1),
+            to.append(Row(start, beats, piece, vector, item["row_format"], int(at == 0), int(at == len(members) - 1),
                           weight, maximum, 0))
 
     chunk = item["chunk_rows"]
     ends = []   # factors
-    mine = rows[TT]
-    for at, (index, weight) in enumerate(mine if whole else mine[:-1]):
-        end = at % chunk == chunk - 1 or at == len(mine) - 1
+    members = rows[TT]
+    for at, (index, weight) in enumerate(members if whole else members[:-1]):
+        end = at % chunk == chunk - 1 or at == len(members) - 1
         dealt.lookups.append(Lookup(item["tt_table"], index, int(at % chunk == 0), int(end)))
         if end:
             ends.append(length if item["mode"] == MEAN else weight)

@@ -60,15 +60,15 @@ def _round(sign: NDArray, magnitude: NDArray, exponent: NDArray) -> NDArray[np.u
     width = _bit_length(magnitude)
     drop = width - 24
     right = np.maximum(drop, 0)
-    kept = magnitude >> right
-    rest = magnitude - (kept << right)
+    mantissa = magnitude >> right
+    rest = magnitude - (mantissa << right)
     half = (np.int64(1) << right) >> 1
-    up = (rest > half) | ((rest == half) & (right > 0) & ((kept & 1) == 1))
-    kept = np.where(drop < 0, magnitude << np.maximum(-drop, 0), kept) + up
-    carried = kept >> 24
-    kept = kept >> carried
+    up = (rest > half) | ((rest == half) & (right > 0) & ((mantissa & 1) == 1))
+    mantissa = np.where(drop < 0, magnitude << np.maximum(-drop, 0), mantissa) + up
+    carried = mantissa >> 24
+    mantissa = mantissa >> carried
     biased = exponent + width - 1 + BIAS + carried
-    word = (biased << 23) | (kept & 0x7FFFFF)
+    word = (biased << 23) | (mantissa & 0x7FFFFF)
     word = np.where(biased >= 255, INFINITY, word)
     word = np.where((biased <= 0) | zero, 0, word)
     return ((sign << 31) | word).astype(np.uint32)

@@ -23,19 +23,19 @@ def rounded(total, exponent):
             rest >>= step
     drop = width - 24
     if drop > 0:
-        kept = total >> drop
-        rest = total - (kept << drop)
+        mantissa = total >> drop
+        rest = total - (mantissa << drop)
         half = np.int64(1) << (drop - 1)
-        if rest > half or (rest == half and kept & 1):
-            kept += 1
-            if kept >> 24:
-                kept >>= 1
+        if rest > half or (rest == half and mantissa & 1):
+            mantissa += 1
+            if mantissa >> 24:
+                mantissa >>= 1
                 width += 1
     else:
-        kept = total << -drop
+        mantissa = total << -drop
     biased = exponent + width - 1 + 127
     if biased >= 255:
         return sign | _INFINITY
     if biased <= 0:
         return sign
-    return sign | (biased << 23) | (kept & 0x7FFFFF)
+    return sign | (biased << 23) | (mantissa & 0x7FFFFF)

@@ -35,13 +35,13 @@ class Bag:
 
 def bags(positions: Sequence[Position]) -> list[list[int]]:
     """The positions of each vector; those before the first that begins one are left out."""
-    found: list[list[int]] = []
+    vectors: list[list[int]] = []
     for number, position in enumerate(positions):
         if position.join == reducer.BEGIN:
-            found.append([number])
-        elif found:
-            found[-1].append(number)
-    return found
+            vectors.append([number])
+        elif vectors:
+            vectors[-1].append(number)
+    return vectors
 
 
 def pool(samples: Words, positions: Sequence[Position], hot: Words, cold: Words, *, row_beats: int) -> Bag:

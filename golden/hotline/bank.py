@@ -49,45 +49,45 @@ def _insert(ways, way, id, rrpv):
 def access(ways, count, id, insert_log2, learn, policy):
     """(way or -1, the bank's new count); `ways`, the set's entries, are changed in place. policy: its number in
     POLICIES. Numba."""
-    found, empty, most = -1, -1, np.int64(0)
+    hit_way, empty, most = -1, -1, np.int64(0)
     for way in range(WAYS - 1, -1, -1):
         entry = np.int64(ways[way])
         if not entry & VALID:
             empty = way
         elif entry & _ID == id:
-            found = way
+            hit_way = way
         most = max(most, entry // RRPV & STALE)
     if not learn:
-        return found, count
+        return hit_way, count
     steady = policy == _STEADY
     fresh = STALE if steady else STALE - 1
-    if found >= 0:
+    if hit_way >= 0:
         # An image that was loaded may hold a row twice.
         for way in range(WAYS):
             entry = np.int64(ways[way])
             if entry & VALID and entry & _ID == id and entry & _RRPV:
                 ways[way] = entry - RRPV if steady else entry & ~_RRPV
-        return found, count
+        return hit_way, count
     if empty >= 0:
         _insert(ways, empty, id, fresh)
-        return found, count
+        return hit_way, count
     if policy != _SRRIP and not (steady and most == STALE):
         count += 1
         if not count >> insert_log2:
-            return found, count
+            return hit_way, count
         count = 0
     older = STALE - most
     if steady and older:
         for way in range(WAYS):
             ways[way] += RRPV
-        return found, count
+        return hit_way, count
     victim = -1
     for way in range(WAYS - 1, -1, -1):
         ways[way] += older * RRPV
         if np.int64(ways[way]) & _RRPV == _RRPV:
             victim = way
     _insert(ways, victim, id, fresh)
-    return found, count
+    return hit_way, count
 
 
 @njit(cache=True)

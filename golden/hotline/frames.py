@@ -20,11 +20,11 @@ READ_STAGES = 3     # address, array, register
 
 def mini_batches(cold: Any, batch: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Numbers of the samples of each mini-batch, popular ones and others. cold: (samples,) each one's class."""
-    found = []
+    batches = []
     for kind in (False, True):
         numbers = np.flatnonzero(np.asarray(cold, bool) == kind)
-        found.append([numbers[at:at + batch] for at in range(0, len(numbers), batch)])
-    return found[0], found[1]
+        batches.append([numbers[at:at + batch] for at in range(0, len(numbers), batch)])
+    return batches[0], batches[1]
 
 
 class InputBuffer:
@@ -105,18 +105,18 @@ class InputBuffer:
         if takes:
             assert beat is not None
             cold, last, content = beat
-            mine = self.open[cold]
-            if mine is None:
+            frame_state = self.open[cold]
+            if frame_state is None:
                 assert self.choice is not None
                 opens = True
-                mine = (self.choice[cold], 0, 0)
-                self.free.remove(mine[0])
-            frame, beats, samples = mine
+                frame_state = (self.choice[cold], 0, 0)
+                self.free.remove(frame_state[0])
+            frame, beats, samples = frame_state
             self.write = ((frame, beats), content)
-            mine = (frame, beats + 1, samples + last)
-            if mine[2] == batch:
-                self.handed, mine = (cold, frame, batch), None
-            self.open[cold] = mine
+            frame_state = (frame, beats + 1, samples + last)
+            if frame_state[2] == batch:
+                self.handed, frame_state = (cold, frame, batch), None
+            self.open[cold] = frame_state
         elif self.flushing:
             for k in (0, 1):
                 part = self.open[k]

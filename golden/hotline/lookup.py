@@ -40,7 +40,7 @@ def accesses(samples: Any, registers: Mapping[int, Register], *, indices: int, w
     """
     samples = np.asarray(samples, np.uint32)
     count, width = samples.shape
-    found = np.full((count, width), -1, np.int64)
+    ids = np.full((count, width), -1, np.int64)
     bad = np.zeros((count, width), bool)
     for position in range(indices):
         column = samples[:, position].astype(np.int64)
@@ -50,8 +50,8 @@ def accesses(samples: Any, registers: Mapping[int, Register], *, indices: int, w
             bad[:, position] = there
         elif not register.pinned:
             bad[:, position] = there & (column >= register.rows)
-            found[:, position] = np.where(there, register.first + column, -1)
-    beats = found.reshape(-1, words)
+            ids[:, position] = np.where(there, register.first + column, -1)
+    beats = ids.reshape(-1, words)
     if not bad.any():
         return beats, None
     sample, position = divmod(int(np.argmax(bad)), width)
@@ -64,7 +64,7 @@ def translate(beats: Any, rows: Any, hit: Any, number: Any) -> tuple[np.ndarray,
     Parameters  beats: (beats, words) uint32; rows: as `accesses` returns them; hit, number: the logger's answers, of
                 the same shape; what they say where nothing was looked up does not matter
     """
-    asked = np.asarray(rows) >= 0
-    hot = asked & np.asarray(hit, bool)
-    found = np.where(hot, np.uint32(1 << HOT_BIT) | np.asarray(number).astype(np.uint32), np.asarray(beats, np.uint32))
-    return found, (asked & ~hot).any(axis=1)
+    accessed = np.asarray(rows) >= 0
+    hot = accessed & np.asarray(hit, bool)
+    words = np.where(hot, np.uint32(1 << HOT_BIT) | np.asarray(number).astype(np.uint32), np.asarray(beats, np.uint32))
+    return words, (accessed & ~hot).any(axis=1)

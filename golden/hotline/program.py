@@ -169,10 +169,10 @@ class Program:
             return "save", {"out": item["out"], "beats": self.sizes.image_beats}
         if kind == "LOAD":
             return "load", {"source": item["source"], "beats": self.sizes.image_beats}
-        told: tuple[str, ...] = ("indices", "sample_beats")
+        fields: tuple[str, ...] = ("indices", "sample_beats")
         if kind == "TRAIN":
-            told += ("row_beats_log2", "batch", "pooled", "half", "mailbox_slots", "mailbox_pitch", "gradients_pitch",
+            fields += ("row_beats_log2", "batch", "pooled", "half", "mailbox_slots", "mailbox_pitch", "gradients_pitch",
                      "rate")
-        return kind.lower(), {name: item[name] for name in told} | {
+        return kind.lower(), {name: item[name] for name in fields} | {
             "learn": int(kind == "LEARN"), "vectors": self.vectors(item) if kind == "TRAIN" else 0,
             "source": item["source"], "beats": item["count"] * item["sample_beats"]}

@@ -54,9 +54,9 @@ class Tile(NamedTuple):
 
 def tiles(shape: Shape, item: Item) -> Iterator[Tile]:
     """The tiles of an instruction in their order."""
-    found = _interact(shape, item) if item["interact"] else _layer(shape, item)
-    before, new = next(found), True
-    for tile in found:
+    sequence = _interact(shape, item) if item["interact"] else _layer(shape, item)
+    before, new = next(sequence), True
+    for tile in sequence:
         yield before._replace(new=new)
         before, new = tile, False
     yield before._replace(new=new, final=True)

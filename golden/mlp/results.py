@@ -81,11 +81,11 @@ def beats(tile: Tile, sizes: Sizes) -> int:
 
 def turns(comes: Sequence[int], lengths: Sequence[int]) -> list[int]:
     """When each row has its turn: as it comes, or once the rows before had theirs."""
-    found, free = [], 0
+    cycles, free = [], 0
     for cycle, length in zip(comes, lengths, strict=True):
-        found.append(max(cycle, free))
-        free = found[-1] + length
-    return found
+        cycles.append(max(cycle, free))
+        free = cycles[-1] + length
+    return cycles
 
 
 def pairs(tile: Tile, row: int, sizes: Sizes) -> int:
@@ -127,7 +127,7 @@ def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -
     """The row's writes, beat by beat. `position`: pieces of the sample's triangle before."""
     there = tile["bank"] if tile["fixed"] else row
     units = [tile["unit"]] if tile["latency"] else range(sizes.units)
-    found = []
+    writes = []
     for beat in range(beats(tile, sizes)):
         write = {}
         for unit in units:
@@ -149,8 +149,8 @@ def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -
                     bank = (tile["start"] + k) % sizes.pieces
                     line = tile["line"] + row * tile["row_lines"] + beat * tile["beat_lines"]
                 write[unit * sizes.rows + there, bank] = (line, words[k * sizes.piece:(k + 1) * sizes.piece].tolist())
-        found.append(write)
-    return found
+        writes.append(write)
+    return writes
 
 
 def follow(tiles: Sequence[Tile], rows: Sequence[Row], addends: ArrayLike, sizes: Sizes) -> Writes:

@@ -33,10 +33,10 @@ def rounded(values: ArrayLike) -> NDArray[np.float32]:
     blocks.reshape(*own.shape[:-1], -1)[..., :own.shape[-1]] = np.where(finite, own, 0)
     unit = np.ldexp(1.0, np.frexp(np.abs(blocks).max(-1, keepdims=True))[1] - MANTISSA_BITS)
     unit *= np.where(np.rint(np.abs(blocks) / unit).max(-1, keepdims=True) == 1 << MANTISSA_BITS, 2, 1)
-    found = np.rint(blocks / unit) * unit
+    nearest = np.rint(blocks / unit) * unit
     with np.errstate(over="ignore"):
-        found = fp32.flush(found.astype(np.float32)).reshape(*own.shape[:-1], -1)[..., :own.shape[-1]]
-    return np.where(finite, found, own)
+        nearest = fp32.flush(nearest.astype(np.float32)).reshape(*own.shape[:-1], -1)[..., :own.shape[-1]]
+    return np.where(finite, nearest, own)
 
 
 def rounded_cores(cores: Sequence[NDArray[np.float32]]) -> tuple[NDArray[np.float32], ...]:
@@ -44,7 +44,7 @@ def rounded_cores(cores: Sequence[NDArray[np.float32]]) -> tuple[NDArray[np.floa
 
     Raises      ValueError: a value that is not finite, or rounds past the largest one
     """
-    found = []
+    kept = []
     for k, core in enumerate(cores):
         axis = 0 if k else -1
         held = np.moveaxis(rounded(np.moveaxis(core, axis, -1)), -1, axis)
@@ -52,5 +52,5 @@ def rounded_cores(cores: Sequence[NDArray[np.float32]]) -> tuple[NDArray[np.floa
         if len(wrong):
             at = tuple(int(each) for each in wrong[0])
             raise ValueError(f"core {k + 1}, slice {at[1]}: block16 has no code for its value {core[at]}")
-        found.append(np.ascontiguousarray(held))
-    return tuple(found)
+        kept.append(np.ascontiguousarray(held))
+    return tuple(kept)

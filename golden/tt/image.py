@@ -60,15 +60,15 @@ class Placement:
 
 def placements(layout: Layout) -> dict[str, Placement]:
     """Where each core goes; see Placement."""
-    found = {"last": _last_core(layout)}
+    places = {"last": _last_core(layout)}
     if layout.first is None:
-        found["second"] = _lines_of_first(layout)
-        return found
-    found["first"] = _first_core(layout)
-    found["second"] = _second_core(layout)
+        places["second"] = _lines_of_first(layout)
+        return places
+    places["first"] = _first_core(layout)
+    places["second"] = _second_core(layout)
     if layout.middle is not None:
-        found["middle"] = _middle_core(layout)
-    return found
+        places["middle"] = _middle_core(layout)
+    return places
 
 
 def _operand_grid(step: Step, grid_log2: int):
@@ -345,11 +345,11 @@ def slices_of(layout: Layout) -> tuple[Slices, ...]:
     outer = narrow(len(layout.modes) - 1, last, last.blocks * last.beats)
     if first is None:
         return Slices(0, "y", -(-layout.columns[0] // (fmt.j1 * fmt.j2)) * last.lines, 1), outer
-    found = [narrow(0, first, -(-layout.columns[0] // fmt.j1) * first.lines),
+    sizes = [narrow(0, first, -(-layout.columns[0] // fmt.j1) * first.lines),
              Slices(1, "y", first.blocks * first.lines * (2 if layout.paired else 1), 1)]
     if middle is not None:
-        found.append(narrow(2, middle, middle.blocks * middle.beats))
-    return *found, outer
+        sizes.append(narrow(2, middle, middle.blocks * middle.beats))
+    return *sizes, outer
 
 
 def check_cores(layout: Layout, cores) -> None:

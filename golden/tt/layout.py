@@ -58,15 +58,15 @@ def formats(grid_log2: int) -> tuple[Format, ...]:
     n = 1 << grid_log2
     half = n // 2
     rows = (ROW,) * grid_log2
-    found = [
+    formats = [
         Format("A", n, n, n, rows),
         Format("B", half, 2 * n, n, rows, paired=True),
         Format("C", half, n, 2 * n, rows[1:] + (RANK,), paired=True),
     ]
     if grid_log2 == 2:
-        found.append(Format("D", 2, 2, 16, (RANK, RANK), swap=True, paired=True))
-        found.append(Format("E", 2, 2, 8, (RANK, RANK), swap=True, wide=True, paired=True))
-    return tuple(found)
+        formats.append(Format("D", 2, 2, 16, (RANK, RANK), swap=True, paired=True))
+        formats.append(Format("E", 2, 2, 8, (RANK, RANK), swap=True, wide=True, paired=True))
+    return tuple(formats)
 
 
 @cache
@@ -267,13 +267,13 @@ def _plan(modes, columns, ranks, grid_log2: int) -> Layout:
         candidate = _candidate(fmt, v, modes, columns, ranks, grid_log2)
         if candidate is None:
             continue
-        found, padded = candidate
+        layout, padded = candidate
         if padded != columns:
             holes = True
             continue
-        cost = (found.slots, found.lines_2)
+        cost = (layout.slots, layout.lines_2)
         if best is None or cost < best[0]:
-            best = cost, found
+            best = cost, layout
     if best is None and holes:
         raise ValueError(f"column modes {columns} and ranks {ranks} leave holes inside a vector, "
                          f"which this unit cannot close")
@@ -295,10 +295,10 @@ def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> tu
             return None
         # The first core itself stands in the lines: its rows are j2 of blocks of j1.
         j1, j2 = _ceil(columns[0], fmt.j2), fmt.j2
-        found = _last(fmt, grid_log2, v, j1, j2, columns[1], ranks[1])
-        if found is None:
+        last = _last(fmt, grid_log2, v, j1, j2, columns[1], ranks[1])
+        if last is None:
             return None
-        step, _, last_padded, turned = found
+        step, _, last_padded, turned = last
         step = replace(step, tiles=_ceil(columns[0] * last_padded, _tile_words(step, n) * step.blocks)
                        * step.blocks)
         if _tile_words(step, n) < n ** 3 and step.tiles > step.blocks:
@@ -313,10 +313,10 @@ def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> tu
             return None
         first = _first(fmt, n, columns[0], columns[1], ranks[1], ranks[2])
         if cores == 3:
-            found = _last(fmt, grid_log2, v, columns[0], columns[1], columns[2], ranks[2])
-            if found is None:
+            last = _last(fmt, grid_log2, v, columns[0], columns[1], columns[2], ranks[2])
+            if last is None:
                 return None
-            step, padded_2, last_padded, turned = found
+            step, padded_2, last_padded, turned = last
             padded = (columns[0], padded_2, last_padded)
         else:
             inner = _middle(fmt, grid_log2, columns, ranks)
@@ -324,10 +324,10 @@ def _candidate(fmt: Format, v: int, modes, columns, ranks, grid_log2: int) -> tu
                 return None
             middle, padded_2, groups_3, row_groups = inner
             fmt_3 = formats(grid_log2)[0]
-            found = _last(fmt_3, grid_log2, v, row_groups * n, groups_3 * n, columns[3], ranks[3])
-            if found is None:
+            last = _last(fmt_3, grid_log2, v, row_groups * n, groups_3 * n, columns[3], ranks[3])
+            if last is None:
                 return None
-            step, padded_3, last_padded, turned = found
+            step, padded_3, last_padded, turned = last
             padded = (columns[0], padded_2, padded_3, last_padded)
             tile = _tile_words(step, n) * step.blocks
             step = replace(step, tiles=_ceil(prod(padded), tile) * step.blocks)

@@ -69,14 +69,14 @@ class Limits:
                 raise ValueError(f"mode I_{k} is {mode}, this unit takes at most {1 << self.mode_bits}")
         if prod(modes) > 1 << self.index_bits:
             raise ValueError(f"{prod(modes)} rows need more than the {self.index_bits} index bits of this unit")
-        found = plan(modes, columns, ranks, grid_log2=self.grid_log2)
+        planned = plan(modes, columns, ranks, grid_log2=self.grid_log2)
         # A chunk's first products stand in T together, those before it drain.
-        for what, lines, room in (("first", found.lines_2, self.t_lines // 4),
-                                  ("second", found.lines_3, self.t_middle_lines)):
+        for what, lines, room in (("first", planned.lines_2, self.t_lines // 4),
+                                  ("second", planned.lines_3, self.t_middle_lines)):
             if lines > room:
                 raise ValueError(f"the {what} product takes {lines} lines of the intermediate buffer, "
                                  f"this unit has {room} a row")
-        return found
+        return planned
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,12 @@ def _count(keys, entries, lanes, rows):
     computed = 0
     for n in range(keys.size):
         lane = n // rows % lanes
-        found = False
+        hit = False
         for e in range(entries):
             if held[lane, e] == keys[n]:
-                found = True
+                hit = True
                 break
-        if not found:
+        if not hit:
             computed += 1
             if entries:
                 held[lane, oldest[lane]] = keys[n]

@@ -62,8 +62,8 @@ def pooled(cores, indices, offsets, *, grid_log2: int = 2, grouped: bool = False
     if len(sizes) and sizes.min() < 1:
         raise ValueError(f"chunk {int(sizes.argmin())} has {int(sizes.min())} rows, a chunk has at least 1")
     inside = np.where((indices >= 0) & (indices < layout.rows), indices, 0)
-    if grouped and len(inside) and (found := sums.pooled(cores, inside, offsets, layout)) is not None:
-        return found
+    if grouped and len(inside) and (fused := sums.pooled(cores, inside, offsets, layout)) is not None:
+        return fused
     widths = [step.width for step in (layout.first, layout.middle, layout.last) if step]
     terms = max(layout.macs // max(widths), 1) * max(widths)
     out = np.zeros((len(sizes), layout.dim), dtype=np.float32)

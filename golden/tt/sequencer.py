@@ -94,15 +94,15 @@ def _arbitrate(sizes, lane, lookups):
 def _admission_decides(sizes, lane, lookups, cycle):
     this, reuse = lane.admission, lane.reuse
     present = this.asking >= 0 and lookups[this.asking].plan.first_tiles > 0
-    found = this.matched >= 0
+    hit = this.matched >= 0
     serve = (this.asking >= 0 and lane.first.level < SERVED and lane.middle.queue.begun != sizes.in_flight
-             and (not present or found or reuse.has_room))
+             and (not present or hit or reuse.has_room))
     take = serve and present
-    make = take and not found
+    make = take and not hit
     comes = lookups[this.left_last].after
     return Admitted(
         serve=serve,
-        skips=not present or found,
+        skips=not present or hit,
         make=make,
         ages=reuse.wish and not reuse.aged and not take,
         drop=reuse.tail_idle and reuse.old and not reuse.dropped and not make,

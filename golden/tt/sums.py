@@ -40,8 +40,8 @@ def pooled(cores: Sequence[NDArray], indices: NDArray[np.int64], offsets: NDArra
     factors = [_grouped(np.moveaxis(np.asarray(core, np.float32), 0, 3).reshape(core.shape[1], -1, core.shape[0]))
                for core in cores[1:]]
     # Rows with the same leading cores share the products of these.
-    found, of = np.unique(indices // layout.modes[-1], return_inverse=True)
-    parts = np.unravel_index(found, layout.modes[:-1])
+    heads, of = np.unique(indices // layout.modes[-1], return_inverse=True)
+    parts = np.unravel_index(heads, layout.modes[:-1])
     chain = _grouped(np.asarray(cores[0], np.float32)[0, parts[0]])
     if not (chain.finite and all(factor.finite for factor in factors)):
         return None
