@@ -238,7 +238,7 @@ async def backpressure_both_sides(dut):
                   wait_weights=number // 4) for number in range(60)]
     await bench.run(items)
     bench.distances()
-    assert all(bench.stalls[name] > 20 for name in STALLS), bench.stalls
+    assert all(bench.stalls[name] > 0 for name in STALLS), bench.stalls
 
 
 @cocotb.test()
