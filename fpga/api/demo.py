@@ -168,7 +168,7 @@ def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callab
     say(f"card       {device.name}: its DRAM has {device.memory.rows_bytes:,} bytes for rows and two batches of "
         f"{model.batch:,} samples; the rows take {row_bytes:,}")
     learning = _Learning(samples, options.dim, say)
-    profile = stream.with_rows(stream.profile(samples.log(samples.learned)), trace.rows)
+    profile = stream.with_rows(stream.profile(samples.log(samples.in_parts())), trace.rows)
     say("plan       of each placement; the first time numba compiles its loops, for some 15 s of an idle core")
     plans = []
     for name, levels, tt_share in PLACEMENTS:
@@ -218,6 +218,12 @@ class _Samples:
             + f"; {len(self.held):,} samples held out")
         for line in (*log.report(), *([f"not used   {few(unused)}"] if unused else [])):
             say(line)
+
+    def in_parts(self) -> NDArray[np.int64]:
+        """Those that are learned from, in parts as large as what is held out, each in the log's order: samples come
+        together in them as often as they do in the batches that the card serves."""
+        parts = np.array_split(self.learned, max(1, round(len(self.learned) / len(self.held))))
+        return np.concatenate([np.sort(part) for part in parts])
 
     def log(self, samples: NDArray[np.int64]) -> Pieces:
         """Some of the samples as a log, whose ids are the tables' rows."""

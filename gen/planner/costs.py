@@ -225,10 +225,7 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
     """(len(cuts),) pages that a batch is expected to bring from the drive where the rows from rank cuts[i] on lie
     there by heat, page_rows a page: accesses that fall on a page which is still in the ring share it.
 
-    The compiler finds a page again for a quarter of the ring at least and three quarters at most
-    (gen.compiler.emb): half of
-    it is reckoned with. t accesses touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the
-    accesses; as many accesses as fill that half are a round, and a batch is rounds one behind the other. Accesses are
+    t accesses touch D(t) = sum over pages of 1 - (1 - q)^t different ones, q a page's share of the accesses. They are
     drawn independently; in a log that repeats itself there are fewer.
     """
     if lookups <= 0 or not heat.total:
@@ -251,15 +248,21 @@ def drive_reads(heat: Heat, cuts: NDArray[np.int64], lookups: float, page_rows: 
 def in_rounds(touched: NDArray[np.float64], rounds: NDArray[np.float64], lookups: float,
               ring_pages: int) -> NDArray[np.float64]:
     """(C,) pages of a batch of so many lookups. touched (T, C): different ones of rounds[t] lookups, rising; the last
-    row is of the batch."""
-    window, columns = max(ring_pages // 2, 1), np.arange(touched.shape[1])
-    full = (touched < window).sum(axis=0)       # rounds that fit
-    if len(rounds) == 1:
-        return np.where(full == 0, window * lookups / rounds[0], touched[0])
-    high = np.clip(full, 1, len(rounds) - 1)
-    below, above = touched[high - 1, columns], touched[high, columns]
-    part = (window - below) / np.where(above > below, above - below, 1.0)
-    in_window = rounds[high - 1] + part * (rounds[high] - rounds[high - 1])
-    return np.select([full == 0, full < len(rounds)],
-                     [touched[0] * lookups / rounds[0], window * lookups / np.where(full > 0, in_window, 1.0)],
-                     touched[-1])
+    row is of the batch.
+
+    The first instruction brings half a ring; each other one finds the quarter before it and brings half a ring too
+    (gen.compiler.emb): as many lookups as take `touched` from a quarter of the ring to three quarters.
+    """
+    rounds, touched = np.append(0.0, rounds), np.concatenate([np.zeros((1, touched.shape[1])), touched])
+
+    def filled(pages: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(lookups that touch so many pages, or all; pages that these touch)."""
+        high = np.clip((touched < pages).sum(axis=0), 1, len(rounds) - 1)[None]
+        before, behind = np.take_along_axis(touched, high - 1, 0)[0], np.take_along_axis(touched, high, 0)[0]
+        reached = np.minimum(pages, touched[-1])
+        part = (reached - before) / np.where(behind > before, behind - before, 1.0)
+        return rounds[high[0] - 1] + part * (rounds[high[0]] - rounds[high[0] - 1]), reached
+
+    (start, first), (middle, own), (end, last) = (filled(max(quarters * ring_pages / 4, 1.0)) for quarters in (1, 2, 3))
+    rate = (last - first) / np.where(end > start, end - start, 1.0)
+    return own + rate * (lookups - middle)

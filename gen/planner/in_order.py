@@ -93,7 +93,7 @@ def _counted_pages(order: Order, cuts: NDArray[np.int64], lookups: float, page_r
     many samples as a batch of so many lookups has, on average."""
     sizes = [order.batch_of(lookups)]
     touched = [order.touched(cuts, page_rows, sizes[0])]
-    while touched[-1].max() > ring_pages // 2 and sizes[-1] > 1:    # parts of a batch, until one fits
+    while touched[-1].max() > ring_pages // 4 and sizes[-1] > 1:    # parts of a batch, until one fits
         sizes.append(sizes[-1] // 2)
         touched.append(order.touched(cuts, page_rows, sizes[-1]))
     accesses = order.accesses(sizes[0])

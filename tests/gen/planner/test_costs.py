@@ -47,11 +47,9 @@ def test_drive_reads_are_the_compilers(ring_pages, lookups, cut):
         ends = np.append(np.arange(0, len(drawn), 4), len(drawn))
         brought.append(len(compiler.compile([Bags("t", drawn, ends)]).pages))
     said = drive_reads(Heat.of(counts), np.array([cut]), lookups, PAGE // (4 * dim), ring_pages)[0]
-    if ring_pages >= 256:
-        assert said == pytest.approx(np.mean(brought), rel=0.1, abs=2.5)
-        assert said < 0.5 * lookups     # the coalescing is what is measured
-    else:       # what a small ring still holds is underestimated
-        assert np.mean(brought) < said < 1.5 * np.mean(brought)
+    # A small ring drops pages that are accessed again and again; they are taken to stay.
+    assert said == pytest.approx(np.mean(brought), rel=0.1 if ring_pages >= 256 else 0.12, abs=2.5)
+    assert said < 0.95 * (counts[cut:].sum() / counts.sum()) * lookups      # the coalescing is what is measured
 
 
 def test_drive_reads_fall_and_keep_their_bounds():
