@@ -63,7 +63,8 @@ class EmbeddingBags(OnCard):
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
         self._ring_bytes = ring_bytes if len(tables.pages) else 0
-        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words), drive=device.ssd)
+        self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words), drive=device.ssd,
+                                 wait=round(device.ssd.read_us * device.kernel_mhz))
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last
@@ -241,7 +242,8 @@ class EmbeddingBags(OnCard):
         if self._waiting:
             with self._runs.transaction():
                 self._take()
-        compiler = Compiler(images, ring_beats=self.compiler.ring_beats, drive=self.compiler.drive)
+        compiler = Compiler(images, ring_beats=self.compiler.ring_beats, drive=self.compiler.drive,
+                            wait=self.compiler.wait)
         doubted = self._runs.doubt()
         self._stale, self._staged = numbers, None
         self._store(numbers, images.pages)

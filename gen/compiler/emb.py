@@ -19,7 +19,7 @@ from gen.compiler.dies import geometry, over_dies
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
-from gen.compiler.turns import in_turns, kind, part_sizes, parts
+from gen.compiler.turns import ahead, in_turns, kind, part_sizes, parts
 from gen.data.remap import TT
 from gen.model.device import Drive
 from golden.emb import packer
@@ -164,11 +164,12 @@ class Compiler:
     where it is added up, so the last bits of a vector depend on which rows are cached.
 
     ring_beats: of the ring on the card, a power of two of at least one page where rows lie on the SSD, else 0. drive:
-    whose dies pages are requested from in turns; without it they are requested in the order of first need.
+    whose dies pages are requested from in turns; without it they are requested in the order of first need. wait: cycles
+    until its first page has come, in which the core works on bags that need none.
     `compile` changes nothing: a program goes with the rows that the cache holds now, and `commit` says that it has run.
     """
 
-    def __init__(self, images: CardImages, *, ring_beats: int = 0, drive: Drive | None = None):
+    def __init__(self, images: CardImages, *, ring_beats: int = 0, drive: Drive | None = None, wait: int = 0):
         if ring_beats < 0 or ring_beats & (ring_beats - 1) or ring_beats > POSITIONS >> 1:
             raise ValueError(f"ring_beats must be 0 or a power of two up to 2**{DEVICE_SHIFT - 1}, not {ring_beats}")
         if len(images.pages) and ring_beats < images.page_beats:
@@ -178,6 +179,7 @@ class Compiler:
         self.images = images
         self.ring_beats = ring_beats
         self.drive = drive
+        self.wait = wait
         self.caches = {}
         for name, placed in images.placed.items():
             if placed.cache_rows:
@@ -270,10 +272,12 @@ class Compiler:
             items += self._fills(self.images.placed[name], step, ring, inputs)
         outputs, out, asked = [], 0, 0
         used = dict.fromkeys(steps, 0)
-        turns, kinds = [], [kind(request.address, request.placed.row_beats) for request in requests]
+        turns = []
+        kinds = [kind(request.address, request.placed.row_beats) for request in requests]
         sizes = part_sizes(kinds, [len(request.address) for request in requests], self.images.config)
         for number, request in enumerate(requests):
             placed, name = request.placed, request.placed.table.name
+            cycles = placed.tt_cycles if kinds[number] == TT else placed.row_beats
             lookups = len(_on_ssd(request)[0])
             asked += lookups * placed.row_beats * self.images.words * 4
             count = len(request.offsets) - 1
@@ -281,15 +285,17 @@ class Compiler:
             if name in steps:       # its ranks stand there behind those of the requests before
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
-            turns += [(kinds[number], item) for item in
+            turns += [(kinds[number], cycles, item) for item in
                       self._bags(request, number, slots, ring, inputs, out, size=sizes.get(kinds[number]))]
             outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
             out += count * placed.vector_beats
         if (beats := max(inputs.beats, out)) >= 1 << 32:
             raise ValueError(f"the batch needs {beats} beats of {'outputs' if beats == out else 'inputs'}; offsets "
                              "have 32 bits")
-        items += [turns[at][1] for at in in_turns([of for of, _ in turns],
-                                                  [item.values["indices_count"] for _, item in turns])]
+        work = [item.values["indices_count"] for _, _, item in turns]
+        turns = [turns[at] for at in in_turns([of for of, _, _ in turns], work)]
+        items += [turns[at][2] for at in ahead([item.first != NOWHERE for _, _, item in turns], [
+            cycles * item.values["indices_count"] for _, cycles, item in turns], self.wait)]
         words, keep = [], ring.end * self.images.page_beats
         for item in reversed(items):
             words.append(encode(item.name, {**item.values, "release": keep % POSITIONS}))

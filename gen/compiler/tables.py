@@ -162,7 +162,8 @@ class Placed:
     """Where a table lies on the card; beats unless said.
 
     value_beats: of a row's values in float32. lies: its rows in DRAM, from dram_base on. dram_rows: its own, then
-    `cache_rows` slots of the row cache. first_page, page_rows: on the SSD.
+    `cache_rows` slots of the row cache. tt_cycles: of a lookup on the TT unit that shares no product with others.
+    first_page, page_rows: on the SSD.
     """
 
     table: Table
@@ -173,6 +174,7 @@ class Placed:
     cache_rows: int
     tt_table: int
     chunk_rows: int
+    tt_cycles: int
     tt_rows: int
     first_page: int
     page_rows: int
@@ -279,7 +281,8 @@ class CardImages:
                 beats += load
                 chunk = chunk_rows(layout, rank_max=unit.rank_max, t_lines=unit.t_lines,
                                    t_middle_lines=unit.t_middle_lines)
-                placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk})
+                placed = Placed(**{**placed.__dict__, "tt_table": number, "chunk_rows": chunk,
+                                   "tt_cycles": -(-layout.slots // unit.lanes)})
                 self.cores.append(cores)
             self.placed[table.name] = placed
             row_beats = placed.dram_end
@@ -340,7 +343,7 @@ class CardImages:
         lies = stripes(b, self.config.stripe_beats, row_in_page=self.row_in_page)   # type: ignore[attr-defined]
         if lies.piece_beats:
             at = -(-at // lies.stripe_beats) * lies.stripe_beats
-        return Placed(table, values, lies, at, dram, cache, 0, 1, table.tt_rows, page, max(self.page_beats // b, 1))
+        return Placed(table, values, lies, at, dram, cache, 0, 1, 0, table.tt_rows, page, max(self.page_beats // b, 1))
 
     def _fill_rows(self, placed: Placed) -> None:
         """Rows as whole beats: the table's own, then the cache's first."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["held", "in_turns", "kind", "part_sizes", "parts"]
+__all__ = ["ahead", "held", "in_turns", "kind", "part_sizes", "parts"]
 
 
 def held(config) -> dict[int, int]:
@@ -49,6 +49,14 @@ def parts(offsets: NDArray[np.int64], start: int, end: int, size: float) -> list
     ends = start + 1 + np.flatnonzero(np.diff((offsets[start:end + 1] - offsets[start]) // size))
     cuts = [start, *ends[ends < end].tolist(), end]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def ahead(reads: Sequence[bool], cycles: Sequence[int], wait: int) -> list[int]:
+    """An order of items in which those that read no page of the drive come first until they take `wait` cycles, which
+    the first page takes to come. The others, and those of either sort, keep their order. reads: whether each does."""
+    free, work = ~np.asarray(reads, np.bool_), np.asarray(cycles, np.int64)
+    early = free & (np.cumsum(free * work) - work < wait)
+    return [int(at) for at in np.argsort(~early, kind="stable")]
 
 
 def in_turns(kinds: Sequence[int], lookups: Sequence[int]) -> list[int]:
