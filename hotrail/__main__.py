@@ -120,6 +120,7 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
     from fpga.synth import map as flow
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
+    from hotrail.terminal import aside
 
     if node_nm and liberty is None:
         raise click.UsageError("--node-nm is for --liberty")
@@ -130,14 +131,14 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
                 continue
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
             if liberty is not None:
-                mapped = cells.map_cells(texts, metadata["top"], liberty)
+                mapped = cells.map_cells(texts, metadata["top"], liberty, say=aside)
                 node = int(node_nm) if node_nm else None
                 click.echo("\n".join(cells.lines(mapped, node)))
                 found[f"{chosen.name}/{name}"] = {
                     "area_um2": mapped.area_um2, "gates": mapped.gates, "cells": mapped.cells,
                     "memory_bits": mapped.memory_bits, "memory_mm2": mapped.memory_mm2(node) if node else None}
                 continue
-            report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth")
+            report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth", say=aside)
             click.echo("\n".join(flow.lines(report)))
             kept = report.worst.met and report.most_chains.met
             found[f"{chosen.name}/{name}"] = {"area": report.total, "worst": report.worst,
