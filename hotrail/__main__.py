@@ -242,7 +242,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
             samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
 
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS); default: MovieLens-100K.
     """
     from fpga.api import dealing as flow
     from hotrail.report import hotline as report
