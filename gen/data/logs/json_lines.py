@@ -22,7 +22,6 @@ __all__ = ["as_parquet"]
 FIRST = 1000        # lines that say which columns there are, and of which types
 
 
-@cache
 def as_parquet(path: Path, tables: tuple[str, ...] | None,
                order_by: str | None) -> tuple[Path, tuple[str, ...], Mapping[str, str]]:
     """(the copy, its columns that are tables, why others were left out). Tables are those named, else columns whose
@@ -30,6 +29,14 @@ def as_parquet(path: Path, tables: tuple[str, ...] | None,
 
     Raises      ValueError: no JSON lines, no table in them, a later line of other types
     """
+    stat = path.stat()
+    return _copied(path, tables, order_by, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+@cache
+def _copied(path: Path, tables: tuple[str, ...] | None, order_by: str | None,
+            state: tuple[int, ...]) -> tuple[Path, tuple[str, ...], Mapping[str, str]]:
+    """As `as_parquet`. state: of the file, which may become another one."""
     folder = folder_of_process()
     copy, plain = folder / f"{path.name}.parquet", path
     stands_for(copy, str(path))

@@ -116,6 +116,14 @@ def test_json_lines(name, columns, options, tables, tmp_path):
         assert np.array_equal(order, np.sort(order))
 
 
+def test_json_lines_that_have_become_others(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra arrow")
+    path = tmp_path / "log.jsonl"
+    for ids in ([3, 1], [4, 4, 2]):
+        path.write_text("".join(f'{{"user_id": {each}}}\n' for each in ids), "utf-8")
+        assert next(iter(open_log(path).chunks())).ids["user_id"].tolist() == ids
+
+
 def test_deepctrs_movielens_with_its_genres(tmp_path):
     rows = [("1", "10", '"Little Indian, The (1973)"', "Comedy|Drama", "F"), ("2", "11", "Heat (1995)", "Action", "M")]
     path = tmp_path / "movielens_sample.txt"
