@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.extras import extra
-from gen.base.pipes import copied
+from gen.base.pipes import copied, with_names
 from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
 from gen.data.logs.bounds import archive, readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
@@ -271,6 +271,9 @@ class _Asked:
             from gen.data.logs import json_lines, parquet
         if format == "jsonl":
             copy, tables, left = json_lines.as_parquet(path, self.tables, self.order_by)
-            return [_with_unread(piece, left, "JSON lines") for piece in parquet.pieces(
-                copy, tables, self.missing, self.broken, self.lists, self.order_by)]
+            try:
+                found = parquet.pieces(copy, tables, self.missing, self.broken, self.lists, self.order_by)
+            except ValueError as error:
+                raise ValueError(with_names(str(error))) from error
+            return [_with_unread(replace(piece, source=str(path)), left, "JSON lines") for piece in found]
         return parquet.pieces(path, self.tables, self.missing, self.broken, self.lists, self.order_by)
