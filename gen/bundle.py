@@ -277,6 +277,8 @@ def write(folder: str | Path, plan: Plan, profile: Profile, weights: Weights, *,
             if stored.cores:
                 say(f"table {name}: {stored.tt['form']} tensor train of {plan.tables[name].tt_rows:,} rows: relative "
                     f"error {stored.tt['error']:.3f}, by accesses {stored.tt['weighted_error']:.3f}")
+        if order == tt_order.COMMUNITY and all(stored.tt["form"] != "decomposed" for stored in tables.values()):
+            say("note: no rows are decomposed into a tensor train here, so --order community changes nothing")
         counted = [name for name, stored in tables.items() if stored.counted]
         full = [stored.full for stored in tables.values() if stored.full]
         for note in (*_vocabulary(counted, profile, weights), *full):

@@ -120,6 +120,7 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
     from fpga.synth import map as flow
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
+    from hotrail.terminal import aside
 
     if node_nm and liberty is None:
         raise click.UsageError("--node-nm is for --liberty")
@@ -130,14 +131,14 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
                 continue
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
             if liberty is not None:
-                mapped = cells.map_cells(texts, metadata["top"], liberty)
+                mapped = cells.map_cells(texts, metadata["top"], liberty, say=aside)
                 node = int(node_nm) if node_nm else None
                 click.echo("\n".join(cells.lines(mapped, node)))
                 found[f"{chosen.name}/{name}"] = {
                     "area_um2": mapped.area_um2, "gates": mapped.gates, "cells": mapped.cells,
                     "memory_bits": mapped.memory_bits, "memory_mm2": mapped.memory_mm2(node) if node else None}
                 continue
-            report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth")
+            report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth", say=aside)
             click.echo("\n".join(flow.lines(report)))
             kept = report.worst.met and report.most_chains.met
             found[f"{chosen.name}/{name}"] = {"area": report.total, "worst": report.worst,
@@ -241,7 +242,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
             samples: int, batch: int | None, columns: int, gpu_cycles: int, preset: str, out: Path | None) -> None:
     """Dispatches LOG to a GPU model beside the simulated card.
 
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text); default: MovieLens-100K.
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS); default: MovieLens-100K.
     """
     from fpga.api import dealing as flow
     from hotrail.report import hotline as report

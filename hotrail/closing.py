@@ -37,6 +37,7 @@ def _mapped(preset: str, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     from gen.rtl import config as presets
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
+    from hotrail.terminal import aside
 
     chosen = presets.load(preset)
     for name in names:
@@ -45,13 +46,8 @@ def _mapped(preset: str, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         else:
             texts, metadata = convert(CORES[name].unit(chosen.cores[name]), f"hotrail_{name}")
             top = metadata["top"]
-        report = synthesise(texts, top, cache=build_folder() / "synth", say=_aside, keep=True)
+        report = synthesise(texts, top, cache=build_folder() / "synth", say=aside, keep=True)
         yield f"{chosen.name}/{name}", report
-
-
-def _aside(line: str) -> None:
-    """What takes long, beside the result."""
-    click.echo(line, err=True)
 
 
 @click.command(short_help="Slack and worst paths of a core, estimated.")
@@ -75,6 +71,7 @@ def timing(preset: str, core: str, out: Path | None) -> None:
     from gen.base.tools import build_folder
     from gen.rtl import config as presets
     from hotrail.report import floorplan
+    from hotrail.terminal import aside
 
     names = _wanted(preset, core)
     folder = out or build_folder() / presets.load(preset).name / "timing"
@@ -84,7 +81,7 @@ def timing(preset: str, core: str, out: Path | None) -> None:
             pass
     told = {}
     for name, report in _mapped(preset, names):
-        found = timings.timing(report, _aside)
+        found = timings.timing(report, aside)
         picture = folder / f"{name.partition('/')[2]}.svg"
         told[name] = {**found.as_dict(), "picture": str(picture)}
         click.echo("\n".join(timings.lines(found)))

@@ -87,30 +87,25 @@ SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0,
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for plan.json, profile.npz, index.html [build/plan].")
 @JSON
-def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], model: Path | None, device: str, preset:
-         str, cards: int, levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
-         table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
-         error_budget: float | None, weights: Path | None, dim: int | None, batch: int | None, sample: float,
-         held_back: float, horizon: float | None, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], quick: bool, out: Path | None,
+         **options: Any) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS), a saved profile, or counts that
     are published: criteo_kaggle, mels2021, mels2022.
     """
     from fpga.api import planning as flow
     from hotrail.report import plan as report
     from hotrail.terminal import progress, say
 
-    options = flow.Options(log, model, device, preset, cards, levels, rank, hot_share, tt_share, dim, batch,
-                           sample, gap, seconds, not quick, results, row_format, tt_format, held_back, tt_gain,
-                           table_wise, error_budget, weights, join, table, horizon, **how)
+    asked = flow.Options(log, tables=table, explain=not quick, **options, **how)
     readings = Readings()
     folder = out or build_folder() / "plan"
     with together(folder, "plan") as half:
         try:
             with progress() as shown:
-                made, profile = flow.run(options, half, say=say, progress=shown, read=readings)
+                made, profile = flow.run(asked, half, say=say, progress=shown, read=readings)
         except ValueError:
             # Counting may have taken long; but a profile is not put beside a plan that was made of another.
             if (half / PROFILE).exists() and not (folder / FILE).exists():
@@ -155,7 +150,7 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
     """Counts the accesses of LOG per row.
 
     Also counts the rows that a sample looks up, the compression by tensor trains, and rows that occur together.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS), a saved profile, or counts that
     are published: criteo_kaggle, mels2021, mels2022.
     """
     from gen.data.profiling import flow
@@ -198,7 +193,7 @@ def model(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], dim
     """Writes the model file that `hotrail plan --model` takes, from LOG.
 
     It has the log's tables, rows and policies of ids. Comments say what was assumed: edit these.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS), a saved profile, or counts that
     are published: criteo_kaggle, mels2021, mels2022.
     """
     from gen.data.profiling import flow

@@ -35,7 +35,7 @@ def scars(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mem
     """Divides a GPU's memory between batch and cached rows.
 
     The best split of a training device's memory by SCARS' formulas, proven.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, or counts that
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS), a saved profile, or counts that
     are published: criteo_kaggle, mels2021, mels2022.
     """
     from gen.data.profiling import flow

@@ -60,11 +60,9 @@ PRICE = Number(0)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for profile.npz, index.html [build/size].")
 @JSON
-def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps: float, p99_ms: float, model: Path |
-         None, device: str, preset: str, cards: int, card_price: float | None, server_price: float | None, gpu_price:
-         float | None, kwh_price: float | None, years: float, tt_share: float | None, results: str | None, row_format:
-         str | None, tt_format: str | None, error_budget: float | None, weights: Path | None, dim: int | None, batch:
-         int | None, sample: float, seconds: float, out: Path | None) -> None:
+def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps: float, p99_ms: float,
+         card_price: float | None, server_price: float | None, gpu_price: float | None, kwh_price: float | None,
+         years: float, out: Path | None, **options: Any) -> None:
     """Says how many cards serve LOG's model at a load, and whether they pay off beside CPU cores and GPUs.
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
@@ -79,18 +77,16 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
     from hotrail.report import size as report
     from hotrail.terminal import progress, say
 
-    options = flow.Options(log, model, device, preset, cards, 3, tt_share=tt_share, dim=dim, batch=batch,
-                           sample=sample, seconds=seconds, explain=False, results=results, row_format=row_format,
-                           tt_format=tt_format, error_budget=error_budget, weights=weights, tables=table, **how)
+    asked = flow.Options(log, tables=table, explain=False, **options, **how)
     readings = Readings()
     folder = out or build_folder() / "size"
     with together(folder, "size") as half:
         with progress() as shown:
-            found, profile, notes = flow.size(options, qps, p99_ms * 1e-3, half, say=say, progress=shown,
+            found, profile, notes = flow.size(asked, qps, p99_ms * 1e-3, half, say=say, progress=shown,
                                                read=readings)
         by = lookups_by()
         say(f"core       lookups by {LOOKUPS[by]}, layers by NumPy on this machine")
-        card = Device.load(device)
+        card = Device.load(asked.device)
         core_s = core_seconds(found[0].plan.model, profile, by=by)
         prices = Prices.given(card.name, card=card_price, server_usd=server_price, gpu_usd=gpu_price, kwh=kwh_price,
                               years=years)

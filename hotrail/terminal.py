@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hotrail.boundary import plain
 
-__all__ = ["console", "print_table", "progress", "say"]
+__all__ = ["aside", "console", "print_table", "progress", "say"]
 
 GAP = 2     # columns of a terminal between those of a table
 
@@ -82,3 +82,8 @@ def _beside(widths: Sequence[int], room: int) -> Iterator[list[int]]:
 def say(text: str) -> None:
     """A line on stdout."""
     click.echo(plain(text))
+
+
+def aside(text: str) -> None:
+    """A line on stderr: progress of what takes long."""
+    click.echo(plain(text), err=True)

@@ -42,7 +42,7 @@ def train(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], gpu
     """Estimates a training step on LOG in seven systems.
 
     Bytes, step time, what binds, and the speedup over your own system, by a model fitted to published step times.
-    LOG is a click log (files or a folder; npz, Criteo, Avazu, Parquet, MELS, text), a saved profile, a calibration,
+    LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS), a saved profile, a calibration,
     mels2021 or mels2022.
     """
     from gen.data.profiling import flow

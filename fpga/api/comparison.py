@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, log
 
-from fpga.api.servers import DIM, facts, recorded_seconds
+from fpga.api.servers import facts, recorded_seconds
 from fpga.api.verdict import HOURS, Prices
 from fpga.card.costs import measure
 from gen.data.profile import Profile
@@ -106,9 +106,7 @@ def _bounds(entry: dict, load: Lookups) -> Iterator[float]:
     if "bytes_s" in entry:
         yield entry["bytes_s"] * entry["random_share"] / load.row_bytes
     if "cores" in entry:
-        # Recorded of rows of DIM values; that shorter ones are faster is not known.
-        dim = max(load.row_bytes / VALUE_BYTES, DIM)
-        yield entry["cores"] * load.rows / recorded_seconds(load.rows, load.vectors, dim)
+        yield entry["cores"] * load.rows / recorded_seconds(load.rows, load.vectors, load.row_bytes / VALUE_BYTES)
     if entry.get("modelled"):
         # Whole beats of the core: the next multiple of 64 bytes.
         dim = -(-int(load.row_bytes) // 64) * 16

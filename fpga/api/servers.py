@@ -137,11 +137,12 @@ def fbgemm_table(rows: int, dim: int, form: str = "float32") -> Callable[[NDArra
 
 
 def recorded_seconds(rows: float, bags: float, dim: float) -> float:
-    """Seconds by FBGEMM's recorded rates: a time per bag, and one per row that grows with its bytes."""
+    """Seconds by FBGEMM's recorded rates: a time per bag, and one per row that grows with its bytes from DIM values on;
+    that shorter rows are faster was not measured."""
     told = facts()["fbgemm"]
     alone, of_20 = 1 / told["rows_per_s_1"], 1 / told["rows_per_s_20"]     # bag + row, bag / 20 + row
     bag = (alone - of_20) * 20 / 19
-    return bags * bag + rows * (alone - bag) * dim / DIM
+    return bags * bag + rows * (alone - bag) * max(dim / DIM, 1)
 
 
 def _lookups(profile: Profile, tables: tuple[str, ...], rows: int, random: np.random.Generator) \

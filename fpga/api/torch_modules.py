@@ -22,6 +22,7 @@ from fpga.api.serving import Cards
 from fpga.api.torch import EmbeddingBag, OnCards, OneTable, array
 from fpga.api.torch_gate import check, kind_of, place_of, pooling
 from fpga.api.trained import laid_out
+from fpga.card.opening import check_kind
 from gen.compiler.emb import Bags
 from gen.data.checkpoint import array_of, managed_ids, of_fbgemm
 from gen.data.logs.opening import LogLike
@@ -56,6 +57,7 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     if not found:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
+    check_kind(card)
     held = [table for each in found for table in each.tables]
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))

@@ -21,10 +21,12 @@ from gen.data.logs.opening import LogLike, opened
 from gen.data.profile import Profile
 from gen.data.profiling import stream
 from gen.data.trained import Ids, Placed, TrainedTable, TrainedWeights, placed
+from gen.model.device import Device
 from gen.model.log_options import LogOptions
 from gen.model.recommender import CHOSEN, ROW_FORMATS, Recommender
 from gen.planner.planning import make
 from gen.planner.widths import head, measured
+from gen.rtl import config
 
 __all__ = ["BATCH", "bundle", "laid_out"]
 
@@ -75,6 +77,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
         if name not in OPTIONS:
             raise TypeError(f"there is no option {name!r}; there are {', '.join(OPTIONS)}, device, preset, cards, "
                             f"batch, mode, levels, sample, {', '.join(READING)}")
+    config.load(preset)
+    Device.load(device)
     held = [_named(table, columns or {}, ids, unknown or {}, mode) for table in held]
     if twice := [name for name, count in Counter(table.name for table in held).items() if count > 1]:
         raise ValueError(f"{source} has {len(held)} tables, more than one of them named {twice[0]!r}")

@@ -15,7 +15,13 @@ from gen.rtl import config
 from gen.rtl.cores import CORES
 from gen.rtl.headers import KERNELS
 
-__all__ = ["check_tools", "open"]
+__all__ = ["check_kind", "check_tools", "open"]
+
+
+def check_kind(kind: str) -> None:
+    """Raises CardError: there is no such kind of card"""
+    if kind not in ("sim", "twin", "xrt"):
+        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\", \"twin\" and \"xrt\"")
 
 
 def check_tools(kind: str) -> None:
@@ -62,8 +68,7 @@ def open(
     Raises      CardError: the sentence, also for an option of the other kind; ConfigError: device or preset;
                 RuntimeError: the model cannot be built
     """
-    if kind not in ("sim", "twin", "xrt"):
-        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\", \"twin\" and \"xrt\"")
+    check_kind(kind)
     if kind == "xrt":
         _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed)
     else:

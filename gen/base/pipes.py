@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["copied", "with_names"]
+__all__ = ["copied", "folder_of_process", "stands_for", "with_names"]
 
 #: What the files stand for.
 _NAMES: dict[str, str] = {}
@@ -15,15 +15,25 @@ _NAMES: dict[str, str] = {}
 def copied(source: Path, name: str, ending: Callable[[Path], str] = lambda copy: "") -> Path:
     """A copy that is there as long as this process. name: of the source, for messages; ending: of the copy's name, by
     what it holds."""
-    folder = Path(tempfile.mkdtemp(prefix="hotrail-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = folder / Path(name).name
+    copy = folder_of_process() / Path(name).name
     with source.open("rb") as given, copy.open("wb") as kept:
         shutil.copyfileobj(given, kept, 1 << 20)
     if (end := ending(copy)) and copy.suffix.lower() != end:
         copy = copy.rename(copy.with_name(copy.name + end))
-    _NAMES[str(copy)] = name
+    stands_for(copy, name)
     return copy
+
+
+def folder_of_process() -> Path:
+    """A folder that is there as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="hotrail-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def stands_for(copy: Path, name: str) -> None:
+    """Messages name the source in the place of the copy."""
+    _NAMES[str(copy)] = name
 
 
 def with_names(text: str) -> str:

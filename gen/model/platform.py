@@ -7,7 +7,7 @@ that the project knows of a board.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,22 @@ class Sites:
 
 
 @dataclass(frozen=True)
-class Platform:
+class _Board:
+    """The keys of a table [platform] that are no tables themselves."""
+
+    about: str
+    part: str
+    memory_tag: str
+    other_tags: tuple[str, ...]
+    masters_max: int
+    slrs: int
+    clocks_mhz: tuple[int, ...]
+    vitis: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Platform(_Board):
     """A board as kernels see it.
 
     memory_tag: sptag of the memory that tables lie in, {} for the number of a channel; channels: of it; other_tags:
@@ -56,16 +71,7 @@ class Platform:
     """
 
     name: str
-    about: str
-    part: str
-    memory_tag: str
     channels: int
-    other_tags: tuple[str, ...]
-    masters_max: int
-    slrs: int
-    clocks_mhz: tuple[int, ...]
-    vitis: tuple[str, ...]
-    source: str
     shells: Mapping[str, Budget]
     sites: Mapping[str, Sites]
     region: Mapping[str, Any]
@@ -109,19 +115,6 @@ class _Shell:
     dsp: int = 0
 
 
-@dataclass(frozen=True)
-class _Table:
-    about: str
-    part: str
-    memory_tag: str
-    other_tags: tuple[str, ...]
-    masters_max: int
-    slrs: int
-    clocks_mhz: tuple[int, ...]
-    vitis: tuple[str, ...]
-    source: str
-
-
 @cache
 def _kept(name: str) -> Platform:
     return _read(name)
@@ -129,9 +122,11 @@ def _kept(name: str) -> Platform:
 
 def _read(name: str) -> Platform:
     path, table = config.read("device", name, FOLDER)
+    where, device = f"{path.name}: [platform]", path if name.endswith(".toml") else name
     if "platform" not in table and "like" in table:      # a variant of a device, on its board
-        return Platform.load(table["like"])
-    where = f"{path.name}: [platform]"
+        found = replace(Platform.load(table["like"]), channels=Device.load(device).memory.channels)
+        _check(found, where)
+        return found
     if not isinstance(table.get("platform"), dict):
         raise ConfigError(f"{path.name}: has no table [platform], so nothing is linked for it; docs/boards.md says "
                           "what belongs in it")
@@ -140,14 +135,13 @@ def _read(name: str) -> Platform:
     for key, value in (("shells", shells), ("sites", sites), ("region", region)):
         if not isinstance(value, dict):
             raise ConfigError(f"{where} {key} = {value!r}: must be a table")
-    own: _Table = config.build(_Table, told, where)
+    board: _Board = config.build(_Board, told, where)
     found = Platform(
-        path.stem, own.about, own.part, own.memory_tag, Device.load(path if name.endswith(".toml") else name)
-        .memory.channels, own.other_tags, own.masters_max, own.slrs, own.clocks_mhz, own.vitis, own.source,
-        {key: _budget(key, value, f"{where} shells.{key}") for key, value in shells.items()},
-        {key: config.build(Sites, value, f"{where} sites.{key}") for key, value in sites.items() if key != "source"},
-        region,
-        path.resolve() if name.endswith(".toml") else None)
+        **vars(board), name=path.stem, channels=Device.load(device).memory.channels,
+        shells={key: _budget(key, value, f"{where} shells.{key}") for key, value in shells.items()},
+        sites={key: config.build(Sites, value, f"{where} sites.{key}") for key, value in sites.items()
+               if key != "source"},
+        region=region, path=path.resolve() if name.endswith(".toml") else None)
     _check(found, where)
     return found
 

@@ -19,7 +19,7 @@ from gen.planner.build import orders_of
 from gen.planner.costs import Costs
 from gen.planner.in_order import quotients
 from gen.planner.plan import Horizon, Plan, PlanTable, Refresh
-from gen.planner.served import Shard
+from gen.planner.served import Shard, batch_seconds, slowest
 
 __all__ = ["EVERY", "horizon_of", "schedule"]
 
@@ -43,20 +43,15 @@ def horizon_of(plan: Plan, profile: Profile, costs: Costs) -> Horizon | None:
               MOST) if plan.from_ssd else 0.0
     orders = orders_of(plan.model, profile)
     now = _seconds(plan, profile, orders, costs)
+    planned = max(card.seconds for card in plan.cards if card.kind == "emb")
     every = tuple(
         Refresh(round(share * samples),
                 _from_ssd(plan, profile, {name: returns.expecting(share) for name, returns in known.items()}),
-                _of_batch(plan, _seconds(plan, profile.expecting(share), orders, costs) / now if now else 1.0))
+                batch_seconds(plan, planned * (_seconds(plan, profile.expecting(share), orders, costs) / now
+                                               if now else 1.0)))
         for share in EVERY)
     return Horizon(round(horizon * samples), max(plan.from_ssd - off, 0.0), min(plan.from_ssd + off, 1.0),
                    every)
-
-
-def _of_batch(plan: Plan, times: float) -> float:
-    """Seconds of a batch whose embedding takes so many times as long as planned."""
-    emb = max(card.seconds for card in plan.cards if card.kind == "emb")
-    mlp = [card for card in plan.cards if card.kind == "mlp"]
-    return max(emb * times, *(card.seconds for card in mlp), 0.0) + max((card.after_s for card in mlp), default=0.0)
 
 
 def schedule(plan: Plan, within: float) -> int | None:
@@ -123,6 +118,4 @@ def _seconds(plan: Plan, profile: Profile, orders: Mapping[str, Order | None], c
         places = np.array([ends[0] + ends[2] - ends[1], ends[1] - ends[0], 1 - ends[2]]) * (1 << 30)
         for card in table.cards:
             loads[card] += shard.load(places.astype(np.int64), pages, fetches, costs, brought)
-    for load in loads.values():
-        load[2] += costs.drive_s * (load[2] > 0)
-    return float(max(load.max() for load in loads.values()))
+    return slowest(loads, costs)

@@ -1,6 +1,6 @@
 """What a plan does with another log than the one it was made of: where its accesses go, how long a batch takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,9 @@ from gen.planner.in_order import quotients
 from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
 from gen.planner.window import joint
 
-__all__ = ["Shard", "served"]
+__all__ = ["Shard", "batch_seconds", "served", "slowest"]
+
+_DRIVE = np.array([0.0, 0.0, 1.0, 0.0, 0.0])        # of the seconds that `Shard.load` gives
 
 
 def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
@@ -48,12 +50,19 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
         load = shard.load(places, pages, float(fetches), costs, brought)
         for card in table.cards:
             loads[card] = loads.get(card, np.zeros(len(load))) + load
-    for load in loads.values():
-        load[2] += costs.drive_s * (load[2] > 0)
-    mlp = [card for card in plan.cards if card.kind == "mlp"]
-    slowest = max([load.max() for load in loads.values()] + [card.seconds for card in mlp])
-    return Held(other.samples, float(slowest) + max((card.after_s for card in mlp), default=0.0),
+    return Held(other.samples, batch_seconds(plan, slowest(loads, costs)),
                 float(unseen / max(whole.sum(), 1e-300)), {"": _shares(whole)} | shares)
+
+
+def slowest(loads: Mapping[int, NDArray[np.float64]], costs: Costs) -> float:
+    """Seconds of the slowest EMB card, by the sums of `Shard.load` of each one's tables."""
+    return max((float((load + costs.drive_s * (load[2] > 0) * _DRIVE).max()) for load in loads.values()), default=0.0)
+
+
+def batch_seconds(plan: Plan, emb_s: float) -> float:
+    """Of a batch whose embedding takes emb_s."""
+    mlp = [card for card in plan.cards if card.kind == "mlp"]
+    return max(emb_s, *(card.seconds for card in mlp), 0.0) + max((card.after_s for card in mlp), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ __all__ = ["COMPARED_HEAD", "Sized", "choices", "compared_rows", "sentences", "s
 
 HEAD = ("cards per copy", "copies", "cards", "batch takes", "lone sample", "samples per second, offline", "within p99",
         "load", "p50", "p95", "p99", "average batch")
-CHOICE_HEAD = ("devices", "number", "by the spread", "of which the load uses", "W", "USD", "limit", "growth until more")
+CHOICE_HEAD = ("devices", "number", "spread", "in use", "W", "USD", "limit", "growth until more")
 COMPARED_HEAD = ("machine", "rows per second", "samples per second", "bound by", "W", "samples per joule", "USD")
 COMPARED_TITLE = "Lookups of this model on one of each, by published figures"
 #: Shares of the largest load at which the latency is drawn.

@@ -40,7 +40,8 @@ class DispatchLoader(DataLoader[Any]):
                 process, with an empty list where a rank has no part of the last mini-batch. options: DataLoader's own
     Members     is_popular: whether the mini-batch that came last is. popular_batches, other_batches: so far
     Raises      ValueError: batches that are made elsewhere (batch_sampler, batch_size None), or, without a collate_fn,
-                one with fewer samples than ranks, in all ranks alike; IndexError: an index that is no row
+                one with fewer samples than ranks, in all ranks alike; TypeError: indices that are not integers;
+                IndexError: an index that is no row
     """
 
     def __init__(self, dataset: Any, lookups: Mapping[Any, Lookup | Sequence[Lookup]], *, batch_size: int = 1,
@@ -83,7 +84,7 @@ class DispatchLoader(DataLoader[Any]):
             yield self._collate([sample for sample, _ in self._part(samples)])
 
     def _rows_of(self, sample: Any) -> list[NDArray[np.int64]]:
-        return [np.asarray(of(sample), np.int64).reshape(-1) for _, of in self._features]
+        return [_indices(of(sample), number) for number, (_, of) in enumerate(self._features)]
 
     def _learn_from(self, reads: Iterator[list[Sample]]) -> Iterator[list[Sample]]:
         """Learns from the first ones; they come all the same."""
@@ -136,3 +137,12 @@ class DispatchLoader(DataLoader[Any]):
     def _digest(self, samples: list[Sample]) -> int:
         return zlib.crc32(b"".join(part.tobytes() for _, rows, lengths in self._lookups(samples)
                                    for part in (rows, lengths)))
+
+
+def _indices(found: Any, number: int) -> NDArray[np.int64]:
+    """What a lookup takes from a sample. Raises TypeError: not integers"""
+    indices = np.asarray(found)
+    if indices.size and indices.dtype.kind not in "iu":
+        raise TypeError(f"lookup {number} of the DispatchLoader gives {indices.dtype} indices, such as "
+                        f"{indices.flat[0]}; indices are integers")
+    return indices.astype(np.int64).reshape(-1)

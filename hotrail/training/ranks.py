@@ -15,10 +15,10 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -74,6 +74,7 @@ class RankedEmbeddingBag(torch.nn.Module):
         self._announced: deque[_Batch] = deque()
         self._failed = False
         self._open = 0              # mini-batches of other rows whose step is to come
+        self._dropped = SimpleQueue[int]()      # of these, whose results are gone without a backward
         if cache_rows == rows:
             self.keep(np.arange(rows))
 
@@ -92,6 +93,9 @@ class RankedEmbeddingBag(torch.nn.Module):
     def prefetch(self, up_to: int = 1) -> None:
         """Fetches the rows of the next mini-batch that needs others than popular ones, if those of the one before it
         have taken their step, while popular ones train."""
+        with suppress(Empty):
+            while True:
+                self._open -= self._dropped.get_nowait()
         for batch in list(self._announced)[:up_to]:
             if not batch.whole.popular:
                 if batch.coming is None and not self._open:
@@ -135,14 +139,15 @@ class RankedEmbeddingBag(torch.nn.Module):
             self.prefetch()
             if batch.coming is None:
                 raise ValueError("the mini-batch before has rows of other owners and has not taken its step: its "
-                                 "backward comes first")
+                                 "backward comes first, or its result goes (torch.no_grad() where none is wanted)")
             with self._together():
                 self._check(batch)
                 rows[slots < 0] = batch.coming.result()
             self._announced.popleft()
         rows[slots >= 0] = self._popular[slots[slots >= 0]]
-        ticket = Ticket(SimpleQueue(), 0, slots, batch.back)
-        if self.training and torch.is_grad_enabled():
+        trains = self.training and torch.is_grad_enabled()
+        ticket = Ticket(self._dropped if trains and not batch.whole.popular else SimpleQueue(), 1, slots, batch.back)
+        if trains:
             rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, batch, ticket))
         elif not batch.whole.popular:
             self._open -= 1

@@ -7,6 +7,7 @@ must be what gen.data.logs.Chunk promises.
 import bz2
 import gzip
 import io
+import json
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -290,6 +291,24 @@ def _parquet_input(random: Random) -> tuple[str, bytes, dict[str, list[int]] | N
     return ".pq", body + footer + struct.pack("<I", length) + b"PAR1", None
 
 
+def _jsonl_input(random: Random) -> tuple[str, bytes, dict[str, list[int]] | None]:
+    rows: list[dict[str, object]] = [{} for _ in range(random.choice((1, 40, 1200)))]
+    ids: dict[str, list[int]] = {}
+    for number in range(random.randint(1, 3)):
+        name, is_bag = f"t{number}_id", random.randrange(2)
+        bags = [_ids(random, random.randint(1, 3) if is_bag else 1, "<i8").tolist() for _ in rows]
+        for row, bag in zip(rows, bags, strict=True):
+            row[name] = bag if is_bag else bag[0]
+        ids[name] = [each % (1 << 64) for bag in bags for each in bag]
+    for row in rows:
+        row |= {"text": random.choice(NAMES), "label": random.choice((0, 1, None, 0.5)), "in": {"a": [1]}}
+    data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    suffix = random.choice((".jsonl", ".json.gz"))
+    valid = not random.randrange(8)
+    data = data if valid else damaged(random, data)
+    return suffix, gzip.compress(data, 1, mtime=0) if suffix.endswith(".gz") else data, ids if valid else None
+
+
 def _read(path: Path, tables: Sequence[str] | None, kind: str | None, samples: int) -> dict[str, list[int]]:
     """All ids of a log, whose chunks are what they promise."""
     log = open_log(path, kind, tables)
@@ -322,7 +341,7 @@ def _whole_log(path: Path, kind: str | None, samples: int) -> dict[str, list[int
 
 
 def _maker(kind: str) -> Format:
-    make_input = {"npz": _npz_input, "mels": _mels_input, "parquet": _parquet_input}.get(
+    make_input = {"npz": _npz_input, "mels": _mels_input, "parquet": _parquet_input, "jsonl": _jsonl_input}.get(
         kind, lambda random: _text(random, kind))
 
     def make(random: Random, folder: Path) -> Trial:

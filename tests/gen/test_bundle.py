@@ -143,6 +143,9 @@ def test_warm_rows_by_communities(log, profile, bundle, tmp_path):
     warm_rows = words >> 30 == TT
     assert np.array_equal(words[~warm_rows], others[~warm_rows]) and not np.array_equal(words, others)
     assert sorted(words[warm_rows]) == sorted(others[warm_rows])
+    cold = make.plan(split={name: (0, 0, sum(split)) for name, split in make.SPLIT.items()})
+    write(tmp_path / "d", cold, profile, SeededWeights(3), order="community", say=said.append)
+    assert "note: no rows are decomposed into a tensor train here, so --order community changes nothing" in said
     with pytest.raises(ValueError, match="order is 'heat'; it must be frequency or community"):
         write(tmp_path / "c", make.plan(), profile, SeededWeights(3), order="heat")
 

@@ -45,6 +45,16 @@ def test_a_board_of_ones_own(tmp_path):
     assert Device.load(found.path).kernel_mhz == 250
 
 
+def test_a_variant_has_its_own_channels(tmp_path):
+    path = tmp_path / "half.toml"
+    path.write_text('like = "u55c"\n[memory]\nchannels = 16\n', "utf-8")
+    found = Platform.load(path)
+    assert (found.name, found.channels, found.tag(16)) == ("u55c", Device.load(path).memory.channels, "HBM[0]")
+    path.write_text('like = "smartssd"\n[memory]\nchannels = 2\n', "utf-8")
+    with pytest.raises(ConfigError, match="half.toml: .platform. memory_tag = 'bank0': must have {}"):
+        Platform.load(path)
+
+
 @pytest.mark.parametrize("changes, sentence", [
     ((("[platform]\n", "[elsewhere]\n"), ), "[platform] about: missing key"),
     ((('part = "xcku15p-ffva1156-2LV-e"\n', ""), ), "part: missing key"),

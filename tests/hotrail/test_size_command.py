@@ -136,10 +136,10 @@ def test_a_core_is_measured_with_the_logs_rows(many, monkeypatch):
 
 
 @pytest.mark.parametrize(("pooling", "dim", "expected"), [
-    (1, 64, 1 / 20.7e6), (20, 64, 20 / 62.8e6), (20, 32, 20 / 62.8e6 - 10 * (1 / 20.7e6 - 20 / 19 * (
-        1 / 20.7e6 - 1 / 62.8e6)))])
+    (1, 64, 1 / 20.7e6), (20, 64, 20 / 62.8e6), (20, 16, 20 / 62.8e6), (20, 128, 20 / 62.8e6 + 20 * (
+        1 / 20.7e6 - 20 / 19 * (1 / 20.7e6 - 1 / 62.8e6)))])
 def test_a_core_by_recorded_rates(pooling, dim, expected):
-    """Half as wide a row takes half of a row's time, not of a bag's."""
+    """Twice as wide a row takes twice a row's time, not a bag's; a shorter one no less than was recorded."""
     table = TableProfile("t", 1000, 500, Heat.of([500 * pooling]), np.array([pooling]), np.array([500]))
     of = Recommender.of("m", {"t": 1000}, dim), Profile("log", 500, {"t": table})
     found = servers.core_seconds(*of, by="recorded")

@@ -121,3 +121,10 @@ def test_wrong():
     log.items[7, 1] = ROWS
     with pytest.raises(IndexError, match=f"table 0: index {ROWS} is none of its {ROWS} rows"):
         list(loader_of(log, item, day))
+
+
+@pytest.mark.parametrize("given", [torch.tensor([1.5]), [2.0, 3.0], torch.tensor([True])])
+def test_indices_are_integers(given):
+    bag = CachedEmbeddingBag(SMALL, DIM, cache_rows=SMALL, rate=0.1)
+    with pytest.raises(TypeError, match=r"lookup 0 of the DispatchLoader gives .* indices, such as .*; indices are"):
+        next(iter(DispatchLoader([0], {bag: lambda sample: given})))

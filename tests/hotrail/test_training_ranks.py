@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="needs the extra torch")
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from hotrail.training import RankedEmbeddingBag  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,3 +65,23 @@ def test_equals_one_process(tmp_path, ranks, rule):
 def test_ranks_that_do_not_agree(tmp_path, how, sentence):
     code, out = ended(tmp_path, 2, how=how)[0]
     assert code == 1 and sentence in out, out
+
+
+def test_a_lookup_without_a_backward():
+    """It takes no step, and the next lookup goes on once its result is gone."""
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
+    try:
+        bag = RankedEmbeddingBag(8, 4, cache_rows=2, rate=1.0)
+        before, items = bag.table().clone(), torch.tensor([[1, 5]])
+        seen = bag(items)
+        with pytest.raises(ValueError, match=r"backward comes first, or its result goes \(torch.no_grad"):
+            bag(items)
+        assert torch.equal(seen, before[[1, 5]].sum(0, keepdim=True))
+        del seen
+        bag(items).sum().backward()
+        with torch.no_grad():
+            bag(items)
+        bag(items).sum().backward()
+        assert torch.equal(bag.table()[[1, 5]], before[[1, 5]] - 1.0 - 1.0)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -2,6 +2,9 @@
 
 import csv
 import io
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import numpy as np
 from gen.data.logs import parse, stream
 from gen.data.logs.bounds import COLUMNS
 
-__all__ = ["NAMES", "Dialect", "character", "dialect", "first_lines", "not_utf8", "rows"]
+__all__ = ["NAMES", "Dialect", "character", "dialect", "first_lines", "is_json_lines", "not_utf8", "rows"]
 
 SAMPLE = 1 << 16    # bytes in which a text is looked at
 FIRST = 1 << 13     # bytes in which formats without a header line are looked for
@@ -21,6 +24,7 @@ TRIED = (",", "\t", ";", "|")
 #: By a file's ending, what a text of one field per line, or of several possible separators, has.
 USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 BOM = b"\xef\xbb\xbf"
+JSON = re.compile(rb"\s*(\[\s*)?\{")
 #: How files begin that are no text, and what they are.
 OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet",
           **{sign: stream.COMPRESSED[ending] for sign, ending in stream.SIGNS.items()}}
@@ -45,6 +49,15 @@ class Dialect:
         """The separator, by its name."""
         names = {sign: f"{name}-separated" for name, sign in NAMES.items()}
         return names.get(self.separator, f"separated by {self.separator!r}")
+
+
+def is_json_lines(lines: Sequence[str]) -> bool:
+    """Whether the first line is a JSON object by itself, and no calibration, which has `tables`."""
+    try:
+        found = json.loads(lines[0]) if lines and lines[0].startswith("{") else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "tables" not in found
 
 
 def character(text: str, what: str) -> str:
@@ -100,8 +113,9 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
     if "\r" in text and "\n" not in text:
         raise ValueError(f"{path} has lines that end in a carriage return alone; they must end in LF or CRLF: "
                          f"`tr '\\r' '\\n'` converts it")
-    if body.lstrip()[:1] == b"{":
-        raise ValueError(f"{path} begins as JSON does, which is not read; write it as Parquet or with a separator")
+    if JSON.match(body):
+        raise ValueError(f"{path} begins as JSON does, and line 1 is no object by itself; of JSON, lines of one object "
+                         "each are read (`jq -c '.[]'` writes an array so)")
     signs = [separator] if separator else TRIED
     width = 1 + max(whole.count(sign.encode(), 0, whole.find(b"\n")) for sign in signs)
     if width > COLUMNS:

@@ -1,7 +1,7 @@
 """Opens a click log by what it is."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.extras import extra
-from gen.base.pipes import copied
+from gen.base.pipes import copied, with_names
 from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
 from gen.data.logs.bounds import archive, readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
@@ -20,10 +20,10 @@ from gen.model.recommender import Recommender
 __all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened", "settled"]
 
 #: What can be read. text: with a header line; movielens: ratings without one.
-FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels")
+FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels", "jsonl")
 TEXTS = ("criteo", "avazu", "movielens", "text")
 MOVIELENS = "movielens"
-_ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels"}
+_ENDINGS = {".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "mels", ".jsonl": "jsonl"}
 
 
 def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None,
@@ -175,6 +175,8 @@ def format_of(path: Path, separator: str | None = None) -> str:
     if not stream.compressed(path) and (kind := _by_bytes(path)):
         return kind
     lines = dialect.first_lines(path) if separator in (None, "\t") else []
+    if dialect.is_json_lines(lines):
+        return "jsonl"
     if text.is_criteo(lines):
         return "criteo"
     if text.is_movielens(lines):
@@ -199,10 +201,13 @@ def _with_partition(piece: Piece, path: Path) -> Piece:
     """Says that the names of Hive's folders are read as no column."""
     keys = [part.partition("=")[0] for part in path.parent.parts if "=" in part]
     left = {key: "the name of a folder" for key in keys if key not in (*piece.tables, *piece.unread)}
-    if not left:
-        return piece
+    return _with_unread(piece, left, piece.form.text)
+
+
+def _with_unread(piece: Piece, left: Mapping[str, str], text: str) -> Piece:
+    """With columns that were left out before, and why; text: how the file is read."""
     return replace(piece, unread=(*piece.unread, *left),
-                   form=replace(piece.form, unread={**piece.form.unread, **left}))
+                   form=replace(piece.form, text=text, unread={**piece.form.unread, **left}))
 
 
 @dataclass(frozen=True)
@@ -248,7 +253,8 @@ class _Asked:
 
     def _check_options(self, path: Path, format: str) -> None:
         """Raises ValueError: an option that says nothing of such a file"""
-        mean = {"text": ("separator", "fields", "lists"), "avazu": ("separator",), "parquet": ("lists",)}
+        mean = {"text": ("separator", "fields", "lists"), "avazu": ("separator",), "parquet": ("lists",),
+                "jsonl": ("lists",)}
         for name in ("separator", "fields", "lists"):
             if getattr(self, name) and name not in mean.get(format, ()):
                 option = "--list" if name == "lists" else f"--{name}"
@@ -261,6 +267,13 @@ class _Asked:
             return [npz.piece(path, self.tables)]
         if format == "mels":
             return mels.pieces(path, self.tables)
-        with extra(f"{path}: Parquet"):
-            from gen.data.logs import parquet
+        with extra(f"{path}: {'JSON lines' if format == 'jsonl' else 'Parquet'}"):
+            from gen.data.logs import json_lines, parquet
+        if format == "jsonl":
+            copy, tables, left = json_lines.as_parquet(path, self.tables, self.order_by)
+            try:
+                found = parquet.pieces(copy, tables, self.missing, self.broken, self.lists, self.order_by)
+            except ValueError as error:
+                raise ValueError(with_names(str(error))) from error
+            return [_with_unread(replace(piece, source=str(path)), left, "JSON lines") for piece in found]
         return parquet.pieces(path, self.tables, self.missing, self.broken, self.lists, self.order_by)

@@ -215,12 +215,12 @@ class ParquetPiece(Piece):
                 batch = self._whole(self._split(batch, before + read), before + read)
                 read, good = read + length, good + batch.num_rows
                 self.done = self.bytes * read // max(self.rows, 1)
-                endure(str(self.path), "rows", self.problems, good, read - good, self.broken)
+                endure(self.source, "rows", self.problems, good, read - good, self.broken)
                 if batch.num_rows:
                     yield self._chunk(batch, first)
                     first += batch.num_rows
         if read and not good:
-            endure(str(self.path), "rows", self.problems, 0, read, 0)
+            endure(self.source, "rows", self.problems, 0, read, 0)
 
     def _split(self, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
         """With lists where texts are lists, and whole numbers where floats are ids."""
@@ -241,8 +241,8 @@ class ParquetPiece(Piece):
         none = np.isnan(found)
         odd = np.flatnonzero(~none & ((found != np.floor(found)) | (np.abs(found) >= EXACT)))
         if len(odd):
-            raise ValueError(f"{self.path}: row {before + odd[0] + 1}: the column {name!r} has {found[odd[0]]:g}; ids "
-                             f"written as floats are whole numbers below 2**53 (--table names other columns)")
+            raise ValueError(f"{self.source}: row {before + odd[0] + 1}: the column {name!r} has {found[odd[0]]:g}; "
+                             f"ids written as floats are whole numbers below 2**53 (--table names other columns)")
         return pa.array(np.where(none, 0, found).astype(np.int64), mask=none)
 
     def _refuse_lists(self, name: str, column: pa.Array, before: int) -> None:
@@ -253,8 +253,9 @@ class ParquetPiece(Piece):
             return
         odd = pc.index(pc.match_substring_regex(texts, f"^({LISTED.pattern})$"), True).as_py()
         if odd >= 0:
-            raise ValueError(f"{self.path}: the column {name!r} has {texts[odd].as_py()[:80]!r} behind the first rows, "
-                             f"which may be a list: --list '{name}=pipe' reads lists, --list {name}=none single ids")
+            raise ValueError(f"{self.source}: the column {name!r} has {texts[odd].as_py()[:80]!r} behind the first "
+                             f"rows, which may be a list: --list '{name}=pipe' reads lists, --list {name}=none "
+                             "single ids")
 
     def _whole(self, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
         """Without the rows that lack an id."""
@@ -271,7 +272,7 @@ class ParquetPiece(Piece):
             empty = np.unique(np.asarray(empty, np.int64))
             empty = empty[kept[empty]]
             if len(empty):
-                self.problems.add("rows with an empty id", f"{self.path}: row {before + empty[0] + 1}: "
+                self.problems.add("rows with an empty id", f"{self.source}: row {before + empty[0] + 1}: "
                                   f"the column {name!r} is empty", len(empty))
                 kept[empty] = False
         return batch if kept.all() else batch.filter(pa.array(kept))
@@ -286,7 +287,7 @@ class ParquetPiece(Piece):
                 column = pc.list_flatten(column)
             ids[name] = _ids(column, self.missing or 0)
             if name in offsets and len(ids[name]) != offsets[name][-1]:
-                raise ValueError(f"{self.path}: the lists of {name!r} do not hold what they say")
+                raise ValueError(f"{self.source}: the lists of {name!r} do not hold what they say")
         bounds.together(self.source, offsets, batch.num_rows)
         return Chunk(first, batch.num_rows, ids, offsets, {name: _numbers(batch.column(name)) for name in self.values})
 

@@ -157,9 +157,12 @@ class Header:
         chosen = self.tables if fields is None else tuple(fields)
         numbers = any(is_number(name) for name in self.names)
         hint = "; line 1 holds numbers: --fields names the fields of a log without a header line" if numbers else ""
+        if not chosen and numbers:
+            raise ValueError(f"{source}: line 1 names no fields, it holds numbers: {few(self.names)}; --fields names "
+                             f"its {len(self.names)} fields, as --fields user_id,item_id,..")
         if not chosen:
             raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices (--table); "
-                             f"there are {few(self.names)}{hint or '; without a header line --fields names them'}")
+                             f"there are {few(self.names)}; without a header line --fields names them")
         there = set(self.names)
         for name in chosen:
             if name not in there:

@@ -2,10 +2,12 @@
 
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 from gen.base.tools import data_path
 from gen.data.logs.bounds import archive, readable
+from gen.data.logs.dialect import first_lines, is_json_lines
 from gen.data.profile import HEADER, Profile
 from gen.data.profiling.criteo import criteo
 from gen.data.profiling.mels import mels
@@ -34,7 +36,7 @@ def statistics_of(log: str | Path) -> Profile | None:
     with readable(path):
         if path.name.startswith("locality_stats") and path.suffix == ".txt":
             return mels(_short(path))
-        if path.suffix == ".json":
+        if path.suffix == ".json" and not _is_json_lines(path):
             return criteo(_short(path))
         return Profile.load(path) if _is_profile(path) else None
 
@@ -44,6 +46,13 @@ def _short(path: Path) -> Path:
     if path.is_file() and path.stat().st_size > STATISTICS_BYTES:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes; statistics have at most {STATISTICS_BYTES:,}")
     return path
+
+
+def _is_json_lines(path: Path) -> bool:
+    """Whether it is a log."""
+    with suppress(ValueError):      # a line that is too long
+        return is_json_lines(first_lines(path))
+    return False
 
 
 def _is_profile(path: Path) -> bool:

@@ -91,6 +91,9 @@ def test_what_does_not_fit(cards, tmp_path):
         hotrail.compile(torch.nn.Linear(2, 2), log())
     with pytest.raises(ValueError, match="max_norm = 1.0 changes rows as they are read, which a card does not"):
         hotrail.compile(torch.nn.Embedding(3, 4, max_norm=1.0), log())
+    for wrong in ({"card": "twn"}, {"device": "smartsd"}, {"preset": "tinyy"}):      # before the log is read
+        with pytest.raises((hotrail.CardError, ValueError), match="there is no (kind of card|device|preset) '"):
+            hotrail.compile(torch.nn.Embedding(4, 4), "no.csv", **wrong)
     with pytest.raises(ValueError, match="table user: arrays has no column 'x'; it has user, item, seen"):
         hotrail.compile(Model(), log(), columns={"user": "x"}, out=tmp_path / "bundle", **LAYOUT)
 

@@ -181,8 +181,9 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     (b"user_id,item_id\n1,\0\n", "has a byte of 0; is it text?"),
     (b"user_id item_id\n1 2\n", "nothing separates fields in line 1, 'user_id item_id'; comma, tab, semicolon and pipe "
                                 "were looked for, --separator names another"),
-    (b"1,2,0.5\n3,4,1\n", "; there are 1, 2, 0.5; line 1 holds numbers: --fields names the fields of a log without a"),
-    (b'{"user_id": 1, "item_id": 2}\n', "begins as JSON does, which is not read; write it as Parquet or"),
+    (b"1,2,0.5\n3,4,1\n", ": line 1 names no fields, it holds numbers: 1, 2, 0.5; --fields names its 3 fields, as"),
+    (b'[{"user_id": 1, "item_id": 2}]\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
+    (b'{"user_id": 1,\n"item_id": 2}\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
     (b"PK\x03\x04", "is a zip archive, not text in UTF-8; its name must end in .zip"),
     (b'user_id,"item_id\n1,2\n', ":1: a quoted field is not closed in the first"),
     (b'user_id,item_id\n1,2\n3,"4\n5,6\n', ":3: a quoted field that begins here or further on is not closed"),
