@@ -68,11 +68,37 @@ inline void add_term(Sum &sum, Term term) {
     sum.special = int(sum.special) | int(term.special);
 }
 
-// A beat of one term.
-inline void accumulate(Sum &sum, Word x, Word y) {
-    const Term term = multiply(x, y);
-    raise(sum, larger(int(sum.peak), int(term.exponent)));
-    add_term(sum, term);
+// Operands as they are. padded: -0 stands for no operand at all.
+template <int TERMS> struct Words {
+    Word word[TERMS];
+    bool padded;
+};
+
+template <int TERMS> inline void set_operand(Words<TERMS> &operand, const Word word[TERMS], bool padded) {
+    for (int k = 0; k < TERMS; k++) operand.word[k] = word[k];
+    operand.padded = padded;
+}
+
+template <int TERMS>
+inline void multiply_words(Term term[TERMS], const Words<TERMS> &x, const Words<TERMS> &y, bool counts = true) {
+    for (int k = 0; k < TERMS; k++) {
+        const bool none = !counts || (x.padded && x.word[k] == SIGN_BIT) || (y.padded && y.word[k] == SIGN_BIT);
+        term[k] = multiply(none ? 0 : x.word[k], none ? 0 : y.word[k]);
+    }
+}
+
+// A beat of terms, all shifted to the largest exponent so far.
+template <int TERMS> inline void add_terms(Sum &sum, const Term term[TERMS]) {
+    int peak = sum.peak;
+    for (int k = 0; k < TERMS; k++) peak = larger(peak, int(term[k].exponent));
+    raise(sum, peak);
+    for (int k = 0; k < TERMS; k++) add_term(sum, term[k]);
+}
+
+template <int TERMS> inline void accumulate(Sum &sum, const Words<TERMS> &x, const Words<TERMS> &y) {
+    Term term[TERMS];
+    multiply_words<TERMS>(term, x, y);
+    add_terms<TERMS>(sum, term);
 }
 
 inline Word round_sum(Sum sum, int unit = UNIT_SINGLE) {
@@ -121,6 +147,8 @@ inline Group group_of(const Word word[GROUP], bool padded) {
     return group;
 }
 
+inline void set_operand(Group &operand, const Word word[GROUP], bool padded) { operand = group_of(word, padded); }
+
 inline int64_t exact_product(const Group &x, const Group &y) {
     int64_t sum = 0;
     for (int k = 0; k < GROUP; k++) sum += int64_t(x.mantissa[k]) * int64_t(y.mantissa[k]);
@@ -147,15 +175,12 @@ inline int group_special(const Group &x, const Group &y) {
 
 const int GROUP_DROPPED_BITS = 19, UNIT_GROUPED = GROUP_DROPPED_BITS - 2 * GUARD_BITS - 46 - 2 * BIAS;
 
-inline Term multiply_groups(const Group &x, const Group &y) {
-    return {exact_product(x, y) >> GROUP_DROPPED_BITS, unsigned(group_exponent(x, y)), unsigned(group_special(x, y))};
-}
-
-// As add_term: floor, and nothing where the term lies far below.
-inline void add_group(Sum &sum, Term term) {
-    const int shift = int(sum.peak) - int(term.exponent);
-    if (shift < REACH) sum.total = int64_t(sum.total) + (int64_t(term.value) >> shift);
-    sum.special = int(sum.special) | int(term.special);
+// A beat of one group: floor, and nothing where its product lies far below.
+inline void accumulate(Sum &sum, const Group &x, const Group &y) {
+    raise(sum, larger(int(sum.peak), group_exponent(x, y)));
+    const int shift = int(sum.peak) - group_exponent(x, y);
+    if (shift < REACH) sum.total = int64_t(sum.total) + (exact_product(x, y) >> GROUP_DROPPED_BITS >> shift);
+    sum.special = int(sum.special) | group_special(x, y);
 }
 
 // -- The exact kind. A sum's peak is the largest exponent of all its terms before the first is added.
@@ -195,6 +220,21 @@ inline Group regroup(const Sum sum[GROUP]) {
     }
     group.exponent = under || over ? 0 : exponent;
     return group;
+}
+
+// -- What a unit multiplies: a group where its numbers share an exponent, else TERMS numbers.
+
+template <bool GROUPED, int TERMS> struct OperandOf {
+    typedef Words<TERMS> type;
+};
+template <int TERMS> struct OperandOf<true, TERMS> {
+    typedef Group type;
+};
+
+template <class Operand> inline Operand operand_of(const Word word[], bool padded) {
+    Operand operand;
+    set_operand(operand, word, padded);
+    return operand;
 }
 
 }  // namespace hotrail
