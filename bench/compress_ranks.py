@@ -69,7 +69,8 @@ def ranks() -> Iterator[Row]:
             best = max(ways, key=lambda way: right(samples, way, 0, epochs, rank, CHOSEN_ON)[0])
             runs = np.array([right(samples, best, seed, epochs, rank) for seed in range(SEEDS)])
             points = runs[:, 0] - dense
-            id, what = f"compress.ranks.{name}.{share}.r{rank}", f"{name}, {form.told}, rank {rank}, {SEEDS} seeds"
+            said = "all rows in TTs" if share == "all" else form.told
+            id, what = f"compress.ranks.{name}.{share}.r{rank}", f"{name}, {said}, rank {rank}, {SEEDS} seeds"
             yield figure(f"{id}.points", f"{what}: accuracy beside dense rows", round(float(points.mean()), 2),
                          "points")
             yield figure(f"{id}.spread", f"{what}: standard deviation of the seeds' differences",
