@@ -10,7 +10,7 @@
 // Source  SCRec Fig. 7b. Golden: golden.systolic.array.tiles, golden.fp.fp32.add, maximum, sigmoid
 #pragma once
 
-#include "dot.h"
+#include "groups.h"
 #include "sigmoid.h"
 
 namespace hotrail {

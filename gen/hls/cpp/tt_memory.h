@@ -5,7 +5,7 @@
 #pragma once
 
 #include "descriptor.h"
-#include "dot.h"
+#include "groups.h"
 
 namespace hotrail {
 
