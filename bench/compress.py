@@ -98,8 +98,10 @@ class Trained:
     scores: Callable[[], NDArray[np.float32]]
 
 
-def trained(samples: Samples, form: str, seed: int, epochs: int, tt_format: str = "float32") -> Trained:
-    """On all but the held-out samples of this seed; lookups have their cores in tt_format."""
+def trained(samples: Samples, form: str | Form, seed: int, epochs: int, tt_format: str = "float32", *,
+            rank: int = RANK, judged: tuple[float, float] = (1 - HELD_OUT, 1.0)) -> Trained:
+    """On the samples before those that are judged, a part of this seed's order; lookups have their cores in
+    tt_format."""
     import torch
 
     from fpga.api.torch_dlrm import TorchDlrm
@@ -107,21 +109,22 @@ def trained(samples: Samples, form: str, seed: int, epochs: int, tt_format: str 
 
     torch.set_num_threads(1)
     shuffled = np.random.default_rng(seed).permutation(len(samples.label))
-    cut = int(len(shuffled) * (1 - HELD_OUT))
-    learned, held = shuffled[:cut], shuffled[cut:]
+    first, last = (int(len(shuffled) * part) for part in judged)
+    learned, held = shuffled[:first], shuffled[first:last]
+    chosen = FORMS[form] if isinstance(form, str) else form
     bags: list[TieredBag] = []
     later: list[Callable[[TieredBag], TieredBag]] = []
     past, saved = [], 0
     for table, rows in enumerate(samples.rows):
         counts = np.bincount(samples.of(table, learned)[0], minlength=rows)
-        dense_rows, tt_rows = split(counts, FORMS[form])
+        dense_rows, tt_rows = split(counts, chosen)
         tier = tiers(counts, dram_rows=dense_rows, tt_rows=tt_rows)
         in_tt = np.flatnonzero(tier == 1)
         saved += len(in_tt) * DIM
-        options: dict[str, Any] = {"rank": RANK, "rate": RATE, "rule": "adagrad", "core_rate": FORMS[form].core_rate,
+        options: dict[str, Any] = {"rank": rank, "rate": RATE, "rule": "adagrad", "core_rate": chosen.core_rate,
                                    "core_rule": "adam", "tt_format": tt_format, "std": 0.0, "seed": 100 * seed + table}
         order = in_tt[np.argsort(-counts[in_tt], kind="stable")]
-        if FORMS[form].later:
+        if chosen.later:
             bags.append(TieredBag(np.zeros(rows), DIM, **options))
             later.append(partial(TieredBag.retiered, tier=tier, order=order, **options))
         else:

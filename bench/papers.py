@@ -18,6 +18,7 @@ all-to-all behind the reads. Where nobody pays for transfers the cards have no l
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -192,3 +193,6 @@ def figure_9() -> Iterator[Row]:
             times = round(plan.samples_per_s * core_s, 1)
             yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy", times, "times")
             yield figure(f"{id}.cpu", f"{what}: over {CORES} such cores", round(times / CORES, 2), "times")
+            if dim == CRITEO_DIMS[0] and find_spec("torch"):
+                times = round(plan.samples_per_s * core_seconds(of, profile, by="torch"), 1)
+                yield figure(f"{id}.torch", f"{what}: over one core of this machine, PyTorch", times, "times")

@@ -27,9 +27,9 @@ SOURCES = Path(__file__).parent / "cpp"
 MARK = "types.h"
 CONFIG = "hls_config.cfg"
 #: Cores with units in C++, and what each brings.
-UNITS = {"emb": ("fp32.h", "dot.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", "tt_memory.h", "emb.h", "emb_bags.h",
-                 "emb_checks.h"),
-         "mlp": ("fp32.h", "dot.h", "mlp.h"), "hotline": ("hotline.h",)}
+UNITS = {"emb": ("fp32.h", "dot.h", "groups.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", "tt_memory.h", "emb.h",
+                 "emb_bags.h", "emb_checks.h"),
+         "mlp": ("fp32.h", "dot.h", "groups.h", "mlp.h"), "hotline": ("hotline.h",)}
 #: What is no part of the kernel.
 BENCH = ("testbench.cpp", "csim/hls_stream.h")
 PART = Platform.load().part

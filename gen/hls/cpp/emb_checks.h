@@ -128,7 +128,8 @@ inline Fault check_bounds(const Instruction &item, const Buffers &buffers) {
     const uint64_t indices = beats_of(fill ? 2 * uint64_t(item.count) : item.indices_count);
     if (!inside(buffers.inputs_beats, item.indices, indices)
         || (!fill && !inside(buffers.inputs_beats, item.lengths, beats_of(item.count)))
-        || (item.weighted && !inside(buffers.inputs_beats, item.weights, indices))) return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
+        || (item.weighted && !inside(buffers.inputs_beats, item.weights, indices)))
+        return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
     if (!inside(buffers.rows_beats, item.dram_base, stripes_of(item).beats(item.dram_rows)))
         return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_ROWS);
     const uint64_t outputs = uint64_t(item.count - 1) * item.out_stride + vector_beats(item.row_beats, item.format);

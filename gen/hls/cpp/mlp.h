@@ -10,7 +10,7 @@
 // Source  SCRec Fig. 7b. Golden: golden.systolic.array.tiles, golden.fp.fp32.add, maximum, sigmoid
 #pragma once
 
-#include "dot.h"
+#include "groups.h"
 #include "sigmoid.h"
 
 namespace hotrail {
@@ -18,15 +18,7 @@ namespace hotrail {
 const int ROWS = MLP_ROWS, COLUMNS = 2 * MLP_ROWS, TERMS = MLP_WIDTH;
 
 // A cell's operand of a beat: TERMS numbers, which share an exponent where the kind is grouped.
-#if MLP_GROUPED
-typedef Group CellOperand;
-const int MLP_UNIT = UNIT_GROUPED;
-#else
-struct CellOperand {
-    Word word[TERMS];
-};
-const int MLP_UNIT = UNIT_SINGLE;
-#endif
+typedef OperandOf<MLP_GROUPED, TERMS>::type CellOperand;
 
 struct RowsBeat {
     Word word[ROWS][TERMS];
@@ -46,38 +38,11 @@ struct MlpTile {
     ResultRow addend;
 };
 
-inline CellOperand cell_operand(const Word word[TERMS]) {
-#if MLP_GROUPED
-    return group_of(word, false);
-#else
-    CellOperand operand;
-    for (int k = 0; k < TERMS; k++) operand.word[k] = word[k];
-    return operand;
-#endif
-}
+inline CellOperand cell_operand(const Word word[TERMS]) { return operand_of<CellOperand>(word, false); }
 
 inline CellOperand no_operand() {
     const Word zero[TERMS] = {0};
     return cell_operand(zero);
-}
-
-// A beat of TERMS terms, all shifted to the largest exponent so far.
-inline void cell_step(Sum &sum, const CellOperand &x, const CellOperand &y) {
-#pragma HLS inline
-#if MLP_GROUPED
-    const Term term = multiply_groups(x, y);
-    raise(sum, larger(int(sum.peak), int(term.exponent)));
-    add_group(sum, term);
-#else
-    Term term[TERMS];
-    int peak = sum.peak;
-    for (int k = 0; k < TERMS; k++) {
-        term[k] = multiply(x.word[k], y.word[k]);
-        peak = larger(peak, int(term[k].exponent));
-    }
-    raise(sum, peak);
-    for (int k = 0; k < TERMS; k++) add_term(sum, term[k]);
-#endif
 }
 
 // 1 / (1 + e^-x): e^-|x| = 2^-(n + f), 2^-f by 512 parabolas, then one division.
@@ -157,7 +122,7 @@ BEATS:
             for (int c = COLUMNS - 1; c >= 0; c--) {
                 x_reg[r][c] = c == 0 ? x_skew[r][r] : x_reg[r][c - 1];
                 y_reg[r][c] = r == 0 ? y_skew[c][c] : y_reg[r - 1][c];
-                cell_step(sum[r][c], x_reg[r][c], y_reg[r][c]);
+                accumulate(sum[r][c], x_reg[r][c], y_reg[r][c]);
             }
         }
     }
@@ -166,7 +131,7 @@ RESULTS:
 #pragma HLS pipeline II=1
         ResultRow row;
         for (int c = 0; c < COLUMNS; c++) {
-            const Word dot = round_sum(sum[r][c], MLP_UNIT);
+            const Word dot = round_sum(sum[r][c], MLP_GROUPED ? UNIT_GROUPED : UNIT_SINGLE);
             row.word[c] = activated(tile.adds ? add(dot, tile.addend.word[c]) : dot, tile.activation);
         }
         o.write(row);

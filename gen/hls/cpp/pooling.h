@@ -43,8 +43,19 @@ inline void pool_beat(Lanes &lanes, const Beat &beat, Word weight, bool first, b
             lanes.sum[w] = empty_sum();
             lanes.most[w] = flush(beat.word[w]);
         }
+        const Term term[1] = {multiply(beat.word[w], weight)};
         if (maximum_of) lanes.most[w] = maximum(lanes.most[w], beat.word[w]);
-        else accumulate(lanes.sum[w], beat.word[w], weight);
+        else add_terms<1>(lanes.sum[w], term);
+    }
+}
+
+// A row or a partial vector out of its stream.
+inline void pool_row(Lanes lanes[], hls::stream<Beat> &row, Word weight, bool first, const PoolJob &job) {
+ROW:
+    for (int j = 0; j < job.row_beats; j++) {
+#pragma HLS pipeline II=1
+#pragma HLS loop_tripcount min=1 max=64
+        pool_beat(lanes[j], row.read(), weight, first, job.maximum);
     }
 }
 
@@ -106,21 +117,11 @@ TOKENS:
             write_vector(bag, !any, job, o);
             any = false;
         } else if (token.what == TT_VECTOR) {
-        VECTOR:
-            for (int j = 0; j < job.row_beats; j++) {
-#pragma HLS pipeline II=1
-#pragma HLS loop_tripcount min=1 max=64
-                pool_beat(bag[j], vectors.read(), token.factor, !any, job.maximum);
-            }
+            pool_row(bag, vectors, token.factor, !any, job);
             any = true;
         } else {
             const int t = token.what == DRAM_ROW ? TIER_DRAM : TIER_SSD;
-        ROW:
-            for (int j = 0; j < job.row_beats; j++) {
-#pragma HLS pipeline II=1
-#pragma HLS loop_tripcount min=1 max=64
-                pool_beat(tier[t][j], rows.read(), token.weight, !held[t], job.maximum);
-            }
+            pool_row(tier[t], rows, token.weight, !held[t], job);
             held[t] = true;
         }
     }

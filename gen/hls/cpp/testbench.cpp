@@ -52,7 +52,6 @@ class Reader {
         return item;
     }
     Word one() { return next<Word>(); }
-    uint64_t two() { return next<uint64_t>(); }
     template <class T> std::vector<T> many(size_t count) {
         std::vector<T> found;
         for (size_t k = 0; k < count; k++) found.push_back(next<T>());

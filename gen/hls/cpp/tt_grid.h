@@ -88,34 +88,27 @@ template <bool PEAKS> inline void grid_step(Tile &tile, const Slot &slot) {
             for (int leader = 0; leader < N; leader++) {
                 if (leader & slot.combined) continue;
                 Sum &sum = tile.z[r][c][leader];
+#if TT_GROUPED
                 int peak = sum.peak;
-#if !TT_GROUPED
-                Term term[N][N];
+#else
+                Term term[N * N];
 #endif
                 for (int s = 0; s < N; s++) {
-                    if ((s & ~slot.combined) != leader) continue;
+                    const bool counts = (s & ~slot.combined) == leader;
                     const int quarter = (s & ~slot.rows) | slot.place, turned = (s & ~slot.columns) | slot.turn;
                     const Operand &x = slot.x.at[quarter][r];
                     const Operand &y = r < N / 2 ? slot.low.at[c][turned] : slot.high.at[c][turned];
 #if TT_GROUPED
-                    if (PEAKS) peak = larger(peak, group_exponent(x, y));
-                    else add_exact(sum, x, y);
+                    if (counts && PEAKS) peak = larger(peak, group_exponent(x, y));
+                    else if (counts) add_exact(sum, x, y);
 #else
-                    for (int w = 0; w < N; w++) {
-                        const bool none = (x.padded && x.word[w] == SIGN_BIT) || (y.padded && y.word[w] == SIGN_BIT);
-                        term[s][w] = multiply(none ? 0 : x.word[w], none ? 0 : y.word[w]);
-                        peak = larger(peak, int(term[s][w].exponent));
-                    }
+                    multiply_words<N>(term + s * N, x, y, counts);
 #endif
                 }
 #if TT_GROUPED
                 if (PEAKS) sum.peak = peak;
 #else
-                raise(sum, peak);
-                for (int s = 0; s < N; s++) {
-                    if ((s & ~slot.combined) != leader) continue;
-                    for (int w = 0; w < N; w++) add_term(sum, term[s][w]);
-                }
+                add_terms<N * N>(sum, term);
 #endif
             }
         }
@@ -166,7 +159,7 @@ inline Line line_of(const Tile &tile, int product, bool swap) {
 #else
             Word word[N];
             for (int w = 0; w < N; w++) word[w] = round_sum(sum[w]);
-            line.at[c][s] = operand_of(word, false);
+            line.at[c][s] = operand_of<Operand>(word, false);
 #endif
         }
     return line;

@@ -5,33 +5,14 @@
 #pragma once
 
 #include "descriptor.h"
-#include "dot.h"
+#include "groups.h"
 
 namespace hotrail {
 
 const int N_LOG2 = TT_GRID_LOG2, N = 1 << N_LOG2, LINE = N * N * N;
 const int T_LINES = TT_T_LINES, T_MIDDLE_LINES = TT_T_MIDDLE_LINES;
 
-// -- Operands: single words, or groups of four that share an exponent.
-
-#if TT_GROUPED
-typedef Group Operand;                              // the N = 4 words of a dot product
-#else
-struct Operand {
-    Word word[N];
-    bool padded;                                    // -0 stands for no operand at all
-};
-#endif
-
-inline Operand operand_of(const Word word[N], bool padded) {
-#if TT_GROUPED
-    return group_of(word, padded);
-#else
-    Operand operand = {{0}, padded};
-    for (int w = 0; w < N; w++) operand.word[w] = word[w];
-    return operand;
-#endif
-}
+typedef OperandOf<TT_GROUPED, N>::type Operand;     // the N words of a dot product
 
 // Operands [a][b]: X by quarter and row, Y and T by cell and sub-dot.
 struct Line {
@@ -90,7 +71,7 @@ inline Line read_line(const uint64_t store[LINES][2][LINE / 4], int address, boo
                 const int at = (a * N + b) * N + w;
                 word[w] = Word(store[line][at % 4 / 2][at / 4] >> at % 2 * 32);
             }
-            out.at[a][b] = operand_of(word, true);
+            out.at[a][b] = operand_of<Operand>(word, true);
 #if TT_GROUPED
             if (block) out.at[a][b] = from_block(store[line][address & 1][a * N + b]);
 #endif

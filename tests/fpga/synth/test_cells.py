@@ -4,16 +4,17 @@ import re
 
 import pytest
 
-from fpga.synth.cells import BIT_CELLS, lines, map_cells
+from fpga.synth.cells import BIT_CELLS, Electrical, lines, map_cells
 
 LIBRARY = """library (four) {
+  capacitive_load_unit (1, ff); nom_voltage : 2.0; leakage_power_unit : "1nW";
   cell (INV) { area : 1; pin (A) { direction : input; } pin (Y) { direction : output; function : "!A"; } }
   cell (NAND2) { area : 2; pin (A) { direction : input; } pin (B) { direction : input; }
     pin (Y) { direction : output; function : "!(A*B)"; } }
   cell (NOR2) { area : 2; pin (A) { direction : input; } pin (B) { direction : input; }
     pin (Y) { direction : output; function : "!(A+B)"; } }
-  cell (DFF) { area : 9; ff (IQ, IQN) { clocked_on : "C"; next_state : "D"; }
-    pin (C) { direction : input; clock : true; } pin (D) { direction : input; }
+  cell (DFF) { area : 9; cell_leakage_power : 5; ff (IQ, IQN) { clocked_on : "C"; next_state : "D"; }
+    pin (C) { direction : input; capacitance : 3; clock : true; } pin (D) { direction : input; capacitance : 1; }
     pin (Q) { direction : output; function : "IQ"; } }
 }
 """
@@ -79,9 +80,13 @@ def test_cells_and_memories_of_all_instances(library):
     assert report.area_um2 == 2 * leaf.area_um2 == 2 * (9 + 2) and report.cells == 4 and report.gates == 11
     least, most = report.memory_mm2(45)
     assert least < most < 3 * 1e-6 * 1024 * BIT_CELLS[45]
+    # Two registers at 2 V, of 1 fF and 3 fF of the clock, and what wires add.
+    assert vars(report.electrical) == pytest.approx(vars(Electrical(4e-15, 12e-15, 1e-8)))
+    assert report.electrical.watts(100, (0.1, 0.5)) == pytest.approx((0.489e-5, 1.041e-5), rel=0.01)
     text = list(lines(report))
-    assert "give --node-nm" in text[2] and re.search(r"to \S+ mm2 as macros in 45 nm", "\n".join(lines(report, 45)))
-    assert text[3] == "     2 x leaf: 6 gate equivalents, 512 bits of memory"
+    assert "mW per MHz" in text[2]
+    assert "give --node-nm" in text[3] and re.search(r"to \S+ mm2 as macros in 45 nm", "\n".join(lines(report, 45)))
+    assert text[4] == "     2 x leaf: 6 gate equivalents, 512 bits of memory"
 
 
 def test_what_is_no_library_is_refused(library):
