@@ -64,7 +64,8 @@ class Bench(FaultyBench):
     def expected(self, run):
         outputs, self.left_rows = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32), self.rows.copy()
         result = self.oracle.run(Memory(run.words.reshape(-1), run.inputs, outputs, self.left_rows,
-                                        self.pages[np.arange(run.pages)].reshape(-1), run.first, self.ring_beats))
+                                        self.pages[np.arange(run.pages)].reshape(-1), run.first, self.ring_beats,
+                                        PAGE // self.config.beat_bytes))
         return result, outputs
 
     def judge(self, run, told, left, place):
