@@ -166,7 +166,8 @@ class Programs(Draw):
         return {"count": count, "indices": self.region(np.array(pairs)), **fields, **ring}
 
     def load(self):
-        return {"count": self.images.load_beats, "indices": self.region(self.images.load),
+        # As much of it as there is, or what it begins with.
+        return {"count": self.upto(self.images.load_beats, 1), "indices": self.region(self.images.load),
                 "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
 
     # Mistakes.
