@@ -279,7 +279,7 @@ async def places_far_apart(dut):
             bench = await Bench.fresh(dut, r, busy=0)
 
     last = (1 << bits) - 1
-    for log2 in (0, 3, 6):
+    for log2 in (0, 3, 6) if REGRESS else (6,):
         for by in range(bits):
             first, beats = 1 << by, 1 << by + log2
             if beats < 1 << 32:     # a base that goes with it, and those around
@@ -291,7 +291,7 @@ async def places_far_apart(dut):
         await try_(log2, (0, last), (0, last), (0, last), refused=False)
         await try_(log2, (0, last - 1), (1 << log2, last), refused=False)
         await try_(log2, (0, last), (0, last), (TOP, last), refused=True)
-    assert min(ends.values()) > 60, ends
+    assert min(ends.values()) > 20, ends
     report(places_same=ends[False], places_apart=ends[True])
 
 
