@@ -128,7 +128,8 @@ class Plan:
 
     def position(self, item: dict[str, int]) -> int:
         r, b, last = self.rng, emb_tokens.stored(item), item["ring_count"] - emb_tokens.stored(item)
-        least = (self.released[-1] - item["ring_first"]) % (1 << 30)
+        number = next((at for at, known in enumerate(self.items) if known is item), -1)
+        least = (self.released[number] - item["ring_first"]) % (1 << 30)
         least = least if least < 1 << 29 else 0
         while True:
             along = r.choice([least, last, r.randint(least, last)])
@@ -189,7 +190,7 @@ class Plan:
             self.position(item), self.rng.randrange(item["dram_rows"]))])
         return self.add(item)
 
-    def load(self, tables, extra: int = 0, **bounds: int) -> dict[str, int]:
+    def load(self, tables, extra: int = 0, release: int | None = None, **bounds: int) -> dict[str, int]:
         """A load image of random beats, among them the first and the last part of the descriptors of `tables`. bounds:
         where they are not to be drawn; chunks of any length go to the first table."""
         r = self.rng
@@ -219,7 +220,7 @@ class Plan:
                                    "flip": head >> 20 & 3, "block": head >> 22,
                                    "data": sum(w << 32 * i for i, w in enumerate(data))})
         item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
-                         "release": self.release()})
+                         "release": self.release() if release is None else release})
         self.loaded |= wanted
         return item
 

@@ -52,7 +52,7 @@ async def smoke(dut):
     """One bag over all three memories, in chunks of two rows, comes out row by row as written down by hand."""
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
-    plan.load([3], extra=2, beats=2, rows=9)
+    plan.load([3], extra=2, release=0, beats=2, rows=9)
     table = {"row_beats": 2, "row_format": 0, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
              "ring_first": 6, "ring_count": 64}
     words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
