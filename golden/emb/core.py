@@ -52,8 +52,8 @@ class Memory:
     """The buffers, (n,) uint32 each, whole beats. `rows` is changed by FILL, `outputs` by BAGS, in place.
 
     landed: all that the host brings during the run, one beat after the other, the first at ring position
-    `landed_at`, as far as it is at most ring_beats ahead of what was released. ring_beats: of the ring that it passes
-    through.
+    `landed_at`, as far as it is at most ring_beats ahead of what was released, in pieces of page_beats. ring_beats: of
+    the ring that it passes through.
     """
 
     program: Words
@@ -63,6 +63,7 @@ class Memory:
     landed: Words = field(default_factory=lambda: np.zeros(0, np.uint32))
     landed_at: int = 0
     ring_beats: int = 0
+    page_beats: int = 1
 
 
 @dataclass(frozen=True)
@@ -228,18 +229,22 @@ class Emb:
         counters["ssd_bytes"] += item.count * b * words * 4
 
     def _in_ring(self, item: SimpleNamespace, memory: Memory, position):
+        """Whether the row is one of the instruction's and was not released before."""
         b = _stored(item)
         if not memory.ring_beats:
             return np.zeros_like(position, dtype=bool)
-        return (((position - item.ring_first) % POSITIONS + b <= item.ring_count)
+        gone = (item.released - item.ring_first) % POSITIONS
+        gone = gone if gone < POSITIONS // 2 else 0
+        return (((position - item.ring_first - gone) % POSITIONS + b <= item.ring_count - gone)
                 & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
 
     def _lands(self, item: SimpleNamespace, memory: Memory, position):
-        """Whether the row is among what the host brings, and there is room for it before the instruction is done."""
-        b = _stored(item)
-        ahead = (position + b - item.released) % POSITIONS
-        return (((position - memory.landed_at) % POSITIONS + b) * self.words <= len(memory.landed)) & (
-            (ahead <= memory.ring_beats) | (ahead > POSITIONS // 2))
+        """Whether the row is among what the host brings, and there is room for its pages before the instruction is
+        done."""
+        end = (position - memory.landed_at) % POSITIONS + _stored(item)
+        pages_end = -(-end // memory.page_beats) * memory.page_beats
+        return (end * self.words <= len(memory.landed)) & (
+            pages_end - (item.released - memory.landed_at) % POSITIONS <= memory.ring_beats)
 
     def _bags(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words

@@ -109,23 +109,27 @@ def stripes(item: Mapping[str, int], stripe_beats: int) -> Stripes:
 
 
 def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_beats: int, number: int = 0,
-         ring_beats: int = 0, index_bits: int = 30, loaded: Mapping[int, int] = MappingProxyType({})) -> Dealt:
+         ring_beats: int = 0, released: int | None = None, index_bits: int = 30,
+         loaded: Mapping[int, int] = MappingProxyType({})) -> Dealt:
     """What a BAGS or FILL instruction deals out, up to its first fault.
 
     Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; stripe_beats: of the
-                core; number: of the instruction; ring_beats: of the ring; index_bits: of a TT's row; loaded: the
-                rows of each table that is there
+                core; number: of the instruction; ring_beats: of the ring; released: the ring position that the
+                instructions before release [none of the instruction's]; index_bits: of a TT's row; loaded: the rows of
+                each table that is there
     """
     dealt = Dealt()
-    beats = stored(item)
+    beats, gone = stored(item), 0
+    if released is not None and (before := (released - item["ring_first"]) % POSITIONS) < POSITIONS // 2:
+        gone = before
 
     def region(name: str, count: int) -> Sequence[int]:
         start = item[name] * words
         return [int(word) for word in inputs[start:start + count]]
 
     def in_ring(position: int) -> bool:
-        along = (position - item["ring_first"]) % POSITIONS
-        return (bool(ring_beats) and along + beats <= item["ring_count"]
+        along = (position - item["ring_first"] - gone) % POSITIONS
+        return (bool(ring_beats) and along + beats <= item["ring_count"] - gone
                 and position % ring_beats + beats <= ring_beats)
 
     if item["opcode"] == FILL:

@@ -270,12 +270,7 @@ class Mlp(Geometry):
             whole = np.zeros((count, beats * self.words), np.uint32)
             whole[:, :groups * self.columns] = y.reshape(count, -1)
             rows = item.out + np.arange(count) * item.out_stride
-            outputs = memory.outputs.reshape(-1, self.words)
-            if item.out_stride >= beats:
-                outputs[rows[:, None] + np.arange(beats)] = whole.reshape(count, beats, -1)
-            else:
-                for first, row in zip(rows.tolist(), whole.reshape(count, beats, -1), strict=True):
-                    outputs[first:first + beats] = row
+            memory.outputs.reshape(-1, self.words)[rows[:, None] + np.arange(beats)] = whole.reshape(count, beats, -1)
             counters["outputs_beats"] += count * beats
             return
         at: tuple

@@ -72,5 +72,7 @@ class Rules:
             return (item.addend <= ADDEND.PARTIAL and item.activation <= ACTIVATION.SIGMOID
                     and item.last_columns <= self.columns
                     and not (item.activation == ACTIVATION.SIGMOID and item.target != TARGET.MEMORY)
-                    and not (item.activation and item.target == TARGET.PARTIAL))
+                    and not (item.activation and item.target == TARGET.PARTIAL)
+                    and not (item.target == TARGET.MEMORY and item.count > 1
+                             and item.out_stride < self.beats(item.groups)))
         return item.opcode != INTERACT or item.features >= 2

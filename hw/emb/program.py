@@ -27,6 +27,7 @@ __all__ = ["Program"]
 
 IN_FLIGHT = 64  # instructions that have begun and not finished
 JOBS = 16       # of these, that wait for the feeder
+BEGUN_CYCLES = 4    # of a job's span behind where the ring begins, less one
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 AT_BAGS, AT_FILL = (EMB.instructions.index(EMB.instruction(name)) for name in ("BAGS", "FILL"))
 WITH_ROWS = {AT_BAGS, AT_FILL}
@@ -100,7 +101,9 @@ class Program(Part):
     Source: SCRec §III.A (the EMB core's instructions); hw.isa, golden.emb.core for what is checked
 
     BAGS follow one another without waiting; LOAD and FILL begin when all before has finished and end before the
-    next begins. An instruction that is refused, or cannot be read, is told when all before has finished.
+    next begins. An instruction that is refused, or cannot be read, is told when all before has finished. What those
+    before it release, finished or not, is cut off its stretch of the ring, as is what lies before the run's first
+    position.
 
     Parameters  beat_bytes: of the ports; row_beats_max, stripe_beats, tables, index_bits: of the core; chunk_rows: most
                 rows of a chunk
@@ -120,12 +123,14 @@ class Program(Part):
                 row_done            In  a pulse: a row of a FILL is in memory
                 flush_window        Out  a pulse: rows in card memory have changed
                 flush_tt            Out  a pulse: tables have changed
-                ring_begins, ring_begin  In  a pulse: the run's first ring position, 0 without it
+                ring_begins, ring_begin  In  a pulse behind `start`: the run's first ring position; with ring_beats 0
+                    there need be none
                 released, finished  Out  progress; what is released stays so, whatever later instructions say
                 finish              Out  a pulse: an instruction has finished
                 done                Out  all have finished, until reset or `start`
                 error               Out  of hw.emb.tokens.error_layout
-    Timing      about 20 cycles an instruction, while those before are carried out
+    Timing      about 20 cycles an instruction, while those before are carried out; with a ring the first begins 5
+                cycles after ring_begins at the earliest
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`
     Golden      golden.emb.core          Tests  verif/emb/test_front.py
@@ -195,7 +200,10 @@ class Program(Part):
         m.submodules.releases = releases = Fifo(POSITION_BITS, depth=IN_FLIGHT, headroom=3)
         wiring.connect(m, jobs.o, wiring.flipped(self.o_jobs))
 
-        # How many positions a row may begin at; worked out while the sums are.
+        given, ahead, behind = self._given(m, item, releases)
+        # How many positions a row may begin at; worked out while the sums are. What lies before `given` is none of
+        # them.
+        room = Signal(33, name="ring_room", reset_less=True)
         span = Signal(33, reset_less=True)
         fill = Signal(reset_less=True)
         piece = Signal(len(jobs.i.payload.piece), name="piece_less_one", reset_less=True)
@@ -206,7 +214,8 @@ class Program(Part):
         m.d.comb += inverted.eq(~Cat(less_one, Const(0, 33 - len(less_one))))
         m.d.sync += less_one.eq(state.stored - 1)
         m.d.sync += vector.eq(Mux(fill, state.stored, item.row_beats)[:len(vector) + 1] - 1)
-        m.d.sync += span.eq(item.ring_count + inverted)
+        m.d.sync += room.eq(item.ring_count - (ahead & behind.replicate(len(ahead))))
+        m.d.sync += span.eq(room + inverted)
         m.d.sync += fill.eq(item.opcode == FILL)
         fewer = Signal(reset_less=True)     # the table has fewer rows than the instruction says
         m.d.sync += fewer.eq(self.bounds.loaded & (self.bounds.rows < item.tt_rows))
@@ -235,7 +244,7 @@ class Program(Part):
             job.tt_rows.eq(Mux(fewer, self.bounds.rows, item.tt_rows)),
             job.out.eq(item.out),
             job.stride.eq(item.out_stride),
-            job.first.eq(item.ring_first),
+            job.first.eq(Mux(behind, given, item.ring_first)),
             job.span.eq(span),
             job.ring.eq(~span[32]),
         ]
@@ -260,6 +269,24 @@ class Program(Part):
         return _Queues(
             job_push=jobs.i.valid, job_room=jobs.room, fill=fill, issue=issue, retire=retire, quiet=quiet,
             room=releases.room)
+
+    def _given(self, m: Module, item, releases: Fifo) -> tuple[Signal, Signal, Signal]:
+        """The ring position that the run begins with or that the instructions before release, whether or not they have
+        finished; how far it is ahead of the instruction's first; and, a cycle later, whether it is."""
+        given = Signal(POSITION_BITS, name="ring_given", reset_less=True)
+        ahead = Signal(POSITION_BITS, name="ring_ahead", reset_less=True)
+        behind = Signal(name="ring_behind", reset_less=True)
+        further = Signal(signed(POSITION_BITS), name="given_further")
+        gives = Signal(name="ring_gives", reset_less=True)
+        m.d.comb += further.eq(item.release - given)
+        m.d.sync += gives.eq(further >= 0)
+        m.d.sync += ahead.eq(given - item.ring_first)
+        m.d.sync += behind.eq(ahead[:-1].any() & ~ahead[-1])
+        with m.If(self.ring_begins):
+            m.d.sync += given.eq(self.ring_begin)
+        with m.Elif(releases.i.valid & gives):
+            m.d.sync += given.eq(item.release)
+        return given, ahead, behind
 
     def _allowed(self, m: Module, state: _State) -> _Allowed:
         """What an instruction must keep to by itself. Registers, so two cycles after the instruction is there."""
@@ -396,7 +423,12 @@ class Program(Part):
         last_row = Signal(reset_less=True)
         wait = Signal(2)
         region_valid = Signal()
+        # Where the ring begins is known; `span` follows BEGUN_CYCLES later.
+        begun = Signal(BEGUN_CYCLES)
+        ready = Signal(reset_less=True)
         m.d.comb += self.o_regions.valid.eq(region_valid)
+        m.d.sync += begun.eq(Mux(self.start, 0, Cat(begun[0] | self.ring_begins, begun[:-1])))
+        m.d.sync += ready.eq(begun[-1] | (self.arguments.ring_beats == 0))
 
         with m.If(region_valid & self.o_regions.ready):
             m.d.sync += region_valid.eq(0)
@@ -421,11 +453,11 @@ class Program(Part):
             with m.State("SEND"):
                 m.d.sync += rows_left.eq(item.count)
                 m.d.sync += last_row.eq(item.count == 1)
-                with m.If(allowed.bags & queues.room & queues.job_room):
+                with m.If(allowed.bags & ready & queues.room & queues.job_room):
                     m.d.comb += queues.job_push.eq(1)
                     m.d.comb += queues.issue.eq(1)
                     m.next = "STEP"
-                with m.Elif(~allowed.bags & queues.quiet & ~self.load_busy):
+                with m.Elif(~allowed.bags & ready & queues.quiet & ~self.load_busy):
                     m.d.comb += queues.issue.eq(1)
                     with m.If(queues.fill):
                         m.d.comb += queues.job_push.eq(1)

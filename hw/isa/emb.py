@@ -108,7 +108,9 @@ EMB = Kernel(
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
         Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
-        Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on"),
+        Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on; not those of them before "
+              "one that an instruction before it releases, or before the run's first. Of two positions, the one from "
+              "which fewer than 2^29 lead to the other is before it"),
         Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done; what "
               "lies before it is not read any more, whether or not it has landed. A position before one that was "
               "released, or before the run's first, releases nothing", maximum=(1 << 30) - 1),
@@ -141,8 +143,8 @@ EMB = Kernel(
                                    "word 0 or the header", ("instruction", "index")),
         Code(3, "INDEX_DEVICE", "an index word names device 3; detail: the index word", _PLACE),
         Code(4, "INDEX_RANGE", "a row number is not below its table's rows, those of the instruction and of the "
-                               "descriptor, or a ring position is not one of the instruction's; detail: the index word",
-             _PLACE),
+                               "descriptor, or a ring position is not one of the instruction's, as one that was "
+                               "released before is none; detail: the index word", _PLACE),
         Code(5, "LENGTHS", "the lengths add up to something else than indices_count, or a bag is too long; "
                          "detail: the length",
              ("instruction", "bag")),

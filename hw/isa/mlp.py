@@ -145,8 +145,8 @@ MLP = Kernel(
         Field("to_line_stride", 9, 16, 16,
               "lines from a beat of a row to its next; features: from a sample to the next"),
         Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
-        Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; of rows that overlap "
-              "either may remain"),
+        Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; at least a row's, the "
+              "column groups' in whole beats, where target is memory and count is not 1"),
         Field("max_in_flight", 12, 0, 32,
               "tiles that may be under way when a tile of the first pass over the samples begins; "
                                 "with partials: any tile"),

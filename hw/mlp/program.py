@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -129,11 +129,15 @@ class Program(Part):
         instruction is there, `kind` and `early` one."""
         item, config = state.item, self.config
         activation = item.activation
+        # Rows that overlap; of groups there are no more than 12 bits.
+        stride_groups = Cat(Const(0, (config.groups_per_beat - 1).bit_length()), item.out_stride[:12])
+        overlap = (stride_groups < item.groups) & ~item.out_stride[12:].any()
         decoder = Decoder(m, MLP, item, [
             (~item.features_in & (item.features != 1), {LOAD_ROWS}),
             (item.last_columns > config.columns, {LAYER}),
             ((activation == ACTIVATION.SIGMOID) & (item.target != TARGET.MEMORY), {LAYER}),
             ((activation != ACTIVATION.NONE) & (item.target == TARGET.PARTIAL), {LAYER}),
+            ((item.target == TARGET.MEMORY) & (item.count != 1) & overlap, {LAYER}),
             (item.features == 1, {INTERACT}),
         ])
         kind, refused = decoder.kind, decoder.refused

@@ -11,9 +11,11 @@ pair with stalls on all channels. A difference is a finding; it ends its seed.
 import argparse
 import itertools
 import math
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,10 +95,12 @@ def main() -> int:
               for memory in MEMORIES if given.memory in (None, memory)]
     tally, said = Tally(), 0
     first, seeds = (given.first, None) if given.seed is None else (given.seed, 1)
-    for tally in campaign(places, first=first, seeds=seeds, count=given.count, seconds=given.seconds):
-        for finding in tally.findings[said:]:
-            print(finding, flush=True)
-        said = len(tally.findings)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):       # what was tried so far is said
+        for tally in campaign(places, first=first, seeds=seeds, count=given.count, seconds=given.seconds):
+            for finding in tally.findings[said:]:
+                print(finding, flush=True)
+            said = len(tally.findings)
     for core, ends in tally.ends.items():
         print(f"{core}: {sum(ends.values())} programs: "
               + ", ".join(f"{number} {name}" for name, number in ends.most_common()))

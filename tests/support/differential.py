@@ -6,15 +6,32 @@ programs are drawn (`Draw`) and how it is started and judged (a FaultyBench); `D
 
 import os
 from abc import abstractmethod
+from functools import cache
 
 import numpy as np
 import pytest
 
+from fpga import card
 from fpga.card import CardError, Faults
+from fpga.card.model import build
+from gen.rtl.cores import CORES
+from gen.rtl.headers import KERNELS
 from tests.support.faulty import CHANNELS
 from tests.support.program_mutator import ProgramMutator
 
-__all__ = ["Differential", "Draw", "try_some"]
+__all__ = ["Differential", "Draw", "opened", "try_some"]
+
+
+@cache
+def _model(core, config):
+    return build(CORES[core].unit(config), f"card_{core}")
+
+
+def opened(kind, core, config, **options):
+    """A card with the core of that name, "sim", or its twin. The core is converted once, however many are opened."""
+    if kind == "twin":
+        return card.open(kind, core=core, preset=config, **options)
+    return card.open(kind, core=_model(core, config), kernel=KERNELS[core], **options)
 
 
 class Draw:
@@ -106,6 +123,9 @@ class Differential:
     def again(self):
         """What stays in the cores and in memory from run to run: anew, on all."""
 
+    def ready(self, run):
+        """Before a program: what it needs of those before it is the same on all."""
+
     def same(self, run, code):
         """After a program with a mistake, or one that ended in a fault: all hold the same again."""
         self.again()
@@ -121,6 +141,7 @@ class Differential:
     def trial(self, wrong=False, stalls=False):
         """Draws a program and compares. Returns the code that it ended with."""
         run = self.programs.draw(wrong)
+        self.ready(run)
         faults = Faults(seed=int(self.programs.r.integers(1, 1 << 30)), stalls={
             channel: float(self.programs.r.uniform(0, 0.8)) for channel in CHANNELS} if stalls else {})
         for bench in self.cards:

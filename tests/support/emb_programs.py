@@ -58,11 +58,6 @@ class Drawn:
 class Programs(Draw):
     """Draws programs for a core with tables loaded, `rows_beats` of rows and a ring. images: of the tables."""
 
-    # What is released must not be read any more, which no core checks: neither another release nor an instruction
-    # behind those that release what it reads is a mistake that ends in a code.
-    spared = frozenset({"release"})
-    orders = ("missing",)
-
     def __init__(self, random, images, *, rows_beats, ring_beats):
         super().__init__(EMB, random)
         self.images, self.config = images, images.config
@@ -86,7 +81,7 @@ class Programs(Draw):
         drawn = Drawn(words, inputs.astype(np.uint32), self.outputs, first, pages, "", items)
         if wrong:
             self.spoil(drawn, self.edge, self.edge, self.unlike, self.index, self.index, self.length, self.reserved,
-                       self.order, self.word, self.shorter, self.header)
+                       self.order, self.order, self.free, self.word, self.shorter, self.header)
         return drawn
 
     def region(self, values):
@@ -171,7 +166,8 @@ class Programs(Draw):
         return {"count": count, "indices": self.region(np.array(pairs)), **fields, **ring}
 
     def load(self):
-        return {"count": self.images.load_beats, "indices": self.region(self.images.load),
+        # As much of it as there is, or what it begins with.
+        return {"count": self.upto(self.images.load_beats, 1), "indices": self.region(self.images.load),
                 "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
 
     # Mistakes.
@@ -187,9 +183,16 @@ class Programs(Draw):
             ("row_beats", max(placed.value_beats - 1, 1)), ("tt_rows", 1 << self.config.tt.index_bits),
             ("tt_table", len(self.placed) + int(self.r.integers(100))))))
 
+    def free(self, drawn, number):
+        """What is released, or where the stretch of the ring begins, is some pages further or before."""
+        name = self.one(("release", "ring_first"))
+        before = self.mutator.value_of(drawn.words[number], name)
+        by = self.page_beats * self.one((1, 2, -1, -2, self.ring_beats // self.page_beats)) + self.one((0, 0, 1, -1))
+        return self.put(drawn, number, name, (before + by) % POSITIONS)
+
     def word(self, drawn, number):
-        """Anything in a word that says nothing of the ring."""
-        word = self.upto(12)
+        """Anything in a word."""
+        word = self.upto(15)
         drawn.words[number, word] = self.r.integers(1 << 32)
         return f"word {word} = {drawn.words[number, word]:#x}"
 

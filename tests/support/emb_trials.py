@@ -4,20 +4,22 @@ from collections import Counter
 
 import numpy as np
 
-from fpga import card
 from fpga.card import SsdStream
 from gen.compiler.emb import encode
 from gen.rtl.config import load
 from golden.emb.core import Emb, Memory
 from hw.isa import EMB
-from tests.support.differential import Differential
-from tests.support.emb_bench import QUICK, TIMEOUT
+from tests.support.differential import Differential, opened
+from tests.support.emb_bench import QUICK
 from tests.support.emb_programs import PAGE, POSITIONS, Drawn, Programs, images
 from tests.support.faulty import FILL, UNTOUCHED, FaultyBench
 
 __all__ = ["TINY", "Trials"]
 
 ROWS_BEATS, RING_PAGES, PAGES = 512, 8, 11
+# A page that comes in 100 cycles, so that most of a run's are the core's.
+FAST = QUICK.replace("ssd", read_us=0.3, bus_gb_s=12.0).replace("link", gb_s=15.0, latency_us=0.1)
+TIMEOUT = 3000      # cycles that a row of the SSD is waited for
 TINY = load("tiny").cores["emb"]
 LOAD = EMB.instruction("LOAD").opcode
 BEGIN = [EMB.value(name).word for name in ("released", "filled")]
@@ -27,8 +29,7 @@ class Bench(FaultyBench):
     """A card with the buffers of a program. rows: as the oracle has them; pages: that the drive brings."""
 
     def __init__(self, kind, config, memory, oracle, rows, pages):
-        opened = card.open(kind, device=QUICK, core="emb", preset=config, memory=memory)
-        super().__init__(opened, EMB, config, Counter())
+        super().__init__(opened(kind, "emb", config, device=FAST, memory=memory), EMB, config, Counter())
         self.oracle, self.pages, self.rows = oracle, pages, rows
         self.ring_beats = RING_PAGES * PAGE // config.beat_bytes
 
@@ -64,7 +65,8 @@ class Bench(FaultyBench):
     def expected(self, run):
         outputs, self.left_rows = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32), self.rows.copy()
         result = self.oracle.run(Memory(run.words.reshape(-1), run.inputs, outputs, self.left_rows,
-                                        self.pages[np.arange(run.pages)].reshape(-1), run.first, self.ring_beats))
+                                        self.pages[np.arange(run.pages)].reshape(-1), run.first, self.ring_beats,
+                                        PAGE // self.config.beat_bytes))
         return result, outputs
 
     def judge(self, run, told, left, place):

@@ -13,7 +13,7 @@ from golden.hotline.bank import WAYS
 from hw.isa import HOTLINE
 from hw.isa.hotline import JOIN
 from tests.support import hotline_logs as make
-from tests.support.differential import Differential, Draw
+from tests.support.differential import Differential, Draw, opened
 from tests.support.hotline_bench import Bench, run_of
 from tests.support.program_mutator import shorter
 
@@ -123,7 +123,7 @@ class Programs(Draw):
     def program(self):
         r, config = self.r, self.config
         log, how = make.wild(r, config)
-        run = run_of(log, how, 0, saves=False, times=Times(int(r.integers(1, 2000)), int(r.integers(20))))
+        run = run_of(log, how, 0, saves=False, times=Times(int(2 ** r.uniform(0, 11)), int(r.integers(20))))
         registers = run.words[:len(log.layout.positions)]
         train = self.fields(run.words[-1], "TRAIN")
         gaps = [int(r.integers(3)) for _ in range(4)]
@@ -207,7 +207,8 @@ class Trials(Differential):
         super().__init__(Programs(config, np.random.default_rng(seed)), memory)
 
     def bench(self, kind):
-        bench = ProgramBench(Counter(), self.memory, config=self.config)
+        bench = ProgramBench(Counter(), config=self.config,
+                             opened=opened(kind, "hotline", self.config, memory=self.memory))
         self.programs.image = bench.core.image
         return bench
 

@@ -8,13 +8,14 @@ from fpga import card
 from gen.compiler.mlp import Compiler
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
-from tests.support.differential import Differential
+from tests.support.differential import Differential, opened
 from tests.support.faulty import UNTOUCHED, FaultyBench
 from tests.support.mlp_programs import Programs, Run, everything
 from tests.support.mlp_sizes import TINY, batch
 
 TIMEOUT = 6000          # cycles without progress
 COUNTED = ("instructions", "rows_beats", "weights_beats", "outputs_beats", "tiles", "slots")
+REFUSED = tuple(MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS"))
 STALLED = ("stall_rows", "stall_weights", "stall_in_flight", "stall_write", "stall_program")
 tried: Counter = Counter()      # faults by kind
 
@@ -24,9 +25,10 @@ class Bench(FaultyBench):
 
     limit = 400_000
 
-    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None, kind="sim"):
-        opened = card.open(kind, core=core, preset=config, memory=memory, process=process, opt=opt)
-        super().__init__(opened, MLP, config, tried)
+    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None, kind="sim",
+                 on=None):
+        on = on or card.open(kind, core=core, preset=config, memory=memory, process=process, opt=opt)
+        super().__init__(on, MLP, config, tried)
         self.draw = np.random.default_rng(seed)
         self.oracle = Mlp.of(config)
 
@@ -53,11 +55,11 @@ class Bench(FaultyBench):
     def kept(self, run):
         return {"inputs": run.inputs, "weights": run.weights}
 
-    def expected(self, run):
-        """What the oracle makes of it, and the outputs."""
+    def expected(self, run, dry=False):
+        """What the oracle makes of it, and the outputs. dry: would make, where nothing changes."""
         outputs = np.full(run.outputs_beats * self.config.words, UNTOUCHED, np.uint32)
         memory = Memory(run.words.reshape(-1), run.inputs.reshape(-1), run.weights.reshape(-1), outputs)
-        return self.oracle.run(memory, run.count), outputs
+        return self.oracle.run(memory, run.count, dry), outputs
 
     def compare(self, run, told, outputs, corrected=0):
         result, wanted = self.expected(run)
@@ -71,7 +73,8 @@ class Bench(FaultyBench):
 
 
 class Trials(Differential):
-    """Programs on the core, its twin and the oracle. Every line of their memories is loaded before."""
+    """Programs on the core, its twin and the oracle. Every line of their memories is loaded before; and anew where a
+    program that broke off has left other lines in each, before the next that may read a line that it has not loaded."""
 
     def __init__(self, config=TINY, memory="ideal", seed=1):
         random = np.random.default_rng(seed)
@@ -79,7 +82,16 @@ class Trials(Differential):
         super().__init__(Programs(config, random), memory)
 
     def bench(self, kind):
-        return Bench(self.memory, config=self.config, kind=kind)
+        return Bench(config=self.config, on=opened(kind, "mlp", self.config, memory=self.memory))
 
     def again(self):
         assert not self.compare(self.whole)
+        self.stale = False
+
+    def ready(self, run):
+        """Without a mistake, or up to an instruction that is refused, a program reads what it has loaded."""
+        if self.stale and run.mistake and self.sim.expected(run, dry=True)[0].code not in REFUSED:
+            self.again()
+
+    def same(self, run, code):
+        self.stale |= bool(code)

@@ -246,7 +246,7 @@ class Programs(Draw):
                 return run
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
                        self.word, self.late, self.shorter)
-            if not self.long(run) and not self.overlapping(run):
+            if not self.long(run):
                 return run
 
     def unlike(self, run: Run, number: int) -> str:
@@ -254,6 +254,7 @@ class Programs(Draw):
         return self.put(run, number, *self.one((
             ("last_columns", self.config.columns + 1), ("features", 2), ("features_in", int(self.r.integers(2))),
             ("half", int(self.r.integers(2))), ("mode", int(self.r.integers(2))),
+            ("out_stride", int(self.r.integers(4))),
             *((name, int(self.r.integers(4))) for name in ("addend", "target", "activation")))))
 
     def word(self, run: Run, number: int) -> str:
@@ -272,12 +273,6 @@ class Programs(Draw):
                            if run.outputs_beats > 0 or name != "outputs"])
         shorter(buffer)(run)
         return f"{buffer} a beat shorter"
-
-    def overlapping(self, run: Run) -> bool:
-        """Whether results of several samples go to the same beats, where either may remain."""
-        return any(item.target == TARGET.MEMORY and item.count > 1
-                   and item.out_stride < -(-item.groups * self.config.columns // self.config.words)
-                   for item in (MLP.decode(words.tolist()) for words in run.words))
 
     def long(self, run: Run) -> bool:
         """Whether an instruction that may be allowed takes too long to be tried."""

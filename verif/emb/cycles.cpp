@@ -12,7 +12,7 @@ struct FrontOf {
 
     FrontOf(const Job* list, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes)
         : jobs(list, list + count), code(code), inputs(inputs),
-          front(jobs, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]) {}
+          front(jobs, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], false) {}
 };
 
 // What shows of a row fetch in a cycle.

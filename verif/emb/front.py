@@ -25,7 +25,7 @@ from verif.bench.stream import Sink, Source, bursty, sometimes
 
 __all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "STREAMS", "SUM", "Bench",
            "Plan", "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths",
-           "shown", "unit_of"]
+           "further", "shown", "unit_of"]
 
 PROGRAM, INPUTS, ROWS = 0x40_0000_1000, 0x47_1234_0000, 0x40_8000_0000
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
@@ -59,16 +59,18 @@ def encode(item: dict[str, int]) -> list[int]:
 
 
 class Plan:
-    """A program under construction, with its inputs laid out at random places."""
+    """A program under construction, with its inputs laid out at random places. ring_first: of the run."""
 
     def __init__(self, unit: EmbConfig, random_: random.Random, *, ring_beats: int = 1 << 16, rows_beats: int = 1 << 20,
-                 outputs_beats: int = 1 << 20):
+                 outputs_beats: int = 1 << 20, ring_first: int = 0):
+        self.ring_first = ring_first
         self.unit, self.rng, self.words = unit, random_, unit.words
         self.ring_beats, self.rows_beats, self.outputs_beats = ring_beats, rows_beats, outputs_beats
         self.inputs: list[int] = []
         self.items: list[dict[str, int]] = []
         self.loaded: dict[int, Bounds] = {}     # tables, by their numbers
         self.loads: list[dict[str, int]] = []
+        self.released = [ring_first]            # before each instruction, and behind the last
         self.timeline: list[tuple[int, dict[int, Bounds]]] = []     # and the tables that are loaded before it
 
     def region(self, values) -> int:
@@ -82,6 +84,7 @@ class Plan:
 
     def add(self, item: dict[str, int]) -> dict[str, int]:
         self.items.append(item)
+        self.released.append(further(self.released[-1], item["release"]))
         self.timeline.append((len(self.items) - 1, dict(self.loaded)))
         return item
 
@@ -98,11 +101,18 @@ class Plan:
         lies = r.choice([layout for layout in layouts if layout.allowed])
         most = self.rows_beats // lies.beats(1) * lies.block_rows
         rows = r.choice([1, 7, min(1000, most), most - r.randrange(min(100, most))])
+        count = r.randint(2 * b, self.ring_beats)
+        # From what was released before the window begins, more than a row is left.
+        ahead = r.choice([0, 3, r.getrandbits(28), -r.randrange(count - 2 * b + 1)])
         return {**row, "piece_beats": lies.piece_beats, "dram_rows": rows,
                 "dram_base": r.randrange(self.rows_beats - lies.beats(rows) + 1),
                 "tt_rows": r.choice([1, 50, (1 << self.unit.tt.index_bits) - 1, 1 << self.unit.tt.index_bits]),
-                "ring_first": r.choice([0, r.getrandbits(30), (1 << 30) - 3]),
-                "ring_count": r.randint(2 * b, self.ring_beats)}
+                "ring_first": (self.released[-1] + ahead) % (1 << 30), "ring_count": count}
+
+    def release(self) -> int:
+        """A ring position to release up to; the same, further or before what was released."""
+        r = self.rng
+        return (self.released[-1] + r.choice([0, r.randrange(1 << 12), -r.getrandbits(20)])) % (1 << 30)
 
     def word(self, item: dict[str, int], device: int) -> int:
         """An index that is allowed."""
@@ -117,9 +127,12 @@ class Plan:
         return device << 30 | row
 
     def position(self, item: dict[str, int]) -> int:
-        r, b = self.rng, emb_tokens.stored(item)
+        r, b, last = self.rng, emb_tokens.stored(item), item["ring_count"] - emb_tokens.stored(item)
+        number = next((at for at, known in enumerate(self.items) if known is item), -1)
+        least = (self.released[number] - item["ring_first"]) % (1 << 30)
+        least = least if least < 1 << 29 else 0
         while True:
-            along = r.choice([0, item["ring_count"] - b, r.randrange(item["ring_count"] - b + 1)])
+            along = r.choice([least, last, r.randint(least, last)])
             position = (item["ring_first"] + along) % (1 << 30)
             if position % self.ring_beats + b <= self.ring_beats:
                 return position
@@ -150,7 +163,7 @@ class Plan:
         stride = r.choice([item["row_beats"], item["row_beats"] + r.randrange(4)])
         item["out_stride"] = stride
         item["out"] = r.randrange(self.outputs_beats - stride * len(lengths) + 1)
-        item["release"] = r.getrandbits(30)
+        item["release"] = self.release()
         item.update(more)
         return self.add(item)
 
@@ -171,13 +184,13 @@ class Plan:
         return found
 
     def fill(self, count: int, pairs: Sequence[int] = (), **more: int) -> dict[str, int]:
-        item = {"opcode": FILL, "count": count, **self.table(), "release": self.rng.getrandbits(30)}
+        item = {"opcode": FILL, "count": count, **self.table(), "release": self.release()}
         item.update(more)
         item["indices"] = self.region(pairs or [word for _ in range(count) for word in (
             self.position(item), self.rng.randrange(item["dram_rows"]))])
         return self.add(item)
 
-    def load(self, tables, extra: int = 0, **bounds: int) -> dict[str, int]:
+    def load(self, tables, extra: int = 0, release: int | None = None, **bounds: int) -> dict[str, int]:
         """A load image of random beats, among them the first and the last part of the descriptors of `tables`. bounds:
         where they are not to be drawn; chunks of any length go to the first table."""
         r = self.rng
@@ -207,7 +220,7 @@ class Plan:
                                    "flip": head >> 20 & 3, "block": head >> 22,
                                    "data": sum(w << 32 * i for i, w in enumerate(data))})
         item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
-                         "release": r.getrandbits(30)})
+                         "release": self.release() if release is None else release})
         self.loaded |= wanted
         return item
 
@@ -229,7 +242,8 @@ class Plan:
             if item["opcode"] == LOAD:
                 continue
             dealt = emb_tokens.deal(item, self.inputs, words=self.words, stripe_beats=self.unit.stripe_beats,
-                                    number=number, ring_beats=self.ring_beats, index_bits=self.unit.tt.index_bits,
+                                    number=number, ring_beats=self.ring_beats, released=self.released[number],
+                                    index_bits=self.unit.tt.index_bits,
                                     loaded={table: bounds.rows for table, bounds in loaded.items()})
             found["o_dram"] += dealt.dram
             found["o_ssd"] += dealt.ssd
@@ -269,7 +283,7 @@ class Bench:
     """The front with its ports: buffers behind the read ports, sinks, and whoever finishes bags and rows."""
 
     def __init__(self, dut, unit: EmbConfig, plan: Plan, *, random_: random.Random, gaps: str = "none",
-                 latency: int = 20, bad=(), hold_bags: int = 0):
+                 latency: int = 20, bad=(), hold_bags: int = 0, begins_after: int = 0):
         self.dut, self.unit, self.plan, self.rng = dut, unit, plan, random_
         self.bad = set(bad)         # (client, beat of its buffer) that is answered with an error
         self.latency = latency
@@ -286,7 +300,7 @@ class Bench:
         self.bags: deque[int] = deque()     # when each is in memory
         self.copies: deque[int] = deque()
         self.rows_done = 0
-        self.hold_bags = hold_bags
+        self.hold_bags, self.begins_after = hold_bags, begins_after
         self.released: list[int] = []
         self.flushes: list[str] = []
         self.dealt_at: list[int] = []       # a bag's end, an index or a pair
@@ -350,6 +364,16 @@ class Bench:
         self.dut.start.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.start.value = 0
+        self.tasks.append(cocotb.start_soon(self._ring_begins()))
+
+    async def _ring_begins(self) -> None:
+        for _ in range(self.begins_after):
+            await RisingEdge(self.dut.clk)
+            assert self.dut.finished.value == 0 and self.dut.o_ssd__valid.value == 0
+        self.dut.ring_begin.value = self.plan.ring_first
+        self.dut.ring_begins.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.ring_begins.value = 0
 
     def arguments(self) -> None:
         dut, plan = self.dut, self.plan
@@ -411,7 +435,7 @@ class Bench:
         for task in self.tasks:
             task.cancel()
         # No pulse may be left standing over a reset: it would end a bag of the program after it.
-        self.dut.bags_done.value = self.dut.copy_done.value = 0
+        self.dut.bags_done.value = self.dut.copy_done.value = self.dut.ring_begins.value = 0
 
 
 def compare(name: str, got, want) -> None:
@@ -440,20 +464,16 @@ async def carry_out(dut, unit, plan, **how) -> Bench:
     bench.judge()
     assert int(dut.finished.value) == len(plan.items)
     assert bench.rows_done == sum(item["count"] for item in plan.items if item["opcode"] == FILL)
-    assert bench.released == released(plan.items)
+    assert bench.released == plan.released[1:]
     assert bench.flushes == [{LOAD: "flush_tt", FILL: "flush_window"}[item["opcode"]]
                              for item in plan.items if item["opcode"] != BAGS]
     bench.stop()
     return bench
 
 
-def released(items: Sequence[dict[str, int]], first: int = 0) -> list[int]:
-    """What is released behind each instruction: as far as the furthest of them."""
-    found = [first]
-    for item in items:
-        further = (item["release"] - found[-1]) % (1 << 30) < 1 << 29
-        found.append(item["release"] if further else found[-1])
-    return found[1:]
+def further(released: int, release: int) -> int:
+    """Up to where the ring is free once `release` is released as well."""
+    return release if (release - released) % (1 << 30) < 1 << 29 else released
 
 
 def any_lengths(r: random.Random, bags: int, most: int) -> list[int]:

@@ -52,7 +52,7 @@ async def smoke(dut):
     """One bag over all three memories, in chunks of two rows, comes out row by row as written down by hand."""
     unit = await fresh(dut)
     plan = Plan(unit, rng("smoke"))
-    plan.load([3], extra=2, beats=2, rows=9)
+    plan.load([3], extra=2, release=0, beats=2, rows=9)
     table = {"row_beats": 2, "row_format": 0, "piece_beats": 0, "dram_rows": 10, "dram_base": 100, "tt_rows": 9,
              "ring_first": 6, "ring_count": 64}
     words = [4, 1 << 30 | 7, 2 << 30 | 8, 1 << 30 | 8, 5, 1 << 30 | 1]
@@ -72,9 +72,11 @@ async def random_match_golden(dut):
     """Random programs of loads, fills and bags of every mode: each row, lookup, step, copy and load beat as golden."""
     unit = await fresh(dut)
     for number in range(6 if REGRESS else 3):
-        plan = Plan(unit, rng(f"random {number}"), ring_beats=1 << rng(f"ring {number}").randint(8, 20))
+        ring = rng(f"ring {number}")
+        plan = Plan(unit, rng(f"random {number}"), ring_beats=1 << ring.randint(8, 20),
+                    ring_first=ring.choice([0, (1 << 30) - 3, ring.getrandbits(30)]))
         any_program(plan, 25)
-        await carry_out(dut, unit, plan, latency=plan.rng.choice([0, 5, 60]))
+        await carry_out(dut, unit, plan, latency=plan.rng.choice([0, 5, 60]), begins_after=ring.choice([0, 40, 300]))
 
 
 @cocotb.test()
@@ -124,7 +126,7 @@ async def rows_in_pieces(dut):
     unit = await fresh(dut)
     rows, copies = {8: ((100, 102, 106, 116, 134, 136), (206, 214, 236, 244)),
                     64: ((100, 102, 106, 108, 118, 120), (206, 270, 220, 284))}[unit.stripe_beats]
-    ring = {"ring_first": 0, "ring_count": 64}
+    ring = {"ring_first": 0, "ring_count": 64, "release": 0}
     plan = Plan(unit, rng("by hand"))
     table = {"row_beats": 4, "row_format": 0, "piece_beats": 2, "dram_rows": 11, **ring}
     plan.bags([6], words=[0, 1, 3, 4, 9, 10], dram_base=100, tt_rows=0, **table)
@@ -229,6 +231,8 @@ async def cycles_as_modelled(dut):
         while not (model.done and cycle > start_at + 2):
             begin = cycle == start_at
             dut.start.value = begin
+            dut.ring_begins.value = cycle == start_at + 1   # before anything could wait for it
+            dut.ring_begin.value = 0
             data = []
             for k, waiting in enumerate(coming):
                 if standing[k] is None and waiting and waiting[0][0] <= cycle and r.random() < flow:

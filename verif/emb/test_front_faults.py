@@ -28,6 +28,7 @@ from verif.emb.front import (
     config,
     encode,
     fresh,
+    further,
 )
 
 UNIT = "emb/front"
@@ -101,7 +102,7 @@ async def malformed_programs(dut):
     for number, (kind, change) in enumerate(cases):
         plan = Plan(unit, r, **small)
         for _ in range(r.randrange(3)):
-            plan.bags([2, 0, 5], devices=(0,), ring_count=0, ring_first=0)
+            plan.bags([2, 0, 5], devices=(0,), ring_count=0, ring_first=0, release=0)
         good = {"row_beats": 4, "row_format": 0, "piece_beats": 0, "dram_rows": 900, "dram_base": 0, "ring_first": 0,
                 "ring_count": 256, "out": 0, "out_stride": 4}
         place = len(plan.items)
@@ -148,7 +149,7 @@ def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int
         outputs=np.zeros(plan.outputs_beats * unit.words, np.uint32),
         rows=np.zeros(plan.rows_beats * unit.words, np.uint32), ring_beats=plan.ring_beats,
         landed=np.zeros(max(plan.ring_beats, 256) * unit.words, np.uint32),
-        landed_at=plan.items[-1].get("ring_first", 0) % (1 << 30))
+        landed_at=plan.ring_first)
     result = model.run(memory)
     return {"code": result.code, "instruction": result.instruction, "bag": result.bag, "index": result.index,
             "detail": result.detail}
@@ -236,7 +237,7 @@ async def bad_indices(dut):
             elif kind == 6:
                 plan.inputs[at] = 2 << 30 | (item["ring_first"] + item["ring_count"] - b + 1) % (1 << 30)
             elif kind == 7:
-                plan.inputs[at] = 2 << 30 | (item["ring_first"] - 1) % (1 << 30)
+                plan.inputs[at] = 2 << 30 | (further(plan.released[-2], item["ring_first"]) - 1) % (1 << 30)
             elif kind == 8:
                 item["tt_table"] = r.choice([0, unit.tt.tables, 0xFFFF])
                 plan.inputs[at] = 1 << 30
@@ -263,7 +264,8 @@ async def bad_indices(dut):
                          "detail": fault.detail}, f"case {number}: {error}, golden says {fault}"
         bench.judge()
         # What the token model says of the fault is what golden.emb.core says of the whole program.
-        alone = Plan(unit, r, ring_beats=plan.ring_beats)
+        alone = Plan(unit, r, ring_beats=plan.ring_beats,
+                     ring_first=further(plan.released[-2], item["ring_first"]))
         alone.inputs, alone.items, alone.loaded = plan.inputs, [item], plan.loaded
         if item["opcode"] != FILL or kind < 3:
             told = _golden_of(unit, alone, encode(item))

@@ -13,7 +13,9 @@ WIDE = HotlineConfig(
     insert_log2=2, frames=2, frame_beats=64,
     row_slots=64, embedding_beats=256, batches=4, reads_in_flight=8, writes_in_flight=4, program_beats=16,
     input_beats=16, row_read_beats=16, output_beats=16)
-CONFIGS = {"tiny": TINY, "wide": WIDE}
+# Row numbers of 34 bits, and with rows of 64 beats places of more than 32.
+LARGE: HotlineConfig = load("hotline").cores["hotline"]
+CONFIGS = {"tiny": TINY, "wide": WIDE, "large": LARGE}
 
 
 def sizes_of(config: HotlineConfig) -> Sizes:

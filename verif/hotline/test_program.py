@@ -252,6 +252,50 @@ async def malformed_programs(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("malformed_programs")
+async def places_far_apart(dut):
+    """Two registers whose rows' places are the same or not in all the bits that they can have: equal and a beat apart
+    at every size, and apart by every power of two, of which a base holds 32 alone."""
+    start(dut)
+    r = rng("places")
+    bench = await Bench.fresh(dut, r, busy=0)
+    bits = sizes_of(bench.config).domain_bits
+    ends = {False: 0, True: 0}
+
+    async def try_(log2: int, *registers: tuple[int, int], refused: bool) -> None:
+        """registers: base and first row of each."""
+        nonlocal bench
+        train = any_item(r, bench.config, "TRAIN", {-1: log2}) | {
+            "indices": len(registers), "count": 1, "sample_beats": 1, "batch": 1, "pooled": 0}
+        mailbox, gradients = least_pitches(bench.config, train, 0)
+        bench.put([*({"opcode": KINDS["S_WR"], "position": at, "table_rows": 1, "base": base, "first_low": first & TOP,
+                      "first_high": first >> 32} for at, (base, first) in enumerate(registers)),
+                   train | {"mailbox_pitch": mailbox, "gradients_pitch": gradients}])
+        await bench.run(quiet=3)
+        bench.judge()
+        assert (bench.error is not None) == refused, (log2, registers)
+        ends[refused] += 1
+        if refused:
+            bench = await Bench.fresh(dut, r, busy=0)
+
+    last = (1 << bits) - 1
+    for log2 in (0, 3, 6) if REGRESS else (6,):
+        for by in range(bits):
+            first, beats = 1 << by, 1 << by + log2
+            if beats < 1 << 32:     # a base that goes with it, and those around
+                await try_(log2, (7, 0), (7 + beats, first), refused=False)
+                await try_(log2, (7, 0), (8 + beats, first), refused=True)
+            await try_(log2, (7, 0), (7, first), refused=True)
+            await try_(log2, (7, first), (7, 0), refused=True)
+        await try_(log2, (TOP, 0), (0, last), refused=True)
+        await try_(log2, (0, last), (0, last), (0, last), refused=False)
+        await try_(log2, (0, last - 1), (1 << log2, last), refused=False)
+        await try_(log2, (0, last), (0, last), (TOP, last), refused=True)
+    assert min(ends.values()) > 20, ends
+    report(places_same=ends[False], places_apart=ends[True])
+
+
+@cocotb.test()
 @pytest.mark.testpoint("bounds")
 async def bounds(dut):
     """Each buffer and pitch kept and passed by a beat, and sums beyond 32 bits that would wrap into it."""
@@ -350,7 +394,8 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "malformed_programs"))], 1))
+    ("tiny", NAMES), ("large", ("places_far_apart",)),
+    ("wide", ("random_match_golden", "bounds", "malformed_programs"))], 2))
 @pytest.mark.parametrize("number", seeds())
 def test_hotline_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.hotline.test_program", name=f"hotline_program_{name}", tests=len(tests),

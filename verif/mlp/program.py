@@ -175,6 +175,8 @@ def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) ->
         item["target"] = 3 if item["activation"] == 2 else r.randrange(4)
         if item["target"] == 2:
             item["activation"] = 0
+        if item["target"] == 3 and item["count"] != 1:
+            item["out_stride"] = max(item["out_stride"], Rules(unit).beats(item["groups"]))
     elif kind == "LOAD_ROWS" and not item["features_in"]:
         item["features"] = 1
     elif kind == "INTERACT":

@@ -213,6 +213,8 @@ def _refusals(r: random.Random, unit: MlpConfig) -> list[tuple[str, dict[str, An
         *(("LAYER", {"last_columns": last_columns}, bad) for last_columns in (unit.columns + 1, 2 * unit.columns, 255)),
         *(("LAYER", {"activation": 2, "target": target}, bad) for target in range(3)),
         *(("LAYER", {"activation": activation, "target": 2}, bad) for activation in (1, 2)),
+        *(("LAYER", {"target": 3, "count": 2, "groups": groups, "out_stride": (groups - 1) // unit.groups_per_beat},
+           bad) for groups in (1, unit.groups_per_beat, unit.groups_per_beat + 1, 4095)),
     ]
     for kind in KINDS:
         for name in AFTER:
@@ -271,7 +273,7 @@ async def bounds(dut):
         items = any_program(r, unit, r.randrange(3), sizes)
         item = any_item(r, unit, kind, before)
         if kind == "LAYER":
-            item["target"], item["activation"] = 3, r.randrange(3)
+            item["target"], item["activation"], item["groups"] = 3, r.randrange(3), 1 + r.getrandbits(4)
         offset, stride = ("out", "out_stride") if kind == "LAYER" else ("source", "stride")
         how = number // 4 % 5
         if how < 2 and kind != "LOAD_ADDENDS":
@@ -281,6 +283,8 @@ async def bounds(dut):
         else:
             item[stride] = r.getrandbits(4)
             item["count"] = 1 + r.getrandbits(10)
+        if kind == "LAYER" and item["count"] != 1:
+            item[stride] = max(item[stride], -(-item["groups"] // unit.groups_per_beat))
         reach = end_of(unit, item)
         assert reach is not None
         size, end = reach

@@ -43,7 +43,7 @@ FILL:
 #pragma HLS loop_tripcount min=1 max=4096
         const uint32_t position = word_at(inputs, item.indices, 2 * at, pairs);
         const uint32_t row = word_at(inputs, item.indices, 2 * at + 1, pairs);
-        if (!in_ring(item, buffers, position, stripes.row_beats))
+        if (!in_ring(item, buffers, ring, position, stripes.row_beats))
             return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, position, at, 2 * at);
         if (row >= item.dram_rows) return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);
         const Fault fault = wait_for_row(result, buffers, ring, position, stripes.row_beats);

@@ -63,7 +63,7 @@ BAGS:
                     rows.write(row_fetch);
                     tokens.write(token);
                     found.dram++;
-                } else if (device == HOTRAIL_EMB_DEVICE_SSD && in_ring(item, buffers, row, beats)) {
+                } else if (device == HOTRAIL_EMB_DEVICE_SSD && in_ring(item, buffers, ring, row, beats)) {
                     position = row;
                     waits = !has_landed(buffers, ring, row, beats);
                     if (!waits) {

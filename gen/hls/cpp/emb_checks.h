@@ -66,9 +66,12 @@ inline uint64_t beats_of(uint64_t words) { return (words + WORDS - 1) / WORDS; }
 
 // -- The ring of rows from the SSD.
 
-inline bool in_ring(const Instruction &item, const Buffers &buffers, uint32_t position, int beats) {
+// Whether the row is one of the instruction's, and not before what was released or the run's first position.
+inline bool in_ring(const Instruction &item, const Buffers &buffers, const Ring &ring, uint32_t position, int beats) {
     if (buffers.ring_beats == 0 || position > POSITION_MASK) return false;
-    return uint64_t((position - item.ring_first) & POSITION_MASK) + beats <= item.ring_count
+    const uint32_t ahead = (ring.released - item.ring_first) & POSITION_MASK;
+    const uint32_t gone = ahead <= POSITION_MASK / 2 ? ahead : 0;
+    return uint64_t((position - item.ring_first - gone) & POSITION_MASK) + beats + gone <= item.ring_count
         && uint64_t(position & (buffers.ring_beats - 1)) + beats <= buffers.ring_beats;
 }
 

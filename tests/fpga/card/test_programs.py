@@ -128,6 +128,21 @@ def test_what_is_released_stays_so(emb):
                                               {**stretch, "release": 9}, stretch, first=4096, pages=8)))
 
 
+@pytest.mark.parametrize("first", [0, (1 << 30) - 256])
+def test_what_is_released_is_not_read_any_more(emb, first):
+    """By no later instruction, whether the release is done or not; nor what lies before the run's first position."""
+    free = (first + 300) % (1 << 30)
+    at = [2 << 30 | (free + place) % (1 << 30) for place in (-1, 0, 1)]
+    stretch = {"ring_first": first, "ring_count": 512}
+    assert not emb.compare(after(free, by_hand(at[1:], stretch, first=first, pages=2)))
+    assert emb.compare(after(free, by_hand(at, stretch, first=first, pages=2))) == EMB.code("INDEX_RANGE")
+    assert not emb.compare(by_hand(at, {**stretch, "release": free}, first=first, pages=2))
+    before = {"ring_first": (first - 9) % (1 << 30), "ring_count": 512}
+    assert not emb.compare(by_hand([2 << 30 | first], before, first=first, pages=2))
+    drawn = by_hand([2 << 30 | first, 2 << 30 | (first - 1) % (1 << 30)], before, first=first, pages=2)
+    assert emb.compare(drawn) == EMB.code("INDEX_RANGE")
+
+
 def test_a_row_that_the_ring_has_no_room_for_never_lands(emb):
     """Before the instruction in front of it has released what lies there."""
     last = emb.ring_beats

@@ -167,6 +167,7 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LAYER", DENSE, (6, 2 | 1 << 28), program.BAD_INSTRUCTION, None),
     ("LAYER", DENSE, (7, 0), program.BAD_INSTRUCTION, None),
     ("LAYER", DENSE, (7, 5 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", DENSE, (11, 1), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
     ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, program.BAD_ORDER, mlp.ROWS),
@@ -184,7 +185,7 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LOAD_ADDENDS", {**ADDENDS, "source": 0xFFFFFFFF}, None, program.BOUNDS, program.WEIGHT_IMAGE),
     ("LAYER", {**DENSE, "out": 3}, None, program.BOUNDS, program.OUTPUTS),
     ("LAYER", {**DENSE, "out_stride": 3}, None, program.BOUNDS, program.OUTPUTS),
-    ("LAYER", {**DENSE, "groups": 7}, None, program.BOUNDS, program.OUTPUTS),
+    ("LAYER", {**DENSE, "groups": 7, "out_stride": 4}, None, program.BOUNDS, program.OUTPUTS),
     ("LAYER", {**DENSE, "out": 0xFFFFFFFF, "out_stride": 0xFFFFFFFF}, None, program.BOUNDS, program.OUTPUTS),
 ]
 

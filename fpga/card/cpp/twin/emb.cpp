@@ -35,7 +35,7 @@ struct Parts {
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
         : front(jobs, uint32_t(s.frame.words), uint32_t(s.dram_queue), uint32_t(s.ssd_queue), uint32_t(s.tt_queue),
-                uint32_t(s.bag_queue), uint32_t(s.load_wait)),
+                uint32_t(s.bag_queue), uint32_t(s.load_wait), ring != 0),
           arbiter(uint32_t(s.row_beats_max), uint32_t(s.partial_beats), uint32_t(s.output_beats), ring),
           fetch(uint32_t(s.window_beats), uint32_t(s.window_sets), uint32_t(s.row_beats_max), uint32_t(s.delivery_rows),
                 uint32_t(s.stripe_beats), uint32_t(s.banks)),
@@ -205,7 +205,7 @@ class EmbCore : public Core<3, COUNTS> {
         p.doorbell.step(at.ring_beats != 0, waiting, accepted == BELL, answered, value);
         if (p.doorbell.polled && !p.begun) {
             p.begun = true;
-            p.front.program.released = value % POSITIONS;
+            p.front.program.ring_begins(value % POSITIONS);
         }
         // What a part shows at the end of a cycle moves others in the next one.
         const bool quiet = !comes && !moved && p.front.still() && reads->still();

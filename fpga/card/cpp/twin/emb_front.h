@@ -57,7 +57,13 @@ class Program {
     uint32_t finished = 0;
     int64_t released = 0;
 
-    Program(const std::vector<Job>& jobs, uint32_t words) : all(jobs), words(words), beats(words < 16 ? 16 / words : 1) {}
+    // ring: there is one, and no instruction goes on before it is known where it begins.
+    Program(const std::vector<Job>& jobs, uint32_t words, bool ring)
+        : all(jobs), words(words), beats(words < 16 ? 16 / words : 1), begun(ring ? UNKNOWN : BEGUN) {}
+    void ring_begins(int64_t position) {
+        released = position;
+        begun = 0;
+    }
     bool takes(bool data) const { return state == NEXT && number < all.size() && data; }
     void start(uint64_t program) {
         requests.step(false, true);
@@ -67,7 +73,7 @@ class Program {
     // Nothing changes before there is data, or a request, a job or something finished goes.
     bool still() const {
         return (state == IDLE || (state == NEXT && number < all.size()) || waits) && !has_region && !finish &&
-               requests.still() && jobs.still() && releases.still();
+               requests.still() && jobs.still() && releases.still() && (begun == UNKNOWN || begun == BEGUN);
     }
     // Beats of the image that `load` begins with.
     int64_t loading() const { return all[number].count; }
@@ -75,6 +81,8 @@ class Program {
     void step(bool data, bool request_taken, bool entered, bool job_taken, bool bags_done, bool row_done,
               bool load_busy) {
         requests.step(request_taken, false);
+        const bool ready = begun == BEGUN;
+        if (begun != UNKNOWN && !ready) begun++;
         const Job* item = number < all.size() ? &all[number] : nullptr;
         const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
         bool issue = false, retire = bags_done;
@@ -117,7 +125,7 @@ class Program {
             break;
         case SEND:
             rows_left = item->count;
-            issue = bags ? releases.room && jobs.room : quiet && !load_busy;
+            issue = ready && (bags ? releases.room && jobs.room : quiet && !load_busy);
             waits = !issue;
             if (waits) break;
             load = item->opcode == LOAD;
@@ -155,6 +163,7 @@ class Program {
     }
 
   private:
+    static constexpr int UNKNOWN = -1, BEGUN = 5;   // cycles since it is known where the ring begins
     enum State { IDLE, NEXT, ALLOWED, SUMS, ADD, COMPARE, SEND, FILLS, LOADS, STEP, DRAIN };
     // A sum that is checked: bits of its multiplier, and the region that may be read then.
     struct Check {
@@ -165,7 +174,7 @@ class Program {
     const std::vector<Job>& all;
     uint32_t words, beats, got = 0, wait = 0;
     size_t number = 0, check = 0;
-    int bits = 0;
+    int bits = 0, begun;
     int64_t rows_left = 0;
     State state = IDLE;
     bool waits = false;     // for what is under way
@@ -438,8 +447,8 @@ class Front {
     };
 
     Front(const std::vector<Job>& jobs, uint32_t words, uint32_t dram, uint32_t ssd, uint32_t tt, uint32_t steps,
-          uint32_t load_wait)
-        : program(jobs, words), feeder(words), tiers(dram, ssd, tt, steps), loader(load_wait), words(words) {}
+          uint32_t load_wait, bool ring)
+        : program(jobs, words, ring), feeder(words), tiers(dram, ssd, tt, steps), loader(load_wait), words(words) {}
     const Requester& requests(int client) const { return client ? region[client - 1] : program.requests; }
     bool still() const {
         return feeder.still() && tiers.still() && program.still() && region[0].still() && region[1].still() &&
