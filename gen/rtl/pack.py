@@ -23,19 +23,26 @@ class Layout:
         )
         self._element = Layout(shape["element"]) if "element" in shape else None
         self._length: int = shape.get("length", 0)
+        self._names = frozenset(name for name, _, _ in self._fields or ())
+        self._is_number = self._fields is None and self._element is None
+        self._low: int = -(1 << self.width - 1) if self._signed else 0
+        self._high: int = self._mask >> 1 if self._signed else self._mask
 
     def pack(self, value: Any) -> int:
         """An integer; missing struct fields are zero. A value out of range is a ValueError."""
         if self._fields is not None and isinstance(value, dict):
-            unknown = set(value) - {name for name, _, _ in self._fields}
-            if unknown:
+            if not value.keys() <= self._names:
                 raise ValueError(
-                    f"no field {', '.join(sorted(unknown))}; there are "
+                    f"no field {', '.join(sorted(value.keys() - self._names))}; there are "
                     f"{', '.join(name for name, _, _ in self._fields)}"
                 )
             word = 0
             for name, offset, inner in self._fields:
-                word |= inner.pack(value.get(name, 0)) << offset
+                item = value.get(name, 0)
+                if inner._is_number and type(item) is int and inner._low <= item <= inner._high:
+                    word |= (item & inner._mask) << offset
+                else:
+                    word |= inner.pack(item) << offset
             return word
         if self._element is not None and not isinstance(value, int):
             items = list(value)
@@ -46,8 +53,7 @@ class Layout:
                 word |= self._element.pack(item) << (i * self._element.width)
             return word
         number = int(value)
-        low, high = (-(1 << self.width - 1), self._mask >> 1) if self._signed else (0, self._mask)
-        if not low <= number <= high:
+        if not self._low <= number <= self._high:
             raise ValueError(
                 f"{number} does not fit {self.width} {'signed' if self._signed else 'unsigned'} bits"
             )
@@ -55,7 +61,8 @@ class Layout:
 
     def unpack(self, word: int) -> Any:
         if self._fields is not None:
-            return {name: inner.unpack(word >> offset & inner._mask) for name, offset, inner in self._fields}
+            return {name: word >> offset & inner._mask if inner._is_number and not inner._signed
+                    else inner.unpack(word >> offset & inner._mask) for name, offset, inner in self._fields}
         if self._element is not None:
             width, inner = self._element.width, self._element
             if (

@@ -12,6 +12,7 @@ from verif.bench.driver import Driver
 from verif.bench.harness import Harness
 from verif.bench.memory import BASE
 from verif.bench.pack import layout_of, metadata
+from verif.bench.quick import text
 from verif.bench.stream import Pattern, Sink, Source, bursty, sometimes
 
 __all__ = ["BASES", "EngineBench", "ReadBench", "bursts", "each", "fewest", "pauses", "run_of"]
@@ -236,22 +237,25 @@ class Watch:
         owed = asked = 0            # beats of requests, those of the last edge apart
         shown = stopped = 0         # addresses under a stop, and its cycles
         waits, free = False, True   # a beat stood at the output at the edge before; the address channel is free
+        reset, stop, idle, shows_valid, taken = (text(signal) for signal in (
+            dut.rst, dut.stop, dut.idle, dut.bus__arvalid, dut.bus__arready))
+        requests = [(text(valid), text(ready), text(payload)) for valid, ready, payload in self._requests]
         while True:
             yield
-            if dut.rst.value == 1 or dut.stop.value == 1:
+            if reset() == "1" or stop() == "1":
                 owed = asked = 0
                 waits = False
-                if dut.rst.value == 1:
+                if reset() == "1":
                     shown, stopped, free = 0, 0, True
                     continue
-            elif dut.idle.value == 1:
+            elif idle() == "1":
                 assert owed == 0, f"idle with {owed} beats to come"
                 assert not waits, "idle while a beat waits"
-            valid = dut.bus__arvalid.value == 1
-            if dut.stop.value == 0:
+            valid = shows_valid() == "1"
+            if stop() == "0":
                 waits = self._beat is not None and self._beat.value == 1
-                owed, asked = owed + asked, sum(int(payload.value) >> 64 for valid_, ready, payload in self._requests
-                                                if valid_.value == 1 and ready.value == 1)
+                owed, asked = owed + asked, sum(int(payload(), 2) >> 64 for valid_, ready, payload in requests
+                                                if valid_() == "1" and ready() == "1")
                 if owed and dut.bus__rvalid.value == 1 and dut.bus__rready.value == 1:
                     owed -= 1
                 shown = stopped = 0
@@ -261,4 +265,4 @@ class Watch:
                     shown += 1
                     soon = self.within is None or stopped <= self.within
                     assert shown <= self.late and soon, f"burst {shown} under a stop, in its cycle {stopped}"
-            free = not valid or dut.bus__arready.value == 1
+            free = not valid or taken() == "1"

@@ -14,6 +14,7 @@ from verif.bench import clock_of
 from verif.bench.axi_rules import AddressRules, AxiRule, DataRules, pin
 from verif.bench.driver import Driver, Steps
 from verif.bench.memory import DECERR, OKAY, SLVERR, Buffer, CardMemory
+from verif.bench.quick import text
 from verif.bench.stream import Pattern
 
 __all__ = ["DECERR", "OKAY", "SLVERR", "AxiMemory", "AxiRule", "Buffer", "CardMemory", "LiteMaster"]
@@ -79,6 +80,7 @@ class AxiMemory:
             pin(dut, self.prefix, f"r{name}") for name in ("valid", "ready", "data", "resp", "last"))
         channel, bursts, load = self._ar, self._bursts, self.memory.load
         step = self.memory.beat_bytes
+        is_ready = text(ready)
         pattern = self.stalls.get("r")
         valid.value, last.value, response.value, pin(dut, self.prefix, "rid").value = 0, 0, 0, 0
         shown = 0, False  # what response and last show
@@ -93,7 +95,7 @@ class AxiMemory:
                 bursts.append([self.cycle + self.latency, *taken])
             accepting = channel.open(self.stalls.get("ar"))
             if self._offered_r:
-                if ready.value != 1:
+                if is_ready() != "1":
                     continue
                 self._offered_r = False
                 self.read_beats += 1
@@ -123,6 +125,7 @@ class AxiMemory:
 
     def _write(self, dut: Any) -> Steps:
         answer, response, answered = (pin(dut, self.prefix, name) for name in ("bvalid", "bresp", "bready"))
+        is_answered = text(answered)
         beats = DataRules(dut, self.prefix, self._aw, self.memory.beat_bytes)
         channel, addressed, early, answers = self._aw, self._addressed, self._early, self._answers
         patterns = {name: self.stalls.get(name) for name in ("aw", "w", "b")}
@@ -161,7 +164,7 @@ class AxiMemory:
             if go != open_w:
                 beats.ready.value = open_w = go
 
-            if self._offered_b and answered.value == 1:
+            if self._offered_b and is_answered() == "1":
                 answers.popleft()
                 self.responses += 1
                 self._offered_b = False

@@ -12,6 +12,7 @@ from verif.bench import has_begun
 from verif.bench.driver import Driver, Steps
 from verif.bench.memory import PAGE
 from verif.bench.pack import metadata
+from verif.bench.quick import text
 
 __all__ = ["AddressRules", "AxiMonitor", "AxiRule", "ControlMonitor", "DataRules", "Held", "pin"]
 
@@ -39,7 +40,8 @@ class Held:
     def __init__(self, dut: Any, prefix: str, channel: str, payload: tuple[str, ...], what: str):
         self.name, self.what = f"{prefix}, {channel}", what
         self.valid, self.ready = (pin(dut, prefix, channel + name) for name in ("valid", "ready"))
-        self._payload = [pin(dut, prefix, channel + name) for name in payload]
+        self._shows_valid = text(self.valid)
+        self._payload = [text(pin(dut, prefix, channel + name)) for name in payload]
         self._waiting: tuple[int, ...] | None = None
         self._begun = False
 
@@ -49,11 +51,11 @@ class Held:
         self._begun = self._begun or has_begun()
         if not self._begun:
             return None
-        if self.valid.value != 1:
+        if self._shows_valid() != "1":
             if self._waiting is not None:
                 raise AxiRule(f"{self.name}: valid fell before the {self.what} was taken")
             return None
-        shown = tuple(int(signal.value) for signal in self._payload)
+        shown = tuple(int(shows(), 2) for shows in self._payload)
         first = self._waiting is None
         if not first and self._waiting != shown:
             raise AxiRule(f"{self.name}: the {self.what} changed before it was taken")

@@ -15,6 +15,7 @@ from cocotb.triggers import Event, RisingEdge
 from verif.bench import has_begun
 from verif.bench.driver import Driver, Steps
 from verif.bench.pack import Layout, layout_of
+from verif.bench.quick import text
 
 __all__ = ["Source", "Sink", "Monitor", "Scoreboard", "StreamRule", "always", "never", "bursty", "sometimes"]
 
@@ -64,6 +65,11 @@ class _Port:
         self.ready = getattr(dut, f"{name}__ready", None)
         self.layout: Layout = layout_of(f"{name}__payload")
 
+    @staticmethod
+    def show(signal: Any) -> Callable[[], str]:
+        """What shows "0" or "1"; always "1" of a signal that is missing."""
+        return (lambda: "1") if signal is None else text(signal)
+
 
 class Source:
     """Drives a stream of the unit's inputs. `pattern` says in which cycles a waiting beat may be offered.
@@ -109,6 +115,7 @@ class Source:
 
     def _run(self) -> Steps:
         port, pattern, queue = self._port, self._pattern, self._queue
+        ready = port.show(port.ready)
         offered = False
         shown: bool | None = None   # what valid was set to
         while True:
@@ -120,7 +127,7 @@ class Source:
                     port.valid.value = shown = offered
             yield
             self.cycle += 1
-            if offered and (port.ready is None or port.ready.value == 1):
+            if offered and ready() == "1":
                 queue.popleft()
                 self.taken_at.append(self.cycle)
                 self.sent += 1
@@ -171,6 +178,7 @@ class Sink:
 
     def _run(self) -> Steps:
         port, pattern = self._port, self._pattern
+        valid_now, payload_now = port.show(port.valid), text(port.payload)
         rule = _Rule(port.name)
         begun = False
         shown: bool | None = None   # what ready was set to
@@ -186,11 +194,10 @@ class Sink:
             yield
             self.cycle += 1
             begun = begun or has_begun()
-            valid = begun and (port.valid is None or port.valid.value == 1)
-            if not valid:
+            if not begun or valid_now() != "1":
                 rule.check(False, None, False)
                 continue
-            payload = int(port.payload.value)
+            payload = int(payload_now(), 2)
             rule.check(True, payload, ready)
             if ready:
                 beat = payload if self._raw else port.layout.unpack(payload)
@@ -244,14 +251,14 @@ class Monitor:
 
     def _run(self) -> Steps:
         port, begun = self._port, False
+        valid_now, ready_now, payload_now = port.show(port.valid), port.show(port.ready), text(port.payload)
         while True:
             yield
             begun = begun or has_begun()
             if self._held or not begun:
                 continue
-            valid = port.valid is None or port.valid.value == 1
-            ready = port.ready is None or port.ready.value == 1
-            payload = int(port.payload.value) if valid else None
+            valid, ready = valid_now() == "1", ready_now() == "1"
+            payload = int(payload_now(), 2) if valid else None
             self._rule.check(valid, payload, ready)
             if valid and ready and payload is not None:
                 self.beats.append(port.layout.unpack(payload))
