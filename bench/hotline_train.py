@@ -9,6 +9,7 @@ it allows is one over the beats per sample of the direction that has more, of th
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from bench.data import CALIBRATION, needed
 from bench.framework import Row, at_least, bench, figure
 from bench.hotline import CRITEO_SAMPLES, LEARNED, Logger
-from fpga.api.gpu import Batch, Gpu, Times
+from bench.hotline_overlap import gradients, middle
+from fpga.api.gpu import Gpu, Times
 from fpga.card import Card
 from fpga.card import open as open_card
 from fpga.card.runs import Runs
@@ -32,14 +34,17 @@ MEMORIES = "ideal", "ddr4"
 DIM, PAYLOAD, HEAD, SLOTS = 16, 14, 1000, 4
 BATCHES = 8                                 # mini-batches that fill a frame, of the shorter of two runs
 GPU_S, GPU_BATCH = 35.4e-3, 16_384          # Hotline §7.2.2: Terabyte, four V100
-SHORT, SHORT_BATCHES = 32, 16               # samples of a mini-batch, and mini-batches, with the GPU's time
+SHORT, SHORT_BATCHES = 32, 32               # samples of a mini-batch, and mini-batches, with the GPU's time
 
 
 class Criteo:
-    """Tables and samples of Criteo Kaggle's shape for a core, and the image of a logger that has learned."""
+    """Tables and samples of Criteo Kaggle's shape for a core, so many mini-batches that fill a frame, and the image of
+    a logger that has learned."""
 
-    def __init__(self, config, samples: int):
+    def __init__(self, config: Any, batches: int):
         log = ClickLog(needed(CALIBRATION))
+        self.batch = config.frame_beats // -(-(len(log.tables) + PAYLOAD) // config.words)
+        samples = batches * self.batch
         learned = round((log.samples or CRITEO_SAMPLES) * LEARNED)
         # Zeros that nobody writes take no memory.
         tables = [Table(table.name, np.zeros((table.rows, DIM), np.float32)) for table in log.tables]
@@ -70,8 +75,7 @@ class Criteo:
 
 @dataclass(frozen=True)
 class Dealt:
-    """A run: the core's counters, and the share of the time from the first mini-batch to the last in which the GPU
-    worked."""
+    """A run: the core's counters, and the share of the time in which the GPU worked (bench.hotline_overlap.middle)."""
 
     counters: dict[str, int]
     busy: float
@@ -87,22 +91,18 @@ def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times) -> Dea
     """The first samples, dealt in mini-batches."""
     layout, how = made.layout, Train(batch, SLOTS, -1.0)
     layout.check(how)
-    mailbox, gradients = SLOTS * layout.mailbox_pitch(how), SLOTS * layout.gradients_pitch(how)
-    for name, beats in (("mailbox", mailbox), ("gradients", gradients)):
+    mailbox, returned = SLOTS * layout.mailbox_pitch(how), SLOTS * layout.gradients_pitch(how)
+    for name, beats in (("mailbox", mailbox), ("gradients", returned)):
         runs.room(name, beats * 4 * runs.words)
-    gpu = Gpu(layout, _gradients, times)
+    gpu = Gpu(layout, gradients, times)
     runs.clear_result()
     inputs = layout.image_beats + len(made.indices) * layout.sample_beats
     program = np.concatenate([layout.registers(), layout.train(how, count, layout.image_beats, 0)])
-    if runs.run(program, {"mailbox_beats": mailbox, "gradients_beats": gradients, "hot_beats": 0,
+    if runs.run(program, {"mailbox_beats": mailbox, "gradients_beats": returned, "hot_beats": 0,
                           "rows_beats": int(layout.first[-1]) << layout.row_beats_log2, "inputs_beats": inputs,
                           "timeout": 0}, lambda: gpu.serve(runs, how)):
         raise runs.error()
-    return Dealt(dict(runs.last), gpu.busy / (gpu.finished[-1] - gpu.started[0]))
-
-
-def _gradients(batch: Batch) -> NDArray[np.float32]:
-    return np.ones_like(batch.rows)
+    return Dealt(dict(runs.last), middle(gpu)[0])
 
 
 def opened(place: str, memory: str) -> Card:
@@ -113,8 +113,8 @@ def opened(place: str, memory: str) -> Card:
 def rows() -> Iterator[Row]:
     """Samples per second that TRAIN takes of Criteo Kaggle's shape, and the share of a GPU's time that it fills."""
     config, device = load(PRESET).cores["hotline"], Device.load(DEVICE)
-    batch = config.frame_beats // -(-(26 + PAYLOAD) // config.words)
-    made = Criteo(config, 2 * BATCHES * batch)
+    made = Criteo(config, 2 * BATCHES)
+    batch, tables = made.batch, len(made.layout.tables)
     yield figure("hotline.train.popular", f"Criteo Kaggle's shape, {made.layout.hot_numbers:,} hot rows: popular "
                  "samples", 100 * made.logger.holds(made.numbers(made.indices)).all(axis=1).mean(), "%")
     a_sample = round(GPU_S / GPU_BATCH * device.kernel_mhz * 1e6)
@@ -124,7 +124,7 @@ def rows() -> Iterator[Row]:
                 runs = Runs(card, "hotline", config.words)
                 made.build(runs)
                 id = f"{place}.{memory}"
-                what = f"26 indices, 14 words of payload, rows of {DIM} in {where}, {memory} memory"
+                what = f"{tables} indices, {PAYLOAD} words of payload, rows of {DIM} in {where}, {memory} memory"
                 once, twice = (dealt(runs, made, count * batch, batch, Times(0, 0)) for count in (BATCHES, 2 * BATCHES))
                 cycles = twice.counters["cycles"] - once.counters["cycles"]
                 yield figure(f"hotline.train.rate.{id}", f"{what}: samples taken, RTL",
