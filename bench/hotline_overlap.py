@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.framework import Row, at_least, bench, figure
-from fpga.api.gpu import GATHERED, Batch, Times
+from fpga.api.gpu import GATHERED, Batch, Gpu, Times
 from fpga.api.hotline import Hotline, Position, Table, Trained
 from gen.compiler.hotline import Train
 from gen.model.device import Device
@@ -75,13 +75,17 @@ def curve(log: Log, config: Any, times: Times, flights: Sequence[int], batch: in
         hotline.learn(log.learned)
         for slots in flights:
             done = hotline.deal(gradients, log.indices, log.payload, Train(batch, slots, -1.0))
-            gpu = hotline.gpu
-            assert gpu is not None
-            first, last = len(gpu.kinds) // 4, len(gpu.kinds) * 3 // 4
-            cycles = gpu.started[last] - gpu.started[first]
-            busy = sum(gpu.finished[k] - gpu.started[k] for k in range(first, last))
-            found.append(Point(done, busy / cycles, cycles // (last - first)))
+            assert hotline.gpu is not None
+            found.append(Point(done, *middle(hotline.gpu)))
     return found
+
+
+def middle(gpu: Gpu) -> tuple[float, int]:
+    """The share of the time in which the GPU worked, and the cycles from a mini-batch to the next, in their middle
+    half."""
+    first, last = len(gpu.kinds) // 4, len(gpu.kinds) * 3 // 4
+    cycles = gpu.started[last] - gpu.started[first]
+    return sum(gpu.finished[k] - gpu.started[k] for k in range(first, last)) / cycles, cycles // (last - first)
 
 
 @bench("hotline_overlap")

@@ -23,6 +23,8 @@ _OPTIONS = (
                  "another address map and more bursts; nobody has linked with it yet."),
     click.option("--monitors", is_flag=True, help="Adds a logic analyzer (ILA), protocol checkers and profile counters "
                  "at every AXI port; the gate does not count their area."),
+    click.option("--host", multiple=True, metavar="MASTER", help="Master that is linked to the host's memory, where "
+                 "the platform has HOST[0]: m01_axi of hotline, the port of the rows."),
     click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build]."),
     JSON,
 )
@@ -52,7 +54,8 @@ def _show(gate: Any) -> None:
 
 
 def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
-          out: Path | None, experimental_memory: bool, monitors: bool, experimental_xo: bool = False) -> Any:
+          out: Path | None, experimental_memory: bool, monitors: bool, host: tuple[str, ...],
+          experimental_xo: bool = False) -> Any:
     """The package of a core, or the end of the command with the reasons."""
     from fpga.vitis import flow
     from fpga.vitis.check import untested
@@ -60,8 +63,8 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     try:
         made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
                             force=force, gated=not no_gate, experimental_xo=experimental_xo,
-                            experimental_memory=experimental_memory, monitors=monitors, say=click.echo,
-                            measured=_show)
+                            experimental_memory=experimental_memory, monitors=monitors, host=host,
+                            say=click.echo, measured=_show)
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)

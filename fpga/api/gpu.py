@@ -202,12 +202,14 @@ class Gpu:
         """Works beside the run that has begun until the core is done; whether it is. It stops before with `most`
         mini-batches, after `until` cycles, or when the run has taken too long.
 
-        hot: the hot rows' words after a mini-batch, written where the core reads them; None: it does not.
+        hot: the hot rows' words after a mini-batch; those that have changed are written where the core reads them.
+        None: it does not.
         """
         self.kinds, self.started, self.finished, self.returned = [], [], [], []
         card, result, kernel = runs.card, runs.buffers["result"], runs.kernel
         limit = runs.limit_cycles if until is None else until
         at, done = 0, False
+        mirror = None if hot is None else hot().copy()      # what the core reads
 
         def over(cycles: int) -> bool:
             nonlocal at, done
@@ -241,9 +243,13 @@ class Gpu:
                 card.write(runs.buffers["gradients"], padded,
                            number % how.slots * self.layout.gradients_pitch(how) * 4 * runs.words)
                 card.passed(to_card=padded.nbytes)
-            if hot is not None:
-                card.write(runs.buffers["hot"], rows := hot())
-                card.passed(to_card=rows.nbytes)
+            if hot is not None and mirror is not None:
+                rows = hot()
+                changed = np.flatnonzero((rows != mirror).any(axis=1))
+                for row in changed.tolist():
+                    card.write(runs.buffers["hot"], rows[row], row * rows[row].nbytes)
+                mirror[changed] = rows[changed]
+                card.passed(to_card=rows[changed].nbytes)
             card.write(result, np.array([number + 1], np.uint32), 4 * kernel.value("finished").word)
             self.finished.append(at)
         return False

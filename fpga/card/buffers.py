@@ -1,7 +1,7 @@
 """A real card's buffers: XRT's buffer objects, mapped, kept in step with the card, begun with zeros."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +33,13 @@ class BufferObjects:
     """The buffers of an open device, by name.
 
     groups: of memory, by the names of the kernel's pointers, and their bytes (`sizes`); a buffer of another name lies
-    where the first pointer's does. p2p: what is known of it (fpga.card.discover); where: the card, in words.
+    where the first pointer's does. host: groups that are the host's own memory. p2p: what is known of it
+    (fpga.card.discover); where: the card, in words.
     """
 
     def __init__(self, xrt: libxrt.Xrt, device: Any, groups: Mapping[str, int], sizes: Mapping[str, int], p2p: str,
-                 where: str):
-        self._xrt, self._device, self._groups, self._sizes = xrt, device, groups, sizes
+                 where: str, host: Collection[int] = ()):
+        self._xrt, self._device, self._groups, self._sizes, self._host = xrt, device, groups, sizes, host
         self._p2p, self._where = p2p, where
         self._objects: dict[str, BufferObject] = {}
         self._refused: set[str] = set()     # names of those that were to be windows, and are not
@@ -75,7 +76,8 @@ class BufferObjects:
         if p2p and not is_p2p:
             self._refused.add(name)
         if handle is None:
-            handle = self._xrt.handle("xrtBOAlloc", self._device, size, 0, group, what=no_room)
+            flags = libxrt.BO_HOST_ONLY if group in self._host else 0
+            handle = self._xrt.handle("xrtBOAlloc", self._device, size, flags, group, what=no_room)
         try:
             item = BufferObject(Buffer(name, self._address(handle, size), bytes), handle,
                                 self._map(handle, size, name), is_p2p, group)

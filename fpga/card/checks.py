@@ -8,7 +8,7 @@ import numpy as np
 
 from fpga.card.interface import PAGE, POSITIONS, Buffer, CardError, Faults, KernelArgument, SsdStream
 
-__all__ = ["array", "cycles", "faults", "new_buffer", "place", "transfers", "values"]
+__all__ = ["array", "cycles", "faults", "new_buffer", "place", "ports", "transfers", "values"]
 
 CHANNELS = ("aw", "w", "b", "ar", "r")
 WAYS, RESPONSES = ("read", "write"), ("SLVERR", "DECERR")
@@ -23,6 +23,13 @@ def new_buffer(bytes: int, name: str, fill: int | None, names: Collection[str]) 
         raise CardError(f"there is already a buffer {name!r}")
     if fill is not None and not 0 <= fill <= 255:
         raise CardError(f"fill must be a byte, 0 to 255, not {fill}")
+
+
+def ports(wanted: Collection[str], names: Collection[str]) -> None:
+    """Raises CardError: not all wanted are ports."""
+    for name in wanted:
+        if name not in names:
+            raise CardError(f"there is no port {name!r}; there are {', '.join(names)}")
 
 
 def array(buffer: Buffer, data: Any, offset: int) -> np.ndarray:
@@ -109,8 +116,8 @@ def cycles(what: str, number: Any, least: int = 0, most: int | None = None) -> i
     return count
 
 
-def faults(wanted: Faults, ports: Collection[str]) -> None:
-    """Raises CardError: faults that a card with these ports cannot have"""
+def faults(wanted: Faults, names: Collection[str]) -> None:
+    """Raises CardError: faults that a card with ports of these names cannot have"""
     for channel, share in wanted.stalls.items():
         if channel not in CHANNELS:
             raise CardError(f"there is no channel {channel!r}; there are {', '.join(CHANNELS)}")
@@ -118,9 +125,7 @@ def faults(wanted: Faults, ports: Collection[str]) -> None:
             raise CardError(f"stalls of {channel} must be 0 to 0.95 of the cycles, not {share}")
         if wanted.stall_cycles < 1:
             raise CardError(f"stall_cycles must be at least 1, not {wanted.stall_cycles}")
-    for port in [error.port for error in wanted.errors] + [silence.port for silence in wanted.silences]:
-        if port not in ports:
-            raise CardError(f"there is no port {port!r}; there are {', '.join(ports)}")
+    ports([error.port for error in wanted.errors] + [silence.port for silence in wanted.silences], names)
     for error in wanted.errors:
         if error.channel not in WAYS or error.response not in RESPONSES:
             raise CardError(f"an error response is SLVERR or DECERR on read or write, not {error.response} on "

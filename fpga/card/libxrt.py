@@ -11,14 +11,15 @@ from typing import Any
 
 from fpga.card.interface import CardError
 
-__all__ = ["BO_P2P", "COMPLETED", "FAILED", "FROM_CARD", "NEW", "TO_CARD", "Xrt", "emulates_core", "emulation", "load"]
+__all__ = ["BO_HOST_ONLY", "BO_P2P", "COMPLETED", "FAILED", "FROM_CARD", "NEW", "TO_CARD", "Xrt", "emulates_core",
+           "emulation", "load"]
 
 LIBRARY = "libxrt_coreutil.so.2"
 INSTALLED = Path("/opt/xilinx/xrt")     # where AMD's packages put XRT
 # What XRT loads for the mode it works in; without it, it ends the whole process.
 SHIMS = {"": "libxrt_core.so.2", "noop": "libxrt_noop.so.2", "hw_emu": "libxrt_hwemu.so.2",
          "sw_emu": "libxrt_swemu.so.2"}
-BO_P2P = 1 << 30
+BO_HOST_ONLY, BO_P2P = 1 << 29, 1 << 30
 TO_CARD, FROM_CARD = 0, 1
 # States of a run that was not started, and of one that is over (ert_cmd_state), as xrtRunState tells them. It tells
 # ABORT where it fails itself, too; and xrtRunWaitFor tells TIMEOUT where its own time is over, of a run that goes on.

@@ -18,8 +18,8 @@ __all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
 
 SOURCES = Path(__file__).parent / "cpp"
 # What the models of memory, link and drive are written in.
-MODEL_SOURCES = ("port.h", "model.h", "names.h", "link.h", "ssd.h", "ddr.h", "dram.h", "fr_fcfs.h",
-                 "group_machines.h", "ring.h", "store.h")
+MODEL_SOURCES = ("port.h", "model.h", "names.h", "lane.h", "link.h", "bridge.h", "ssd.h", "ddr.h", "dram.h",
+                 "fr_fcfs.h", "group_machines.h", "ring.h", "store.h")
 LINE_BYTES = 64
 DDR_COUNTERS = ("row_hits", "row_misses", "row_conflicts", "activates", "refreshes", "reads", "writes")
 # In the order in which direct_rows reads them.

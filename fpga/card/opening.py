@@ -1,6 +1,6 @@
 """Opens cards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ def open(
     process: bool = False,
     opt: str | None = None,
     seed: int | None = None,
+    host: Sequence[str] = (),
     xclbin: str | Path | None = None,
     index: int | None = None,
     bdf: str = "",
@@ -60,7 +61,9 @@ def open(
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; opt: of the
                 C++ compiler,
                 default: "-O1"; "-O0" is built sooner and takes four times as long for a cycle; seed: of the state in
-                which the core's registers and memories begin before the card resets it, default: 1
+                which the core's registers and memories begin before the card resets it, default: 1; host: masters of
+                the core, as "m01_axi", that are linked to the host's memory over PCIe (the device's [bridge]) and not
+                to the card's own: buffers of their arguments lie there
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
                 XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
                 0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the
@@ -70,11 +73,11 @@ def open(
     """
     check_kind(kind)
     if kind == "xrt":
-        _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed)
+        _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed, host=host or None)
     else:
         _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
     if kind == "twin":
-        _refuse(kind, kernel=kernel, opt=opt, seed=seed)
+        _refuse(kind, kernel=kernel, opt=opt, seed=seed, host=host or None)
         return _in_process(process, _twin(core, preset, Device.load(device), memory or "ddr4"))
     description = Device.load(device)
     if isinstance(core, str):
@@ -91,7 +94,7 @@ def open(
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
     model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1")
     return _in_process(process, partial(SimCard, model, description, kernel, memory=memory or "ddr4",
-                                        seed=1 if seed is None else seed))
+                                        seed=1 if seed is None else seed, host=tuple(host)))
 
 
 def _in_process(alone: bool, make: Callable[[], SimCard]) -> Card:

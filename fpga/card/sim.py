@@ -4,7 +4,7 @@ import ctypes
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class SimCard(Card):
 
     between: Callable[[], None] | None = None
 
-    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1):
+    def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1,
+                 host: Sequence[str] = ()):
         if memory not in ("ddr4", "ideal"):
             raise CardError(f"memory must be \"ddr4\" or \"ideal\", not {memory!r}")
         if not 1 <= seed < 1 << 31:
@@ -105,12 +106,16 @@ class SimCard(Card):
         self.clock_mhz = float(device.kernel_mhz)
         self.beat_bytes = {master.name: master.data_bits // 8 for master in model.ports.masters}
         self._ports = list(self.beat_bytes)
+        checks.ports(host, self._ports)
+        # Buffers of the host's memory by the names of the arguments that those masters reach.
+        self._host = {item.name for item in getattr(kernel, "arguments", ()) if f"{item.port}_axi" in host}
         self._buffers: dict[str, Buffer] = {}
         self._running = False
         self._simulated, self._seconds, self._slice = 0, 0.0, FIRST_SLICE
         self._streamed: tuple[Any, ...] = ()
         self._handle = self._library.card_new()
-        options = {**device.options(), "ideal": int(memory == "ideal"), "seed": seed}
+        options = {**device.options(), "ideal": int(memory == "ideal"), "seed": seed,
+                   "host.ports": sum(1 << self._ports.index(name) for name in host)}
         self._standstill = STANDSTILL + sum(options[f"link.{name}"] for name in ("begin", "end", "page"))
         for option, value in options.items():
             if self._call("option", option.encode(), value):
@@ -145,15 +150,17 @@ class SimCard(Card):
     def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
         checks.new_buffer(bytes, name, fill, self._buffers)
         # A page of guard bytes on both sides; the first gap that is large enough.
+        memory = self._device.bridge if name in self._host else self._device.memory
         size = -(-bytes // PAGE) * PAGE
-        at = self._device.memory.base + PAGE
+        at = memory.base + PAGE
         for other in sorted(self._buffers.values(), key=lambda b: b.address):
+            if (other.name in self._host) != (name in self._host):
+                continue
             if at + size + PAGE <= other.address - PAGE:
                 break
             at = -(-other.end // PAGE) * PAGE + 2 * PAGE
-        if at + size + PAGE > self._device.memory.base + self._device.memory.bytes:
-            raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of "
-                            f"{self._device.memory.bytes} bytes")
+        if at + size + PAGE > memory.base + memory.bytes:
+            raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of {memory.bytes} bytes")
         buffer = Buffer(name, at, bytes)
         self._buffers[name] = buffer    # before the memory knows it: what is cut short here can still be given back
         self._call("add", buffer.address, buffer.end)
@@ -189,6 +196,9 @@ class SimCard(Card):
     # The link
 
     def send(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
+        if buffer.name in self._host:
+            self.write(buffer, data, offset)
+            return
         self._known(buffer)
         content = checks.array(buffer, data, offset)
         if content.nbytes:
@@ -196,11 +206,15 @@ class SimCard(Card):
 
     def begin_fetch(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> Any:
         self._known(buffer)
+        if buffer.name in self._host:
+            return self.read(buffer, dtype, count, offset)
         out = checks.place(buffer, dtype, count, offset)
         number = self._call("fetch", buffer.address + offset, out.nbytes) if out.nbytes else 0
         return number, out.dtype, out.size
 
     def end_fetch(self, begun: Any) -> np.ndarray:
+        if isinstance(begun, np.ndarray):
+            return begun
         number, dtype, count = begun
         out = np.empty(count, dtype)
         if number:

@@ -136,12 +136,14 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
                                 what=f"kernel {name} on {self._where} could not be opened; another process may use it")
         self._run = xrt.handle("xrtRunOpen", self._core, what=f"XRT could not prepare a run of kernel {name}")
         pointers = {item.name: number for number, item in enumerate(self._kernel.arguments) if item.kind == "pointer"}
-        sizes = {name: max(self._image.memories[link.memory].bytes for link in self._image.connections
-                           if (link.instance, link.argument) == (self._unit, number))
-                 for name, number in pointers.items()}
+        memories = {name: [self._image.memories[link.memory] for link in self._image.connections
+                           if (link.instance, link.argument) == (self._unit, number)]
+                    for name, number in pointers.items()}
+        groups = {name: xrt.xrtKernelArgGroupId(self._core, number) for name, number in pointers.items()}
         self._buffers = BufferObjects(
-            xrt, self._device, {name: xrt.xrtKernelArgGroupId(self._core, number) for name, number in pointers.items()},
-            sizes, discover.P2P_UNKNOWN if card is None else card.p2p, self._where)
+            xrt, self._device, groups, {name: max(memory.bytes for memory in of) for name, of in memories.items()},
+            discover.P2P_UNKNOWN if card is None else card.p2p, self._where,
+            {groups[name] for name, of in memories.items() if any(memory.tag.startswith("HOST") for memory in of)})
 
     def _identify(self) -> identities.Identity | None:
         """The core's own word for what it is; None where XRT emulates without a core."""

@@ -18,7 +18,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -32,7 +32,7 @@ from fpga.vitis.constraints import xdc, xdc_name
 from fpga.vitis.description import RtlKernel, prepare, preset_of
 from fpga.vitis.gate import Gate
 from fpga.vitis.kernel_xml import kernel_xml
-from fpga.vitis.link import check_instances, link_cfg
+from fpga.vitis.link import check_host, check_instances, link_cfg
 from fpga.vitis.memory import MEMORY, memory_tcl
 from fpga.vitis.model import model
 from fpga.vitis.scripts import KERNEL_XML, SCRIPT, SOURCES, package_tcl
@@ -85,7 +85,7 @@ def kernels(preset: str) -> list[str]:
 
 def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None = None, instances: int = 1,
             out: Path | None = None, force: bool = False, gated: bool = True, experimental_xo: bool = False,
-            experimental_memory: bool = False, monitors: bool = False,
+            experimental_memory: bool = False, monitors: bool = False, host: Sequence[str] = (),
             say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> Package:
     """Writes the package of a core.
 
@@ -94,7 +94,8 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
                 out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
                 gated: False leaves the gate out, and says so; experimental_xo: an .xo made without Vivado;
                 experimental_memory: memory.tcl for the link; monitors: a logic analyzer, protocol checkers and
-                counters of traffic at the AXI ports, which the gate does not count; say: is told what takes long;
+                counters of traffic at the AXI ports, which the gate does not count; host: masters that are linked to
+                the host's memory, as fpga.vitis.link takes them; say: is told what takes long;
                 measured: is told of the gate
     Raises      ConfigError: the preset, a board's file; ValueError: the core, platform, clock, instances or `out`;
                 Busy: another process makes it; PackageError: refused, or not on disk as it was written
@@ -112,6 +113,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
     place = (out or build_folder()) / preset_of(preset, core).name / "vitis" / _name(core, board, shell)
     masters = {argument.port for argument in headers.KERNELS[core].arguments if argument.port}
     check_instances(f"hotrail_{core}", len(masters), instances, board)
+    check_host(core, host, board)
     with whole(place) as folder:
         say(f"{preset}/{core}: Verilog" + (", then area and depth by Yosys (minutes at first)" if gated else ""))
         kernel, texts = prepare(preset, core)
@@ -123,7 +125,7 @@ def package(preset: str, core: str, *, platform: str = "", clock_mhz: int | None
             if judged.misses and not force:
                 raise PackageError(judged.misses)
         kernel, texts = named(kernel, texts)
-        link = link_cfg(kernel, instances, platform=board, monitors=monitors)
+        link = link_cfg(kernel, instances, platform=board, host=host, monitors=monitors)
         parts = contents(kernel, texts, link, part=board.part, monitors=monitors)
         if board.path:
             parts[BOARD] = board.path.read_bytes()

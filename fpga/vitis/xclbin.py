@@ -132,7 +132,7 @@ class Xclbin:
         is looked at, default: the first.
 
         Raises XclbinError: it has no such kernel, no such instance of it, other arguments or registers than hw.isa, a
-        pointer without memory, pointers in different memories, or masters of another width"""
+        pointer without memory, pointers of a buffer's masters in different memories, or masters of another width"""
         name, isa = f"hotrail_{core}", KERNELS[core]
         kernel = next((kernel for kernel in self.kernels if kernel.name == name), None)
         if kernel is None:
@@ -149,14 +149,16 @@ class Xclbin:
             if want != have:
                 raise XclbinError(f"{self.path}: argument {place} of kernel {name} is {have}, and this version of "
                                   f"hotrail has {want}: link the kernel anew")
-        shared = set(range(len(self.memories)))
+        # What all pointers have in common but those of a port whose buffers no other one reaches, and what those have.
+        shared = {port: set(range(len(self.memories))) for port in ("", *(f"{name}_axi" for name in isa.apart))}
         for item in kernel.arguments:
             reached = {link.memory for link in self.connections if (link.instance, link.argument) == (number, item.id)
                        and self.memories[link.memory].used}
             if item.pointer and not reached:
                 raise XclbinError(f"{self.path}: argument {item.name} of kernel {name} is connected to no memory")
-            shared &= reached if item.pointer else shared
-        if not shared:
+            if item.pointer:
+                shared[item.port if item.port in shared else ""] &= reached
+        if not all(shared.values()):
             raise XclbinError(f"{self.path}: the pointers of kernel {name} have no memory in common; a core may reach "
                               "a buffer by either of its masters")
         for port, bits in kernel.ports.items():

@@ -183,6 +183,26 @@ class LinkTiming:
 
 
 @dataclass(frozen=True)
+class Bridge:
+    """The host's memory as masters of a kernel reach it over the link: where it is and how much the kernel sees of it;
+    read_us: from a request on the idle link to its data; reads, writes: bursts under way. payload_bytes: of a packet at
+    the most; request_bytes: that a packet asks for; header_bytes: around each; completion_bytes: that requests under
+    way may bring together; credits: packets of writes that the host takes before the first has been written."""
+
+    source: str
+    base: int
+    bytes: int
+    read_us: float
+    reads: int
+    writes: int
+    payload_bytes: int
+    request_bytes: int
+    header_bytes: int
+    completion_bytes: int
+    credits: int
+
+
+@dataclass(frozen=True)
 class Host:
     source: str
     submit_us: float
@@ -228,6 +248,7 @@ class Device:
     group_machines: GroupMachines
     ssd: Drive
     link: LinkTiming
+    bridge: Bridge
     host: Host
     power: Power
 
@@ -273,6 +294,7 @@ class Device:
                              ("group_machines", ("depth", "column_slots", "turn_lines")),
                              ("ssd", ("bytes", "channels", "dies", "queue_depth", "bus_gb_s")),
                              ("link", ("gb_s", "efficiency")),
+                             ("bridge", ("bytes", "reads", "writes", "credits")),
                              ("memory", ("channels",)),
                              ("dram", ("mhz", "clock_ns", "groups", "banks", "stacks", "activate_clocks"))):
             for name in names:
@@ -295,6 +317,7 @@ class Device:
         if self.dram.refresh not in REFRESHES:
             raise ConfigError(f"{where} [dram] refresh = {self.dram.refresh!r}: there are {', '.join(REFRESHES)}")
         self._check_controller(where)
+        self._check_bridge(where)
         if self.ssd.flash_page_bytes % 4096:
             raise ConfigError(f"{where} [ssd] flash_page_bytes = {self.ssd.flash_page_bytes}: "
                               f"must be a multiple of 4096")
@@ -329,6 +352,21 @@ class Device:
             raise ConfigError(f"{where} [fr_fcfs] a line is {self.bursts_of_a_line} entries of the queues: too short")
         if self.group_machines.column_slots > 2:
             raise ConfigError(f"{where} [group_machines] column_slots = {self.group_machines.column_slots}: 1 or 2")
+
+    def _check_bridge(self, where: str) -> None:
+        bridge, memory = self.bridge, self.memory
+        for name in ("payload_bytes", "request_bytes"):
+            value = getattr(bridge, name)
+            if value & (value - 1) or not LINE_BYTES <= value <= 4096:
+                raise ConfigError(f"{where} [bridge] {name} = {value}: must be a power of two from {LINE_BYTES} to "
+                                  "4096")
+        if bridge.completion_bytes < bridge.request_bytes:
+            raise ConfigError(f"{where} [bridge] completion_bytes = {bridge.completion_bytes}: must be at least "
+                              f"request_bytes = {bridge.request_bytes}")
+        if bridge.base % 4096 or (bridge.base < memory.base + memory.bytes
+                                  and memory.base < bridge.base + bridge.bytes):
+            raise ConfigError(f"{where} [bridge] base = {bridge.base}: must be a multiple of 4096, and the host's "
+                              f"{bridge.bytes} bytes from there on none of the card's own memory")
 
     def cycles(self, us: float) -> int:
         """Kernel cycles of so many microseconds, rounded up."""
@@ -373,6 +411,7 @@ class Device:
     def options(self) -> dict[str, int]:
         """What the harness takes, in cycles of the kernel's clock and clocks of the memory."""
         d, c, q, m, s, h = self.dram, self.controller, self.fr_fcfs, self.group_machines, self.ssd, self.host
+        b = self.bridge
         clocks = d.mhz // c.mhz
         latency_us = self.link.latency_us
         page_us = 4096 / 1000  # a rate of 1 GB/s
@@ -400,4 +439,7 @@ class Device:
             "ssd.poll": max(1, self.cycles(h.poll_us)), "ssd.doorbell": self.cycles(h.doorbell_us),
             "link.page": self.cycles(4096e6 * self.link.byte_s), "link.begin": self.cycles(h.submit_us + latency_us),
             "link.end": self.cycles(h.complete_us),
+            "host.base": b.base, "host.size": b.bytes, "host.latency": self.cycles(b.read_us), "host.reads": b.reads,
+            "host.writes": b.writes, "host.payload": b.payload_bytes, "host.request": b.request_bytes,
+            "host.header": b.header_bytes, "host.completions": b.completion_bytes, "host.credits": b.credits,
         }

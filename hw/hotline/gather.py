@@ -65,7 +65,7 @@ class Gather(Part):
     Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
                 sample here until `released`
     Timing      a beat a cycle without cold words, else one more than it has of them; 3 cycles between samples;
-                behind that 5 cycles for a cold word, as RowTable says. `idle` is two cycles late
+                behind that 3 to 5 cycles for a cold word, as RowTable says. `idle` is two cycles late
     Handshake   valids and i.ready come from registers. o_requests and o_landing do not wait for each other beyond 16
                 rows. i_beats may stand still until earlier mini-batches are released: whoever else reads the frames
                 must not wait for it. A read of a frame that is asked for after o sees what o_write wrote before

@@ -102,8 +102,12 @@ class _Ahead(NamedTuple):
 
 
 class _Operation(NamedTuple):
-    """What `RowTable._begin` hands on."""
+    """What `RowTable._begin` hands on. gives, asks: the release or the lookup whose slot is read ahead begins; turns:
+    that is a lookup's."""
 
+    gives: Signal
+    asks: Signal
+    turns: Signal
     releases: Signal
     bucket: Signal
     tag: Signal
@@ -119,8 +123,12 @@ class _Operation(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What `RowTable._compare` hands on."""
+    """What `RowTable._compare` hands on. slot: that was compared, as the next one's may be read already; next_gives,
+    next_asks: a release or a lookup may follow, whose slot is read, and which this one does not touch."""
 
+    slot: Signal
+    next_gives: Signal
+    next_asks: Signal
     found: Any
     here: Any
     passes: Any
@@ -168,12 +176,15 @@ class RowTable(Part):
                 batch       In  number of the mini-batch that begins
     Shapes      slots are given out from 0 on; those that came back first, the last one first; from 0 on again when all
                 have come back. Who asks takes care that there is one
-    Timing      5 cycles for a lookup or a release, 4 more for each further row of the list that is passed; 2 more if a
-                row of its bucket came or went just before. 8 cycles from i to found. A query a cycle in all, clients
-                in turns; 8 cycles from i_query to o_query. Each further register of an array adds one to all of
-                these, and a client has up to 16 queries under way. `idle` is a cycle late
+    Timing      5 cycles for a lookup or a release, 3 for one whose slot is read while the one before acts: a release,
+                where that touches neither its slot nor one beside it; a lookup in another bucket, where no row comes in
+                that cycle and the lookup before began 7 cycles ago. 4 more for each further row of the list that is
+                passed; 2 more if a row of its bucket came or went just before. 8 cycles from i to found. A query a
+                cycle in all, clients in turns; 8 cycles from i_query to o_query. Each further register of an array adds
+                one to all of these, and a client has up to 16 queries under way. `idle` is a cycle late
     Handshake   i_release.ready, i_query.ready and all valids come from registers; i.ready follows i_release.valid and
-                room: a release goes before a lookup
+                room. A release goes before a lookup where nothing is inside, else they take turns. A release that is
+                taken in the cycle before an answer comes behind that lookup
     Reset       forgets all rows
     Golden      golden.hotline.row_table.RowTable          Tests  verif/hotline/test_row_table.py
     """
@@ -221,11 +232,11 @@ class RowTable(Part):
         slots = _Slots(fresh=fresh_slots, lonely=lonely, stacked=stacked)
         ahead = self._look_ahead(m, arrays)
         op = self._begin(m, arrays, ahead, slots)
-        seen = self._compare(m, arrays, op)
+        seen = self._compare(m, arrays, ahead, op)
         act = self._act(m, arrays, op, seen, slots)
         self._write(m, arrays, ahead, op, seen, act)
         self._answer(m, op, seen, act)
-        self._free_slots(m, arrays, ahead, op, act, slots)
+        self._free_slots(m, arrays, ahead, op, seen, act, slots)
         self._queries(m, arrays)
         return m
 
@@ -275,7 +286,8 @@ class RowTable(Part):
                       mark=next_mark, known=known, start=start_lookup)
 
     def _begin(self, m: Module, arrays: _Arrays, ahead: _Ahead, slots: _Slots) -> _Operation:
-        """One lookup or release after the other: array, its registers, compare, act. What is under way."""
+        """One lookup or release after the other: array, its registers, compare, act. While one acts the slot of the
+        next is read; what is known of it by then decides whether that counts. What is under way."""
         releases = Signal()
         op_bucket = Signal(len(ahead.bucket), reset_less=True)
         op_tag = Signal(len(ahead.tag), reset_less=True)
@@ -287,36 +299,51 @@ class RowTable(Part):
         act = Signal()
         idle = Signal(init=1)
         start_release = Signal()
+        start_lookup = Signal()
+        gives = Signal()
+        asks = Signal()
+        begins = Signal()
+        # Whose slot is read ahead: a lookup's behind a release, a release's behind a lookup, if both wait.
+        able = Signal()
+        turns = Signal()
         first = Signal(reset_less=True)                             # of the bucket
         was_given = Signal(reset_less=True)
         of_slot = (arrays.names, arrays.nexts, arrays.befores, arrays.holds)
         m.d.comb += [
             start_release.eq(idle & self.i_release.valid),
-            self.i_release.ready.eq(idle),
-            ahead.start.eq(idle & ~self.i_release.valid & ahead.known[-1] & ahead.held & self.room),
+            self.i_release.ready.eq(idle | gives),
+            able.eq(ahead.known[-1] & ahead.held & self.room),
+            turns.eq(able & (releases | ~self.i_release.valid)),
+            start_lookup.eq(idle & ~self.i_release.valid & able),
+            ahead.start.eq(start_lookup | asks),
+            begins.eq(start_release | start_lookup),
             *(array.address.eq(slot) for array in of_slot),
         ]
         m.d.sync += [
-            reading.eq(Cat(start_release | ahead.start, reading[:-1])),
+            reading.eq(Cat(begins, reading[:-1])),
             compare.eq(reading[-1]),
             act.eq(compare),
             was_given.eq(slot < slots.fresh),
         ]
-        with m.If(start_release | ahead.start):
+        with m.If(gives | asks):
+            m.d.sync += reading[1].eq(1)
+        with m.If(begins | compare):
+            m.d.sync += slot.eq(Mux(Mux(compare, turns, start_lookup), arrays.heads.word, self.i_release.payload))
+        with m.If(begins | gives | asks):
             m.d.sync += [
                 idle.eq(0),
-                releases.eq(start_release),
+                releases.eq(start_release | gives),
                 first.eq(1),
-                slot.eq(Mux(start_release, self.i_release.payload, arrays.heads.word)),
                 op_bucket.eq(ahead.bucket),
                 op_tag.eq(ahead.tag),
                 address.eq(ahead.address),
                 mark.eq(ahead.mark),
             ]
-        return _Operation(releases=releases, bucket=op_bucket, tag=op_tag, address=address, mark=mark, slot=slot,
-                          reading=reading, compare=compare, act=act, idle=idle, first=first, was_given=was_given)
+        return _Operation(gives=gives, asks=asks, turns=turns, releases=releases, bucket=op_bucket, tag=op_tag,
+                          address=address, mark=mark, slot=slot, reading=reading, compare=compare, act=act, idle=idle,
+                          first=first, was_given=was_given)
 
-    def _compare(self, m: Module, arrays: _Arrays, op: _Operation) -> _Seen:
+    def _compare(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation) -> _Seen:
         """What the arrays say of the slot; a copy of the links for the act."""
         name, hold, following = arrays.names.word, arrays.holds.word, arrays.nexts.word
         lives = Signal()
@@ -333,23 +360,37 @@ class RowTable(Part):
         m.d.comb += lives.eq(op.was_given & (hold.life != 0))
         m.d.comb += matches.eq(lives & (name.bucket == op.bucket))
         m.d.comb += same_tag.eq(name.tag == op.tag)
+        # The next one: a release of a row whose links stay, or a lookup in another bucket.
+        slot = Signal.like(op.slot, reset_less=True)
+        next_gives = Signal()
+        next_asks = Signal()
+        apart = Signal()
+        bucket = Signal.like(op.bucket)
+        before = arrays.befores.word
+        touched = ((op.slot, 1), (first_slot, 1), (following.slot, following.there), (before.slot, before.there))
+        m.d.comb += apart.eq(~Cat((self.i_release.payload == each) & there for each, there in touched).any())
+        m.d.comb += bucket.eq(Mux(op.releases, name.bucket, op.bucket))
+        m.d.sync += next_gives.eq(op.compare & ~op.turns & self.i_release.valid & apart)
+        m.d.sync += next_asks.eq(op.compare & op.turns & (bucket != ahead.bucket))
         with m.If(op.compare):
             m.d.sync += [
+                slot.eq(op.slot),
                 found.eq(matches & same_tag),
                 here.eq(hold.batch == self.batch),
                 last_holder.eq(hold.life == 1),
                 passes.eq(matches & ~same_tag & following.there),
                 was.eq(hold),
                 link_next.eq(following),
-                link_before.eq(arrays.befores.word),
+                link_before.eq(before),
             ]
             with m.If(op.first):
                 m.d.sync += first_slot.eq(op.slot)
                 m.d.sync += headed.eq(matches)
             with m.If(op.releases):
                 m.d.sync += op.bucket.eq(name.bucket)
-        return _Seen(found=found, here=here, passes=passes, last_holder=last_holder, link_next=link_next,
-                     link_before=link_before, was=was, first_slot=first_slot, headed=headed)
+        return _Seen(slot=slot, next_gives=next_gives, next_asks=next_asks, found=found, here=here, passes=passes,
+                     last_holder=last_holder, link_next=link_next, link_before=link_before, was=was,
+                     first_slot=first_slot, headed=headed)
 
     def _act(self, m: Module, arrays: _Arrays, op: _Operation, seen: _Seen, slots: _Slots) -> _Outcome:
         """What becomes of the row: the list goes on, or it is shared, comes or goes."""
@@ -368,11 +409,19 @@ class RowTable(Part):
             shares.eq(answers & seen.found & ~seen.here),
             comes.eq(answers & ~seen.found),
             goes.eq(op.act & op.releases & seen.last_holder),
-            target.eq(Mux(comes, new_slot, op.slot)),
+            target.eq(Mux(comes, new_slot, seen.slot)),
+            op.gives.eq(seen.next_gives & ~goes_on),
+            op.asks.eq(seen.next_asks & ~goes_on & ~comes & self.room),
         ]
-        m.d.sync += new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh))
+        # The one that went last is the next to be given out, which the memory of free slots says only later.
+        given = Signal(arrays.free.registers + 1)
+        m.d.sync += given.eq(Cat(goes, given[:-1]))
+        with m.If(goes):
+            m.d.sync += new_slot.eq(Mux(slots.lonely, 0, seen.slot))
+        with m.Elif(~given.any()):
+            m.d.sync += new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh))
         with m.If(op.act):
-            m.d.sync += op.idle.eq(~goes_on)
+            m.d.sync += op.idle.eq(~(goes_on | op.gives | op.asks))
         with m.If(goes_on):
             m.d.sync += op.slot.eq(seen.link_next.slot)
             m.d.sync += op.reading[0].eq(1)
@@ -444,7 +493,7 @@ class RowTable(Part):
             self.o.tag.eq(op.mark),
         ]
 
-    def _free_slots(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, act: _Outcome,
+    def _free_slots(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, seen: _Seen, act: _Outcome,
                     slots: _Slots) -> None:
         """Free slots: those that came back, in a stack, then those never given out."""
         s, count, free = self.config.slot_bits, range(self.config.row_slots + 1), arrays.free
@@ -460,7 +509,7 @@ class RowTable(Part):
         m.d.comb += [
             free.address.eq((depth - 1)[:s]),
             free.write.addr.eq(depth[:s]),
-            free.write.data.eq(op.slot),
+            free.write.data.eq(seen.slot),
             free.write.en.eq(act.goes),
         ]
         with m.If(act.comes):

@@ -129,6 +129,7 @@ HOTLINE = Kernel(
         stalled(10),
     ),
     channels=("m00 read", "m00 write", "m01 read", "m01 write"),
+    apart=("m01",),
     result_words=256,
     final_words=192,
     result=(

@@ -130,7 +130,8 @@ class Kernel:
 
     words: of one instruction. result_words: of the result block; the core writes those of `status` and
     `counter` in one piece, word 0 to `final_words` - 1, at the end of a run. channels: the AXI masters' directions, as
-    "m00 read", in the order of their bits in the detail of STALLED.
+    "m00 read", in the order of their bits in the detail of STALLED. apart: ports whose buffers no other port reaches,
+    so that they may be linked to another memory.
     Raises      ValueError: names that occur twice, fields or values that overlap or pass the end
     """
 
@@ -149,6 +150,7 @@ class Kernel:
     final_words: int
     result: tuple[Value, ...]
     channels: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         at, arguments = FIRST_ARGUMENT, []

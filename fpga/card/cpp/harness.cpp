@@ -14,12 +14,14 @@
 
 struct Card {
     std::unique_ptr<Model> model;
-    std::unique_ptr<Store> store;
+    std::unique_ptr<Store> store, host;
     Memory memory;
+    Bridge bridge;
     Link link;
     Ssd ssd;
     Binding pins;
     std::vector<Port> ports;
+    std::vector<Port*> near, far;   // of them those at the card's memory, and at the host's
     // Where lines of reads or of writes wait for the controller.
     struct Source {
         int port;
@@ -29,6 +31,7 @@ struct Card {
     std::vector<Source> sources;
     Named options;
     int64_t base = 0, size = 0, ideal = 0, control_gap = 4, seed = 1;
+    int64_t host_base = 0, host_size = 0, host_ports = 0;   // ports: a bit for each that is linked to the host's memory
     uint64_t started = 0, counted_from = 0;
     size_t turn = 0, first = 0;
     int64_t burst_of[2] = {-1, -1};  // the source whose burst of reads, of writes has entered the controller in part
@@ -45,20 +48,35 @@ struct Card {
         options["link.begin"] = &link.t.begin;
         options["link.end"] = &link.t.end;
         options["link.page"] = &link.in.page;
+        for (const auto& [name, value] : Named{
+                 {"base", &host_base}, {"size", &host_size}, {"ports", &host_ports}, {"latency", &bridge.latency},
+                 {"reads", &bridge.reads}, {"writes", &bridge.writes}, {"payload", &bridge.payload},
+                 {"request", &bridge.request}, {"header", &bridge.header}, {"completions", &bridge.completions},
+                 {"credits", &bridge.credits}})
+            options["host." + name] = value;
     }
 
     bool start() {
         memory.ideal = ideal;
         store = std::make_unique<Store>(base, size);
         if (!store->sound()) return false;
+        if (host_ports) {
+            host = std::make_unique<Store>(host_base, host_size);
+            if (!host->sound()) return false;
+        }
         memory.store = store.get();
+        bridge.attach(host.get(), &link.in, &link.out);
         memory.ddr.reset();
         link.out.page = link.in.page;
         link.attach(&memory);
         ssd.attach(&memory, &link.in);
         model = make_model(int(seed), pins);
         ports.resize(pins.masters.size());
-        for (size_t i = 0; i < ports.size(); i++) ports[i].attach(&memory, int(i), pins.masters[i], pins.beats[i]);
+        for (size_t i = 0; i < ports.size(); i++) {
+            const bool is_far = host_ports >> i & 1;
+            ports[i].attach(&memory, int(i), pins.masters[i], pins.beats[i], is_far ? &bridge : nullptr);
+            (is_far ? far : near).push_back(&ports[i]);
+        }
         for (size_t i = 0; i < ports.size(); i++)
             sources.insert(sources.end(), {{int(i), &ports[i].lines, nullptr}, {int(i), nullptr, &ports[i].writes}});
         sources.insert(sources.end(), {{HOST, nullptr, &ssd.to_write}, {HOST, nullptr, &link.to_write},
@@ -84,6 +102,7 @@ struct Card {
         ssd.stop_run();
         ssd.to_write.clear();
         link.reset();
+        bridge.reset();
     }
     void quiet() {
         ControlPins& c = pins.control;
@@ -126,18 +145,22 @@ struct Card {
     // Of the bursts that may still begin, those get theirs first who ask, in turn.
     void drive() {
         const int64_t most = memory.ideal ? INT64_MAX : memory.bursts;
-        int64_t reads = most - memory.reading, writes = most - memory.writing;
         first = first + 1 < ports.size() ? first + 1 : 0;
-        if (same_for_all(reads) && same_for_all(writes)) {
-            for (Port& p : ports) p.drive(reads, writes);
+        drive(near, most - memory.reading, most - memory.writing);
+        if (!far.empty()) drive(far, bridge.reads - bridge.reading, bridge.writes - bridge.writing);
+    }
+    void drive(const std::vector<Port*>& of, int64_t reads, int64_t writes) {
+        const size_t count = of.size();
+        if (same_for_all(reads, count) && same_for_all(writes, count)) {
+            for (Port* p : of) p->drive(reads, writes);
             return;
         }
         for (bool asks : {true, false})
-            for (size_t k = 0, i = first; k < ports.size(); k++, i = i + 1 < ports.size() ? i + 1 : 0)
-                if (ports[i].asks() == asks) ports[i].drive(reads, writes);
+            for (size_t k = 0, i = first % count; k < count; k++, i = i + 1 < count ? i + 1 : 0)
+                if (of[i]->asks() == asks) of[i]->drive(reads, writes);
     }
     // Whether so many bursts are enough for all ports, or for none, so that nobody has to be first.
-    bool same_for_all(int64_t bursts) const { return bursts <= 0 || bursts >= int64_t(ports.size()); }
+    static bool same_for_all(int64_t bursts, size_t ports) { return bursts <= 0 || bursts >= int64_t(ports); }
 
     // Lines enter the controller: the ports' reads and writes, the drive and the host take turns.
     void serve() {
@@ -204,6 +227,9 @@ struct Card {
         }
         q.send();
     }
+
+    // The memory that an address lies in.
+    Store& at(uint64_t address) { return host && host->exists(address, 1) ? *host : *store; }
 
     void watch() {
         ControlPins& c = pins.control;
@@ -319,18 +345,18 @@ API void card_map(void* h, int kind, int from, int width, int to) {
 API int card_start(void* h) { return static_cast<Card*>(h)->start() ? 0 : -1; }
 API void card_reset(void* h, uint64_t cycles) { static_cast<Card*>(h)->reset(cycles); }
 
-API void card_add(void* h, uint64_t begin, uint64_t end) { static_cast<Card*>(h)->store->add(begin, end); }
-API int card_remove(void* h, uint64_t begin) { return static_cast<Card*>(h)->store->remove(begin) ? 0 : -1; }
+API void card_add(void* h, uint64_t begin, uint64_t end) { static_cast<Card*>(h)->at(begin).add(begin, end); }
+API int card_remove(void* h, uint64_t begin) { return static_cast<Card*>(h)->at(begin).remove(begin) ? 0 : -1; }
 API void card_write(void* h, uint64_t address, const void* data, uint64_t count) {
-    static_cast<Card*>(h)->store->write(address, data, count);
+    static_cast<Card*>(h)->at(address).write(address, data, count);
 }
 API void card_fill(void* h, uint64_t address, int value, uint64_t count) {
-    Store& s = *static_cast<Card*>(h)->store;
+    Store& s = static_cast<Card*>(h)->at(address);
     memset(s.at(address), value, count);
     s.mark(address, count, true);
 }
 API void card_read(void* h, uint64_t address, void* data, uint64_t count) {
-    memcpy(data, static_cast<Card*>(h)->store->at(address), count);
+    memcpy(data, static_cast<Card*>(h)->at(address).at(address), count);
 }
 
 API uint64_t card_send(void* h, uint64_t address, const void* data, uint64_t count) {
@@ -418,7 +444,8 @@ API void card_counters(void* h, uint64_t* out) {
 }
 API void card_check_guards(void* h) {
     Card& c = *static_cast<Card*>(h);
-    c.store->check_guards([&](uint64_t address) { c.memory.broken.add(GUARD, HOST, address, c.memory.cycle); });
+    for (Store* s : {c.store.get(), c.host.get()})
+        if (s) s->check_guards([&](uint64_t address) { c.memory.broken.add(GUARD, HOST, address, c.memory.cycle); });
 }
 API int card_violation(void* h, int rule, int port, uint64_t* out) {
     const Violation& v = static_cast<Card*>(h)->memory.broken.of[rule][port];

@@ -6,26 +6,8 @@
 #include <deque>
 #include <vector>
 
+#include "lane.h"
 #include "port.h"
-
-// One direction. Who has something to move takes it for up to CHUNK bytes; host and drive take turns.
-struct Lane {
-    static constexpr uint64_t CHUNK = 4096;
-    int64_t page = 384;  // cycles for 4096 bytes
-    uint64_t free = 0, bytes = 0, busy = 0;
-    bool host_waits = false, drive_was_last = false;
-
-    bool is_free(uint64_t now) const { return now >= free; }
-    void take(uint64_t now, uint64_t size) { free = now + count(size); }
-    // Returns the cycles that so many bytes take.
-    uint64_t count(uint64_t size) {
-        uint64_t span = (uint64_t(page) * size + 4095) / 4096;
-        busy += span;
-        bytes += size;
-        return span;
-    }
-    void clear() { bytes = busy = 0; }
-};
 
 // The link's packets are bursts in the card: of up to PACKET lines, which end at a multiple of their size.
 constexpr uint64_t PACKET = 4;
@@ -92,8 +74,8 @@ class Link {
         lines.reset();
         asked = 0;
         in_chunk = out_chunk = pushed = 0;
-        in.host_waits = false;
-        in.free = out.free = m->cycle;
+        in.reset(m->cycle);
+        out.reset(m->cycle);
     }
 
     void tick() {

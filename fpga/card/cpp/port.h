@@ -1,10 +1,11 @@
-// Memory ports: AXI4 slaves in front of either an ideal memory or the DDR4 model.
+// Memory ports: AXI4 slaves in front of an ideal memory, the model of the card's DRAM or the host's memory.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "bridge.h"
 #include "ddr.h"
 #include "model.h"
 #include "ring.h"
@@ -87,6 +88,7 @@ struct LineQueue {
 struct Burst {
     uint64_t address, since;
     uint32_t beats;
+    bool begins = true;     // nothing of it has been asked for
 };
 
 // A line to be written; partial: in some of its bytes only, which costs a read of it under ECC.
@@ -119,17 +121,18 @@ struct Memory {
     uint64_t cycle = 0;
 
     // What the memory holds at this moment goes to `data`, if anybody looks at it; and what ECC says of it.
-    void sample(Line& l, int port, uint8_t* data) {
+    void sample(Line& l, int port, uint8_t* data) { sample(l, port, data, *store); }
+    void sample(Line& l, int port, uint8_t* data, Store& of) {
         l.response = OKAY;
-        if (!store->exists(l.address, l.count)) {
+        if (!of.exists(l.address, l.count)) {
             broken.add(READ_OUTSIDE, port, l.address, cycle);
             if (data) memset(data, 0, LINE);
             l.response = DECERR;
             return;
         }
-        if (!store->inside(l.address, l.count)) broken.add(READ_OUTSIDE, port, l.address, cycle);
-        if (data) memcpy(data, store->at(l.address), l.count);
-        if (!store->known(l.address, l.count)) {
+        if (!of.inside(l.address, l.count)) broken.add(READ_OUTSIDE, port, l.address, cycle);
+        if (data) memcpy(data, of.at(l.address), l.count);
+        if (!of.known(l.address, l.count)) {
             broken.add(NEVER_WRITTEN, port, l.address, cycle);
             l.response = SLVERR;
         }
@@ -158,8 +161,13 @@ class Port {
     uint64_t read_beats = 0, write_beats = 0;  // since faults were set
     int64_t silent_reads = -1, silent_writes = -1;  // the beat from which nothing is answered, -1: all is
 
-    void attach(Memory* memory, int number, const Pins& pins, int beat) {
+    // host: the bridge to the host's memory where the port is linked to that, else null.
+    void attach(Memory* memory, int number, const Pins& pins, int beat, Bridge* host) {
         m = memory;
+        bridge = host;
+        store = host ? host->store : memory->store;
+        reading = host ? &host->reading : &memory->reading;
+        writing = host ? &host->writing : &memory->writing;
         me = number;
         p = pins;
         bytes = beat;
@@ -177,8 +185,8 @@ class Port {
         pushed = writes.accepted = 0;
         offset = 0;
         taken = 0;
-        m->reading -= int64_t(outstanding);
-        m->writing -= int64_t(bursts_under_way);
+        *reading -= int64_t(outstanding);
+        *writing -= int64_t(bursts_under_way);
         outstanding = bursts_under_way = 0;
         line_bytes = 0;
         burst_response = OKAY;
@@ -196,7 +204,7 @@ class Port {
             reads.push({*p.araddr, m->cycle, uint32_t(*p.arlen) + 1});
             counters.bursts_read++;
             outstanding++;
-            m->reading++;
+            ++*reading;
             if (outstanding > counters.most) counters.most = outstanding;
         }
         if ((*p.awvalid || held_aw) &&
@@ -204,7 +212,7 @@ class Port {
             bursts.push({*p.awaddr, m->cycle, uint32_t(*p.awlen) + 1});
             counters.bursts_written++;
             bursts_under_way++;
-            m->writing++;
+            ++*writing;
         }
         if (*p.wvalid || held_w) data();
         b_free = !*p.bvalid || *p.bready;
@@ -246,6 +254,9 @@ class Port {
         uint8_t response;
     };
     Memory* m = nullptr;
+    Bridge* bridge = nullptr;
+    Store* store = nullptr;
+    int64_t *reading = nullptr, *writing = nullptr;  // bursts under way over all ports of the same memory
     Pins p{};
     int me = 0, bytes = 64, size_code = 6;
     uint64_t full = ~0ull;
@@ -263,6 +274,8 @@ class Port {
     uint8_t old_data[64];
     uint64_t old_strobe = 0;
 
+    // Whether lines wait for the controller of the card's memory.
+    bool queues() const { return !bridge && !m->ideal; }
     void broken(Rule rule, uint64_t address) { m->broken.add(rule, me, address, m->cycle); }
 
     bool address(bool& held, Held& old, bool valid, bool ready, uint64_t at, uint8_t len, uint8_t size,
@@ -308,11 +321,11 @@ class Port {
         counters.beats_written++;
         uint8_t response = m->injected(me, true, write_beats++, at);
         if (strobe != full) broken(STROBE, at);
-        if (!m->store->exists(at, bytes)) {
+        if (!store->exists(at, bytes)) {
             broken(WRITE_OUTSIDE, at);
             response = DECERR;
         } else {
-            if (!m->store->inside(at, bytes)) broken(WRITE_OUTSIDE, at);
+            if (!store->inside(at, bytes)) broken(WRITE_OUTSIDE, at);
             if (response == OKAY) write(at, strobe);
         }
         if (response > burst_response) burst_response = response;
@@ -320,13 +333,15 @@ class Port {
         taken++;
         bool end = taken == b.beats;
         if (last != end) broken(WLAST, at);
-        if (!m->ideal && (end || (at + bytes) % LINE == 0)) {
+        if (queues() && (end || (at + bytes) % LINE == 0)) {
             writes.push({at / LINE * LINE, line_bytes < LINE, end});
             pushed++;
             line_bytes = 0;
         }
         if (!end) return;
-        responses.push({pushed, m->ideal ? m->cycle + m->latency : UINT64_MAX, burst_response});
+        const uint64_t ready = bridge ? bridge->write(m->cycle, b.address, uint64_t(taken) * bytes)
+                               : m->ideal ? m->cycle + uint64_t(m->latency) : UINT64_MAX;
+        responses.push({pushed, ready, burst_response});
         burst_response = OKAY;
         taken = 0;
         bursts.pop();
@@ -334,7 +349,7 @@ class Port {
 
     void write(uint64_t at, uint64_t strobe) {
         if (strobe == full) {
-            m->store->write(at, p.wdata, bytes);
+            store->write(at, p.wdata, bytes);
             return;
         }
         // ECC covers 8 bytes: to write some of them the controller reads the others.
@@ -342,10 +357,10 @@ class Port {
             int count = bytes < 8 ? bytes : 8;
             uint64_t mask = strobe >> word & ((1ull << count) - 1);
             if (!mask) continue;
-            if (mask != (1ull << count) - 1 && !m->store->known(at + word, count)) broken(NEVER_WRITTEN, at + word);
+            if (mask != (1ull << count) - 1 && !store->known(at + word, count)) broken(NEVER_WRITTEN, at + word);
             for (int i = 0; i < count; i++)
-                if (mask >> i & 1) *m->store->at(at + word + i) = static_cast<uint8_t*>(p.wdata)[word + i];
-            m->store->mark(at + word, count, true);
+                if (mask >> i & 1) *store->at(at + word + i) = static_cast<uint8_t*>(p.wdata)[word + i];
+            store->mark(at + word, count, true);
         }
     }
 
@@ -358,12 +373,14 @@ class Port {
             uint64_t at = b.address / bytes * bytes;
             uint64_t room = LINE - at % LINE;
             uint64_t count = uint64_t(b.beats) * bytes < room ? uint64_t(b.beats) * bytes : room;
+            if (bridge) ready = bridge->read(m->cycle, at, uint64_t(b.beats) * bytes, b.begins);
+            b.begins = false;
             b.beats -= uint32_t(count / bytes);
             b.address = at + count;
             lines.push(at, int(count), !b.beats, ready);
-            if (m->ideal) {
+            if (!queues()) {
                 Line& l = lines.at(lines.tail - 1);
-                m->sample(l, me, data_of(lines.tail - 1));
+                m->sample(l, me, data_of(lines.tail - 1), *store);
                 l.done = true;
                 lines.send();
             }
@@ -390,7 +407,7 @@ class Port {
         offset = 0;
         if (l.last) {
             outstanding--;
-            m->reading--;
+            --*reading;
         }
         lines.head++;
     }
@@ -411,6 +428,6 @@ class Port {
         responses.pop();
         answered--;
         bursts_under_way--;
-        m->writing--;
+        --*writing;
     }
 };

@@ -195,6 +195,30 @@ def test_a_model_that_fails_ends_the_run():
         assert hotline.train(make.model, log.indices, log.payload, rate=RATE, batch=8).samples == 60
 
 
+def test_only_hot_rows_that_changed_are_written():
+    """Where the core pools it reads hot rows from a mirror, which the GPU keeps."""
+    log = make.log(2, 160)
+    with opened(log) as hotline:
+        hotline.learn(log.indices[:80])
+        written, write = [], hotline.card.write
+
+        def watched(buffer, data, offset=0):
+            if buffer.name == "hot":
+                written.append(np.asarray(data).nbytes)
+            write(buffer, data, offset)
+
+        hotline.card.write = watched
+        done = hotline.train(make.model, log.indices, log.payload, rate=RATE, batch=8, pooled=True)
+        mirror = hotline._runs.buffers["hot"]
+        found = hotline.card.read(mirror, np.float32).reshape(-1, log.layout.row_words)
+        for table, values in enumerate(map(hotline.values, (item.name for item in log.layout.tables))):
+            mine = hotline.hot.tables == table
+            assert (found[hotline.hot.numbers[mine], :log.layout.dim] == values[hotline.hot.indices[mine]]).all()
+    row = 4 * log.layout.row_words
+    assert written[0] == log.layout.hot_numbers * row and set(written[1:]) == {row}
+    assert 0 < len(written) - 1 < len(done.kinds) * len(hotline.hot) / 4
+
+
 def test_where_the_core_pools_factors_cannot_be_trained():
     log = make.log(8, 60, join="multiply")
     with opened(log) as hotline, pytest.raises(ValueError, match="a row that multiplies cannot be trained"):

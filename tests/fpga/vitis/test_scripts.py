@@ -145,6 +145,26 @@ def test_link_gives_every_master_the_one_bank(core, instances):
                if line[0] != "[connectivity]")
 
 
+def test_the_port_of_rows_may_be_linked_to_the_host_s_memory():
+    kernel, _ = prepared("hotline")
+    found, without = (linked(link_cfg(kernel, 2, platform="u250", host=host)) for host in (["m01_axi"], []))
+    moved = [("[connectivity]", "sp", f"{name}.m01_axi:HOST[0]") for name in instance_names(kernel, 2)]
+    assert [line for line in found if line not in without] == moved and len(found) == len(without)
+
+
+@pytest.mark.parametrize("core, host, platform, sentence", [
+    ("hotline", "m01_axi", "smartssd", "platform smartssd (Samsung SmartSSD) does not let kernels reach the host's "
+     "memory (HOST[0]): without --host m01_axi its buffers lie in the card's own"),
+    ("hotline", "m00_axi", "u250", "host must be masters of hotline whose buffers no other one reaches, m01_axi, not "
+     "'m00_axi'"),
+    ("mlp", "m01_axi", "u55c", "host must be masters of mlp whose buffers no other one reaches, of which it has none, "
+     "not 'm01_axi'")])
+def test_hosts_wrong(core, host, platform, sentence):
+    kernel, _ = prepared(core)
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        link_cfg(kernel, platform=platform, host=[host])
+
+
 @pytest.mark.parametrize("core", KERNELS)
 def test_monitors_are_at_every_port(core):
     """An analyzer and a protocol checker at each AXI interface of each instance, counters at each master; all else is

@@ -177,8 +177,8 @@ def test_masters_of_another_width_are_refused(tmp_path):
         found.check("emb", 64)
 
 
-def patched(tmp_path, change):
-    data = bytearray(written(tmp_path / "k.xclbin").path.read_bytes())
+def patched(tmp_path, change, core="emb"):
+    data = bytearray(written(tmp_path / "k.xclbin", core).path.read_bytes())
     change(data)
     (tmp_path / "k.xclbin").write_bytes(data)
     return tmp_path / "k.xclbin"
@@ -237,9 +237,9 @@ def test_a_kernel_without_memory_or_instance_is_refused(tmp_path, change, senten
         found.check("emb")
 
 
-def test_pointers_in_different_memories_are_refused(tmp_path):
-    """The EMB core fills the row cache through another master than it reads it by."""
-    def second_bank(data):      # of two, of which the last pointer reaches the second alone
+def second_bank(pointer):
+    """A change: of two banks one pointer reaches the second alone."""
+    def change(data):
         at, size = body(data, 6), 48
         bank = bytes(data[at + 8 : at + size])
         put(data, at, 2)
@@ -247,12 +247,23 @@ def test_pointers_in_different_memories_are_refused(tmp_path):
         put(data, entry(data, 6) + 24, len(data) - size - 40, 8)
         put(data, entry(data, 6) + 32, size + 40, 8)
         put(data, 304, len(data), 8)
-        put(data, body(data, 7) + 4 + 12 * 5 + 8, 1)
+        put(data, body(data, 7) + 4 + 12 * pointer + 8, 1)
 
-    found = read(patched(tmp_path, second_bank))
+    return change
+
+
+@pytest.mark.parametrize("core, pointer", [("emb", 5), ("hotline", 0), ("hotline", 5)])
+def test_pointers_in_different_memories_are_refused(tmp_path, core, pointer):
+    """The EMB core fills the row cache through another master than it reads it by."""
+    found = read(patched(tmp_path, second_bank(pointer), core))
     assert len(found.memories) == 2
-    with pytest.raises(XclbinError, match="the pointers of kernel hotrail_emb have no memory in common"):
-        found.check("emb")
+    with pytest.raises(XclbinError, match=f"the pointers of kernel hotrail_{core} have no memory in common"):
+        found.check(core)
+
+
+def test_rows_of_hotline_may_be_in_another_memory(tmp_path):
+    """No other master reaches them."""
+    read(patched(tmp_path, second_bank(4), "hotline")).check("hotline")
 
 
 @pytest.mark.parametrize("attribute", ["offset", "size", "id", "port", "addressQualifier"])
