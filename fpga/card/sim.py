@@ -144,16 +144,8 @@ class SimCard(Card):
 
     def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
         checks.new_buffer(bytes, name, fill, self._buffers)
-        # A page of guard bytes on both sides; the first gap that is large enough.
-        size = -(-bytes // PAGE) * PAGE
-        at = self._device.memory.base + PAGE
-        for other in sorted(self._buffers.values(), key=lambda b: b.address):
-            if at + size + PAGE <= other.address - PAGE:
-                break
-            at = -(-other.end // PAGE) * PAGE + 2 * PAGE
-        if at + size + PAGE > self._device.memory.base + self._device.memory.bytes:
-            raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of "
-                            f"{self._device.memory.bytes} bytes")
+        memory = self._device.memory
+        at = checks.gap(name, bytes, self._buffers.values(), memory.base, memory.base + memory.bytes, guard=PAGE)
         buffer = Buffer(name, at, bytes)
         self._buffers[name] = buffer    # before the memory knows it: what is cut short here can still be given back
         self._call("add", buffer.address, buffer.end)
