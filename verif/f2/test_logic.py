@@ -42,6 +42,10 @@ def core_config():
 class Host(Driver):
     base, memory_bytes = 0xA_5A5A_0000, 1 << 20
 
+    async def end(self, polls=100_000):
+        """A poll takes some 20 cycles, so a batch of many bags takes thousands."""
+        await super().end(polls)
+
 
 async def _power_up(dut, stalls=None):
     start(dut, 4)

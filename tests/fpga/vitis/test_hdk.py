@@ -12,11 +12,13 @@ from click.testing import CliRunner
 from fpga.synth import lint
 from fpga.vitis import hdk
 from gen.base.tools import environment, verilator
+from gen.model.device import Device
+from gen.model.platform import Platform
 from gen.rtl.config import load
 from gen.rtl.f2 import top
 from gen.rtl.verilog import convert, interface
 from hotrail.__main__ import main
-from hw.f2.logic import CustomLogic
+from hw.f2.logic import ADDRESS_BITS, CustomLogic
 from verif.f2.shell import CL, Registers, ports, texts
 
 MODULE = "hotrail_emb_f2"
@@ -29,8 +31,9 @@ def logic():
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(hdk, "custom_logic", lambda preset, core: CustomLogic(Registers()))
+def quick(monkeypatch, logic):
+    monkeypatch.setattr(hdk, "custom_logic", lambda preset, core: None)
+    monkeypatch.setattr(hdk.verilog, "convert", lambda component, name: (logic, {}) if name == MODULE else None)
 
 
 def test_logic_is_clean(logic, tmp_path):
@@ -81,6 +84,12 @@ def test_every_output_of_the_shell_is_driven_once():
     for name, (kind, _) in ports().items():
         if kind != "input":
             assert len(re.findall(rf"\({name}\)|assign {name} ", text)) == 1, name
+
+
+def test_board_and_logic_agree():
+    device = Device.load(hdk.BOARD)
+    assert (device.memory.base, device.memory.bytes) == (0, 1 << ADDRESS_BITS)
+    assert device.kernel_mhz == 250 and Platform.load(hdk.BOARD).clocks_mhz == (250,), "clk_main_a0"
 
 
 def test_folder(quick, tmp_path):
