@@ -139,6 +139,9 @@ async def host_within_its_time(dut):
     """32 reads and writes of the host at once, while both masters ask for as much as they can and the memory moves a
     beat in two cycles: each is answered within the 8 us after which the shell ends it."""
     bench = await Bench.begin(dut, None, lambda r: sometimes(0.5, r))
+    for channel, room in ((bench.memory.read_if.ar_channel, 64), (bench.memory.write_if.aw_channel, 64),
+                          (bench.memory.write_if.w_channel, 4096)):
+        channel.queue_occupancy_limit = room        # a memory that takes whatever it is asked
     going = True
 
     async def flood(number):
@@ -152,6 +155,27 @@ async def host_within_its_time(dut):
     late = Deadlines(dut.clk, {
         "read": (dut.host__arvalid, dut.host__arready, dut.host__rvalid, dut.host__rready, dut.host__rlast),
         "write": (dut.host__awvalid, dut.host__awready, dut.host__bvalid, dut.host__bready, None)})
+    most = {"r": 0, "b": 0}
+
+    def watch():
+        """Beats of the core that the memory has to answer."""
+        owed = {"r": 0, "b": 0}
+        sizes = {1: [], 2: []}
+        taken = lambda name: all(getattr(dut, f"memory__{name}{pin}").value == 1 for pin in ("valid", "ready"))
+        source = lambda name: int(getattr(dut, f"memory__{name}id").value) >> 13 & 3
+        while True:
+            yield
+            for address, answer in (("ar", "r"), ("aw", "b")):
+                if taken(address) and (port := source(address)):
+                    beats = int(getattr(dut, f"memory__{address}len").value) + 1
+                    owed[answer] += beats
+                    if answer == "b":
+                        sizes[port].append(beats)
+                if taken(answer) and (port := source(answer)):
+                    owed[answer] -= sizes[port].pop(0) if answer == "b" else 1
+                most[answer] = max(most[answer], owed[answer])
+
+    watching = Driver(watch(), dut.clk)
     floods = [cocotb.start_soon(flood(number)) for number in (1, 2)]
     await ClockCycles(dut.clk, 300)
     for task in [cocotb.start_soon(job) for _ in range(32) for job in (
@@ -161,6 +185,9 @@ async def host_within_its_time(dut):
     for task in floods:
         await task
     late.stop()
+    watching.stop()
+    assert 128 < most["r"] < 256 and 128 < most["b"] < 256, f"beats of the core in flight: {most}"
+    assert max(map(max, late.waits.values())) < 700, "256 beats at half the rate, the host's own and the way"
     assert [len(waits) for waits in late.waits.values()] == [32, 32]
     report(worst={name: max(waits) for name, waits in late.waits.items()})
 
