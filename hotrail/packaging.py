@@ -1,7 +1,7 @@
 """The commands from a preset's core to a card: package, xo, bitstream; and to C++ for Vitis HLS."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from hotrail.completion import preset_names
 __all__ = ["COMMANDS"]
 
 _OPTIONS = (
-    click.option("--platform", default="", help="A board, smartssd, u55c, u250 or the path of your own .toml, or AMD's "
-                 "platform by its name or its .xpfm [smartssd]."),
+    click.option("--platform", default="", help="A board, smartssd, u55c, u250, f2 or the path of your own .toml, or "
+                 "AMD's platform by its name or its .xpfm [smartssd]."),
     click.option("--clock", type=int, help="The kernel's clock in MHz, one that the shell offers [its own]."),
     click.option("--instances", type=int, default=1, show_default=True, help="Instances of the kernel in the image."),
     click.option("--force", is_flag=True, help="Packages what the gate refuses; package.json records it."),
@@ -101,9 +101,27 @@ def _kernels(preset: str) -> list[str]:
 @click.option("--experimental-xo", is_flag=True, help="Adds an .xo made without Vivado; nobody has linked one yet.")
 def package(preset: str, core: tuple[str, ...], **options: Any) -> None:
     """Writes the Vitis package of each CORE of PRESET [all that are kernels], build/<preset>/vitis/<core>/, unless the
-    gate refuses it."""
+    gate refuses it. With --platform f2 the custom logic for AWS' HDK, build/<preset>/f2/cl_hotrail_<core>/."""
+    from fpga.vitis import hdk
+
+    if options["platform"] == hdk.BOARD:
+        _custom_logic(preset, core or _kernels(preset), options)
+        return
     made = [_make(preset, name, **options) for name in core or _kernels(preset)]
     result(packages=[_told(each) for each in made])
+
+
+def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) -> None:
+    from fpga.vitis import hdk
+
+    for name, value in options.items():
+        if name not in ("platform", "out") and value not in (None, False, 1):
+            raise click.ClickException(f"--{name.replace('_', '-')} is for packages that Vitis links; the custom logic "
+                                       "of F2 is without it")
+    folders = [hdk.package(preset, name, out=options["out"], say=click.echo) for name in cores]
+    for folder in folders:
+        click.echo(f"custom logic complete in {folder}; its area and timing were not measured")
+    result(packages=[{"folder": folder} for folder in folders])
 
 
 @click.command(short_help="A core's package and its .xo, by Vivado.")

@@ -39,13 +39,13 @@ class EmbeddingBags(OnCard):
     """Tables on a card.
 
     tables: names differ; or images that were made of them, with their own page_bytes. card: "sim" opens the simulated
-    one, "twin" its twin, "xrt" a real one, else an open card whose core is that of `preset`, which is then not closed
-    here. preset: a name or path, or the core's configuration itself. results: the format of pooled vectors on the link,
-    float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as float32 in any case.
-    page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's drive, where the
-    SSD's pages are written and read from [the host's memory plays the drive]. timeout_cycles: without progress, also of
-    a row's landing, which end a run. limit_cycles, limit_s: of a run, as fpga.card.runs.Runs takes them. options: for
-    fpga.card.open.
+    one, "twin" its twin, "xrt" or "f2" a real one, else an open card whose core is that of `preset`, which is then not
+    closed here. preset: a name or path, or the core's configuration itself. results: the format of pooled vectors on
+    the link, float32, float16 or bfloat16, of all tables or by table [as the tables say]; they are given as float32 in
+    any case. page_bytes: of the SSD. ring_bytes: where its pages land, a power of two. ssd: a file on the card's
+    drive, where the SSD's pages are written and read from [the host's memory plays the drive]. timeout_cycles:
+    without progress, also of a row's landing, which end a run. limit_cycles, limit_s: of a run, as
+    fpga.card.runs.Runs takes them. options: for fpga.card.open.
 
     The core and the images are on the card when the constructor returns. `last` has the counters of the last run,
     `program` what was run. After a run that did not end well, Ctrl-C included, the images are brought and the tensor

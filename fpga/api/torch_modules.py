@@ -42,7 +42,7 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
-                last part of the table's name]; card: "sim", "twin" or "xrt", card_options: as fpga.card.open takes
+                last part of the table's name]; card: a kind, "sim" as a rule, and card_options: as fpga.card.open takes
                 them; options: as fpga.api.trained.bundle: ids, unknown, out, device, preset, cards, batch, levels,
                 row_format, tt_format, results, format, sample, say
     Returns     the copy; `cards` of it are the open cards (close them), `cards.bundle` what is on them

@@ -1,14 +1,14 @@
 """What every card asks of its caller, said in the same words."""
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fpga.card.interface import PAGE, POSITIONS, Buffer, CardError, Faults, KernelArgument, SsdStream
 
-__all__ = ["array", "cycles", "faults", "new_buffer", "place", "ports", "transfers", "values"]
+__all__ = ["array", "cycles", "faults", "gap", "new_buffer", "place", "ports", "transfers", "values"]
 
 CHANNELS = ("aw", "w", "b", "ar", "r")
 WAYS, RESPONSES = ("read", "write"), ("SLVERR", "DECERR")
@@ -23,6 +23,19 @@ def new_buffer(bytes: int, name: str, fill: int | None, names: Collection[str]) 
         raise CardError(f"there is already a buffer {name!r}")
     if fill is not None and not 0 <= fill <= 255:
         raise CardError(f"fill must be a byte, 0 to 255, not {fill}")
+
+
+def gap(name: str, bytes: int, buffers: Iterable[Buffer], base: int, end: int, guard: int = 0) -> int:
+    """Where a new buffer goes: the first gap of whole pages, with `guard` bytes on either side, in [base, end). Raises
+    CardError: there is none"""
+    size, at = -(-bytes // PAGE) * PAGE, base + guard
+    for other in sorted(buffers, key=lambda buffer: buffer.address):
+        if at + size + guard <= other.address - guard:
+            break
+        at = -(-other.end // PAGE) * PAGE + 2 * guard
+    if at + size + guard > end:
+        raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of {end - base} bytes")
+    return at
 
 
 def ports(wanted: Collection[str], names: Collection[str]) -> None:

@@ -17,17 +17,19 @@ from gen.rtl.headers import KERNELS
 
 __all__ = ["check_kind", "check_tools", "open"]
 
+REAL = ("xrt", "f2")
+
 
 def check_kind(kind: str) -> None:
     """Raises CardError: there is no such kind of card"""
-    if kind not in ("sim", "twin", "xrt"):
-        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\", \"twin\" and \"xrt\"")
+    if kind not in ("sim", "twin", *REAL):
+        raise CardError(f"there is no kind of card {kind!r}; there are \"sim\", \"twin\", \"xrt\" and \"f2\"")
 
 
 def check_tools(kind: str) -> None:
     """For a command that works long before it opens a card. Raises RuntimeError: what builds cards of this kind is not
     installed"""
-    if kind != "xrt":
+    if kind not in REAL:
         {"sim": versions, "twin": compiler}[kind]()
 
 
@@ -52,8 +54,8 @@ def open(
     later, which takes minutes; for a twin it takes seconds; a real one is given the core's xclbin.
 
     Parameters  kind: "sim", the Verilated core in this process; "twin", a model of that card which is faster
-                (docs/simulated-card.md); or "xrt", a real card; device: name of a file in
-                gen/model/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
+                (docs/simulated-card.md); "xrt", a real card; or "f2", one of an AWS F2 instance; device: name of a file
+                in gen/model/devices, a path that ends in .toml, or a Device; core: the name of a core that the preset
                 describes, or for "sim" a component with ports m##_axi, s_axi_control, interrupt, or the Model of one
                 that many cards are opened with; preset: name, path, or the core's configuration itself
                 sim and twin: memory: "ddr4" for the device's timing (default), "ideal" for a fixed latency and every
@@ -68,27 +70,32 @@ def open(
                 XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
                 0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the
                 first
+                f2 alone: index: the slot, default: 0
     Raises      CardError: the sentence, also for an option of the other kind; ConfigError: device or preset;
                 RuntimeError: the model cannot be built
     """
     check_kind(kind)
-    if kind == "xrt":
+    if kind in REAL:
         _refuse(kind, kernel=kernel, memory=memory, opt=opt, seed=seed, host=host or None)
     else:
-        _refuse(kind, xclbin=xclbin, index=index, bdf=bdf or None, instance=instance or None)
+        _refuse(kind, index=index)
+    if kind != "xrt":
+        _refuse(kind, xclbin=xclbin, bdf=bdf or None, instance=instance or None)
     if kind == "twin":
         _refuse(kind, kernel=kernel, opt=opt, seed=seed, host=host or None)
         return _in_process(process, _twin(core, preset, Device.load(device), memory or "ddr4"))
     description = Device.load(device)
     if isinstance(core, str):
         settings, name = _settings(core, preset)
+        if kind == "f2":
+            return _open_f2(core, settings, process, index or 0)
         if kind == "xrt":
             return _open_xrt(core, settings, name, xclbin, description, process, index=index or 0, bdf=bdf,
                              instance=instance)
         component = CORES[core].unit(settings)
         name = f"{core}_{name}" if name else core
     else:
-        if kind == "xrt":
+        if kind in REAL:
             raise CardError("a real card takes the name of a core, not a component")
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
@@ -140,10 +147,7 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
         from fpga.card.xrt import XrtCard
         from fpga.vitis.toolchain import image
 
-    if core not in KERNELS:
-        raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")
-    if process:
-        raise CardError("a real card needs no process of its own: cards work at the same time anyway")
+    _check_real(core, process)
     if xclbin is None:
         if not preset:
             raise CardError("the xclbin must be named where the preset is a configuration")
@@ -154,3 +158,19 @@ def _open_xrt(core: str, settings: Any, preset: str, xclbin: str | Path | None, 
                             f"TARGET={target}`), or name another with xclbin=")
     return XrtCard(xclbin, core, kernel_mhz=device.kernel_mhz, beat_bytes=4 * settings.words,
                    config=settings, queue_depth=device.ssd.queue_depth, **which)
+
+
+def _open_f2(core: str, settings: Any, process: bool, index: int) -> Card:
+    from fpga.card.f2 import F2Card
+
+    _check_real(core, process)
+    device = Device.load("f2")
+    return F2Card(core, index=index, kernel_mhz=device.kernel_mhz, memory_bytes=device.memory.bytes,
+                  beat_bytes=4 * settings.words, config=settings, queue_depth=device.ssd.queue_depth)
+
+
+def _check_real(core: str, process: bool) -> None:
+    if core not in KERNELS:
+        raise CardError(f"core {core!r} is no kernel by itself; {', '.join(KERNELS)} are")
+    if process:
+        raise CardError("a real card needs no process of its own: cards work at the same time anyway")

@@ -149,18 +149,9 @@ class SimCard(Card):
 
     def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
         checks.new_buffer(bytes, name, fill, self._buffers)
-        # A page of guard bytes on both sides; the first gap that is large enough.
         memory = self._device.bridge if name in self._host else self._device.memory
-        size = -(-bytes // PAGE) * PAGE
-        at = memory.base + PAGE
-        for other in sorted(self._buffers.values(), key=lambda b: b.address):
-            if (other.name in self._host) != (name in self._host):
-                continue
-            if at + size + PAGE <= other.address - PAGE:
-                break
-            at = -(-other.end // PAGE) * PAGE + 2 * PAGE
-        if at + size + PAGE > memory.base + memory.bytes:
-            raise CardError(f"no room for buffer {name!r} of {bytes} bytes in a memory of {memory.bytes} bytes")
+        beside = [other for other in self._buffers.values() if (other.name in self._host) == (name in self._host)]
+        at = checks.gap(name, bytes, beside, memory.base, memory.base + memory.bytes, guard=PAGE)
         buffer = Buffer(name, at, bytes)
         self._buffers[name] = buffer    # before the memory knows it: what is cut short here can still be given back
         self._call("add", buffer.address, buffer.end)

@@ -8,32 +8,26 @@ and a DMA of tens of microseconds, and the drive needs the ring mapped in any ca
 
 import atexit
 import ctypes
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
-
-from fpga.card import checks, discover, libxrt
+from fpga.card import discover, libxrt
 from fpga.card import identity as identities
-from fpga.card.buffers import BufferObject, BufferObjects
-from fpga.card.feed import ArraySource, Feed, FileSource, Source, start_position
-from fpga.card.interface import PAGE, Buffer, Card, CardError, CardHang, Faults, SsdStream, Violation
+from fpga.card.buffers import BufferObjects
+from fpga.card.feed import ArraySource, FileSource, Source
+from fpga.card.interface import PAGE, Buffer, CardError, SsdStream
+from fpga.card.real import PATIENCE_S, MappedBuffers, RealCard
 from fpga.vitis import xclbin as xclbins
-from gen.rtl.headers import KERNELS
 
 __all__ = ["XrtCard"]
 
-# Looks at a run: without a pause at first, as it may take microseconds, then ever rarer.
-SPIN_S, PAUSE, PAUSE_MOST_S = 1e-3, 1 / 16, 5e-3    # pauses are this part of the time that has passed
-PATIENCE_S = 1.0        # that a core may take to obey its abort register
 # Of an emulated core, by the host's clock: what a simulator may do, so that usual limits of cycles are hours or days.
 EMULATED_HZ, EMULATED_PATIENCE_S = 1e3, 60.0
 
 
-class XrtCard(Card, shared=("wait", "step", "abort")):
+class XrtCard(RealCard, shared=("wait", "step", "abort")):
     """A card behind XRT, with the core of an xclbin.
 
     xclbin: of the core; index: the card's number in `hotrail cards`, or with XCL_EMULATION_MODE the number that XRT
@@ -41,32 +35,18 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
     not tell; beat_bytes: what the core's ports must carry a cycle; config: what the core must be configured as, None
     for anything; queue_depth: reads of the drive under way. sysfs, library: for tests.
 
-    What is different from a simulated card:
-    - `wait` and `step` count cycles by the host's clock, of an emulated core a thousand a second; the exact number is
-      the result block's.
-    - Buffers begin with zeros. An ordinary one costs as much memory of the host as of the card: so does XRT it.
-    - Other threads reach the buffers and `abort` while one is in `wait` or `step`, where time passes by itself.
-    - A pointer's argument must be a Buffer. `reset` can only ask the core to abort.
-    - `counters` has `cycles`, `ssd.pages`, `ssd.bytes`, `ssd.credit_waits` (looks, not cycles) and `violations`, which
-      is 0: nothing watches the bus. There are no faults on purpose.
+    Besides what real cards have alike: cycles of an emulated core are a thousand a second; an ordinary buffer costs as
+    much memory of the host as of the card: so does XRT it.
     """
+
+    _alone, _remedy = "XRT resets no kernel alone", "reset it with xbutil"
 
     def __init__(self, xclbin: str | Path, core: str, *, index: int = 0, bdf: str = "", instance: str = "",
                  kernel_mhz: float = 250.0, beat_bytes: int | None = None, config: Any = None, queue_depth: int = 64,
                  sysfs: str | Path = discover.SYSFS, library: Any = None):
-        self._kernel, self._depth = KERNELS[core], queue_depth
-        assert self._kernel.abort is not None and self._kernel.status is not None, core
-        self._buffers: BufferObjects | None = None
         self._device: Any = None
         self._core: Any = None
         self._run: Any = None
-        self._running, self._began = False, 0.0
-        self._has_run = False       # since the memory was known to owe nothing
-        self._given: set[str] = set()       # buffers of the last run
-        self._source: Source | None = None
-        self._stream: SsdStream | None = None
-        self._transfers = np.zeros((0, 2), np.uint64)
-        self._feed: Feed | None = None
         try:
             image = xclbins.read(xclbin)
             about, self._unit = image.check(core, beat_bytes, instance), image.instance(core, instance)
@@ -75,12 +55,12 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._image, self._sysfs = image, sysfs
         self._check_mode()
         self._xrt = libxrt.load() if library is None else libxrt.Xrt(library)
-        self._where = f"device {index}"
-        self.clock_mhz = float(image.clock_mhz or kernel_mhz)
-        self._hz, self._patience_s = ((EMULATED_HZ, EMULATED_PATIENCE_S) if libxrt.emulates_core() else
-                                      (self.clock_mhz * 1e6, PATIENCE_S))
+        clock_mhz = float(image.clock_mhz or kernel_mhz)
+        hz, patience_s = ((EMULATED_HZ, EMULATED_PATIENCE_S) if libxrt.emulates_core() else
+                          (clock_mhz * 1e6, PATIENCE_S))
+        super().__init__(core, f"device {index}", clock_mhz=clock_mhz, hz=hz, patience_s=patience_s,
+                         queue_depth=queue_depth)
         self.beat_bytes = {name: bits // 8 for name, bits in about.ports.items() if name.startswith("m")}
-        self.clear()
         atexit.register(self.close)     # XRT's own end does not come behind open handles unharmed
         self._found_card: discover.FoundCard | None = None
         try:
@@ -176,22 +156,6 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
                           "until this process ends; reset the card then (xbutil reset)", RuntimeWarning, stacklevel=2)
         self._device = self._core = self._run = self._buffers = None
 
-    def _end(self) -> bool:
-        """Asks the core to abort, if it runs; whether it stands, and the memory owes it nothing."""
-        self._stop_feed()
-        if self._running:
-            self._xrt.xrtKernelWriteRegister(self._core, self._kernel.abort, 1)
-            if _poll(self._stands, time.monotonic() + self._patience_s):
-                self._finish()
-        return not self._running and (
-            not self._has_run or _poll(self._owes_nothing, time.monotonic() + self._patience_s))
-
-    def _owes_nothing(self) -> bool:
-        """Whether the memory has answered all that a run has asked it; otherwise that may still be written."""
-        assert self._kernel.status is not None
-        self._has_run &= self._register(self._kernel.status) == self._kernel.states.index("draining")
-        return not self._has_run
-
     def _stands(self) -> bool:
         """Whether the core writes no more. XRT does not know it of a run that it has given up; the core does."""
         state = self._xrt.xrtRunState(self._run)
@@ -209,92 +173,19 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         self._xrt.xrtRunWaitFor(self._run, 1)
         self._running = False
 
-    def _opened(self) -> BufferObjects:
-        if self._device is None or self._buffers is None:
-            raise CardError("the card is closed")
-        return self._buffers
+    def _write_register(self, offset: int, value: int) -> bool:
+        return not self._xrt.xrtKernelWriteRegister(self._core, offset, value)
 
-    # Memory
-
-    def allocate(self, bytes: int, name: str, fill: int | None = None, p2p: bool = False) -> Buffer:
-        return self._opened().allocate(bytes, name, fill, p2p)
-
-    def free(self, buffer: Buffer) -> None:
+    def _set(self, numbers: Mapping[str, int], arguments: "Mapping[str, int | Buffer]") -> None:
         objects = self._opened()
-        if self._running and buffer.name in self._given:
-            raise CardError(f"buffer {buffer.name!r} cannot be given back while the core runs")
-        objects.free(buffer)
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        return tuple(self._opened().buffers)
-
-    def write(self, buffer: Buffer, data: Any, offset: int = 0) -> None:
-        self._opened().write(buffer, data, offset)
-
-    def read(self, buffer: Buffer, dtype: Any = np.uint8, count: int | None = None, offset: int = 0) -> np.ndarray:
-        return self._opened().read(buffer, dtype, count, offset)
-
-    # Runs
-
-    def run(self, arguments: Mapping[str, "int | Buffer"]) -> None:
-        objects, wanted = self._opened(), self._kernel.arguments
-        if self._running:
-            raise CardError("a run is under way; wait for it, or reset the card")
-        self._stop_feed()
-        numbers = checks.values(wanted, arguments)
-        for number, item in enumerate(wanted):
+        for number, item in enumerate(self._kernel.arguments):
             given = arguments[item.name]
-            if isinstance(given, Buffer) != (item.kind == "pointer"):
-                raise CardError(f"argument {item.name} must be a "
-                                f"{'buffer' if item.kind == 'pointer' else 'number'}, not {given!r}")
             value = (ctypes.c_void_p(objects.known(given).handle) if isinstance(given, Buffer)
                      else ctypes.c_uint32(numbers[item.name]))
             self._xrt.must("xrtRunSetArg", self._run, number, value, what=f"argument {item.name} could not be set")
-        feed = self._prepare(objects)
-        self._began = time.monotonic()
-        self._given = {given.name for given in arguments.values() if isinstance(given, Buffer)}
-        # From here on a run is under way, whatever happens, until XRT says that it is not.
-        self._feed, self._running, self._has_run = feed, True, True
-        try:
-            self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
-        except CardError:
-            self._feed, self._running, self._has_run = None, False, False
-            raise
-        if feed is not None:
-            try:
-                feed.start()
-            except CardError:
-                self._end()
-                raise
 
-    def _prepare(self, objects: BufferObjects) -> Feed | None:
-        """The run's feed, with the words in the card's memory as they begin."""
-        stream = self._stream
-        if stream is None or self._source is None or not len(self._transfers):
-            return None
-        words = [_word(*objects.at(address)) for address in (stream.progress, stream.doorbell)]
-        for word in words:
-            word[0] = start_position(self._transfers)
-            _ = word[0]     # see BufferObjects: on its way to the card now
-        ring = objects.known(stream.ring)
-        return Feed(self._source, self._transfers, page_bytes=stream.page_bytes, beat_bytes=stream.beat_bytes,
-                    ring=ring.view[: stream.ring.bytes].data, progress=words[0], doorbell=words[1], depth=self._depth)
-
-    def _stop_feed(self) -> CardError | None:
-        """Ends the feed and counts what it did; its error."""
-        feed = self._feed
-        if feed is None:
-            return None
-        feed.stop()
-        self._feed = None       # not before: nobody may take its memory while it works
-        self._counted["ssd.pages"] += feed.landed
-        self._counted["ssd.bytes"] += feed.landed * (self._stream.page_bytes if self._stream else 0)
-        self._counted["ssd.credit_waits"] += feed.credit_waits
-        return feed.error
-
-    @property
-    def _feed_error(self) -> CardError | None:
-        return None if self._feed is None else self._feed.error
+    def _start(self) -> None:
+        self._xrt.must("xrtRunStart", self._run, what=f"the core on {self._where} could not be started")
 
     def _is_done(self) -> bool:
         """Whether the core has ended: a look at memory of the host. Raises CardError: XRT has given the run up"""
@@ -302,93 +193,6 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
         if state in libxrt.FAILED:
             self._give_up(CardError(f"XRT ended the run on {self._where} in state {libxrt.FAILED[state]}"))
         return state == libxrt.COMPLETED
-
-    def _give_up(self, error: CardError) -> NoReturn:
-        """Tells the core to stop. Raises CardError: why"""
-        if not self._end():
-            raise CardError(f"{error}; and the core does not obey its abort register")
-        raise error
-
-    def step(self, cycles: int) -> bool:
-        self._opened()
-        cycles = checks.cycles("step", cycles)
-        return _poll(lambda: self._running and self._is_done(), time.monotonic() + cycles / self._hz)
-
-    def wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> int:
-        self._opened()
-        until = self._began + checks.cycles("wait", timeout_cycles) / self._hz
-        if not self._running:
-            raise CardError("nothing is running")
-        if timeout_s is not None:
-            until = min(until, time.monotonic() + timeout_s)
-        if not _poll(lambda: self._is_done() or self._feed_error is not None, until):
-            self._hang()
-        if (error := self._feed_error) is not None and not self._is_done():
-            self._give_up(error)
-        self._finish()
-        cycles = self._cycles()
-        self._counted["cycles"] += cycles
-        if failed := self._stop_feed():
-            raise failed
-        return cycles
-
-    def _cycles(self) -> int:
-        """Since the run began."""
-        return int((time.monotonic() - self._began) * self._hz)
-
-    def _hang(self) -> NoReturn:
-        text, state = f"the core was not done after {self._cycles()} cycles", self.status()
-        if state is None:
-            raise CardHang(f"{text}, and its status register cannot be read")
-        raise CardHang(f"{text}, its status register is 0x{state:x}", state)
-
-    def status(self) -> int | None:
-        self._opened()
-        assert self._kernel.status is not None
-        return self._register(self._kernel.status)
-
-    def code(self) -> int | None:
-        self._opened()
-        return self._register(self._kernel.register("code").offset)
-
-    def abort(self) -> None:
-        self._opened()
-        self._xrt.must("xrtKernelWriteRegister", self._core, self._kernel.abort, 1,
-                       what=f"the abort register of the core on {self._where} could not be written")
-
-    def reset(self, cycles: int = 4) -> None:
-        self._opened()
-        checks.cycles("reset", cycles, *checks.RESET_CYCLES)
-        if not self._end():
-            if not self._running:
-                raise CardError(f"the memory of {self._where} owes the core an answer to its last run, which may still "
-                                "be written: close the card, and reset it with xbutil")
-            raise CardError(f"the core on {self._where} does not obey its abort register, and XRT resets no kernel "
-                            "alone: close the card, and reset it with xbutil")
-
-    # The drive
-
-    def stream(self, stream: SsdStream | None) -> None:
-        objects = self._opened()
-        if self._running:
-            raise CardError("the stream cannot be changed while the core runs")
-        self._stop_feed()
-        self._drop_source()
-        if stream is None:
-            return
-        if isinstance(stream.data, str | Path):
-            self._check_drive(stream.data)
-        source = self._open_source(stream, objects)
-        try:
-            self._transfers = checks.transfers(stream, source.bytes, objects.buffers, self.beat_bytes.values())
-            for item in (objects.known(stream.ring), objects.at(stream.progress)[0], objects.at(stream.doorbell)[0]):
-                if not item.is_p2p:
-                    raise CardError(f"no P2P: buffer {item.buffer.name!r} cannot be reached by the drive: "
-                                    + objects.why_no_window(item))
-        except BaseException:
-            source.close()
-            raise
-        self._stream, self._source = stream, source
 
     def _check_drive(self, path: str | Path) -> None:
         """Raises CardError: the file lies on another drive than the card's own."""
@@ -399,7 +203,7 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
                             + ": pages go from drive to card on one board alone")
 
     @staticmethod
-    def _open_source(stream: SsdStream, objects: BufferObjects) -> Source:
+    def _open_source(stream: SsdStream, objects: MappedBuffers) -> Source:
         if not isinstance(stream.data, str | Path):
             return ArraySource(stream.data)
         # Reads past the page cache land at 4 KB addresses alone, which a window has; emulated ones may not.
@@ -408,45 +212,3 @@ class XrtCard(Card, shared=("wait", "step", "abort")):
             warnings.warn(f"buffer {stream.ring.name!r} does not begin at a page of the host's, so the pages of "
                           f"{stream.data} go through the host's memory", RuntimeWarning, stacklevel=3)
         return FileSource(stream.data, direct)
-
-    def _drop_source(self) -> None:
-        source, self._source, self._stream = self._source, None, None
-        if source is not None:
-            source.close()
-        self._transfers = np.zeros((0, 2), np.uint64)
-
-    def set_faults(self, faults: Faults) -> None:
-        if faults != Faults():
-            raise CardError("a real card makes no faults on purpose; the simulated one does")
-
-    # What happened
-
-    def counters(self) -> dict[str, int]:
-        return dict(self._counted)
-
-    def clear(self) -> None:
-        self._counted = dict.fromkeys(("cycles", "ssd.pages", "ssd.bytes", "ssd.credit_waits", "violations"), 0)
-
-    def violations(self) -> tuple[Violation, ...]:
-        return ()
-
-    @property
-    def cycles_per_s(self) -> float:
-        return 0.0
-
-
-def _poll(is_so: Callable[[], bool], until: float) -> bool:
-    """Whether it becomes so before the clock (time.monotonic) is there."""
-    began = time.monotonic()
-    while not is_so():
-        now = time.monotonic()
-        if now >= until:
-            return False
-        if now - began > SPIN_S:
-            time.sleep(min((now - began) * PAUSE, PAUSE_MOST_S, until - now))
-    return True
-
-
-def _word(item: BufferObject, offset: int) -> memoryview:
-    """A view of one 32-bit word of a buffer."""
-    return item.view[offset : offset + 4].data.cast("I")

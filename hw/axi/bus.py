@@ -10,8 +10,10 @@ __all__ = ["AXI4", "AXI4Lite", "READ", "WRITE", "address_constants", "attach", "
 PAGE_BYTES = 4096  # no burst may cross a multiple of it (AXI4)
 ID_BITS = 1  # Vitis masters; every transfer has ID 0
 
-_ADDRESS = {"addr": 64, "id": ID_BITS, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3,
-            "qos": 4, "region": 4}
+def _address(id_bits: int) -> dict[str, int]:
+    return {"addr": 64, "id": id_bits, "len": 8, "size": 3, "burst": 2, "lock": 1, "cache": 4, "prot": 3, "qos": 4,
+            "region": 4}
+
 
 INCR = 1
 # Normal, non-cacheable, bufferable and modifiable: what Vitis' own masters say.
@@ -25,39 +27,40 @@ def _channel(prefix: str, fields: dict[str, int], flow, back) -> dict[str, wirin
     }
 
 
-def READ(data_bits: int) -> dict[str, wiring.Member]:
+def READ(data_bits: int, id_bits: int = ID_BITS) -> dict[str, wiring.Member]:
     """The members of the two read channels, seen from the master."""
     return {
-        **_channel("ar", _ADDRESS, Out, In),
-        **_channel("r", {"id": ID_BITS, "data": data_bits, "resp": 2, "last": 1}, In, Out),
+        **_channel("ar", _address(id_bits), Out, In),
+        **_channel("r", {"id": id_bits, "data": data_bits, "resp": 2, "last": 1}, In, Out),
     }
 
 
-def WRITE(data_bits: int) -> dict[str, wiring.Member]:
+def WRITE(data_bits: int, id_bits: int = ID_BITS) -> dict[str, wiring.Member]:
     """The members of the three write channels, seen from the master."""
     return {
-        **_channel("aw", _ADDRESS, Out, In),
+        **_channel("aw", _address(id_bits), Out, In),
         **_channel("w", {"data": data_bits, "strb": data_bits // 8, "last": 1}, Out, In),
-        **_channel("b", {"id": ID_BITS, "resp": 2}, In, Out),
+        **_channel("b", {"id": id_bits, "resp": 2}, In, Out),
     }
 
 
 class AXI4(wiring.Signature):
-    """A full AXI4 port with 64-bit addresses and one ID bit, seen from the master.
+    """A full AXI4 port with 64-bit addresses, seen from the master.
 
-    Parameters  data_bits: width of the data; reads, writes: which channels there are
+    Parameters  data_bits: width of the data; reads, writes: which channels there are; id_bits: 1 for a Vitis master
     Members     awvalid, awready, awaddr, awid, awlen, ...: flat names in lower case, so that a member `m00_axi` of a
                 component comes out as `m00_axi__awaddr`
     Raises      ValueError: data_bits is not a power of two from 32 to 512
     """
 
-    def __init__(self, data_bits: int, *, reads: bool = True, writes: bool = True):
+    def __init__(self, data_bits: int, *, reads: bool = True, writes: bool = True, id_bits: int = ID_BITS):
         check_beat_bytes(data_bits // 8 if type(data_bits) is int and data_bits % 8 == 0 else data_bits)
-        self.data_bits, self.reads, self.writes = data_bits, reads, writes
-        super().__init__({**(WRITE(data_bits) if writes else {}), **(READ(data_bits) if reads else {})})
+        self.data_bits, self.reads, self.writes, self.id_bits = data_bits, reads, writes, id_bits
+        super().__init__({**(WRITE(data_bits, id_bits) if writes else {}),
+                          **(READ(data_bits, id_bits) if reads else {})})
 
     def __repr__(self) -> str:
-        return f"AXI4({self.data_bits}, reads={self.reads}, writes={self.writes})"
+        return f"AXI4({self.data_bits}, reads={self.reads}, writes={self.writes}, id_bits={self.id_bits})"
 
 
 class AXI4Lite(wiring.Signature):

@@ -37,14 +37,14 @@ COUNTED = ("instructions", "bags", "indices", "dram_rows", "tt_rows", "ssd_rows"
 class Work:
     """A small table in all three memories, batches over it, and what the oracle makes of these."""
 
-    def __init__(self, label):
-        self.config = config.load(PRESET).cores["emb"]
+    def __init__(self, label, core=None, devices=(DRAM, TT, SSD)):
+        self.config = core or config.load(PRESET).cores["emb"]
         self.draw = draw = np.random.default_rng(seed(label))
         columns, modes, ranks, rows = (2, 2, 4), (3, 3, 2), (1, 3, 3, 1), 36
         cores = [draw.standard_normal((ranks[k], modes[k], columns[k], ranks[k + 1])).astype(np.float32)
                  for k in range(3)]
         self.table = Table.place("items", draw.standard_normal((rows, 16)).astype(np.float32),
-                                 draw.permutation(np.resize([DRAM, TT, SSD], rows)), cores=cores,
+                                 draw.permutation(np.resize(devices, rows)), cores=cores,
                                  rank=draw.permutation(rows))
         self.images = CardImages([self.table], self.config, PAGE_BYTES, {"items": 4})
         self.ring_beats = RING_PAGES * self.images.page_beats
@@ -52,11 +52,11 @@ class Work:
         self.oracle = Emb.of(self.config, self.images.cores)
         self.rows = self.images.rows.reshape(-1).copy()
 
-    def batch(self):
-        """Sum, mean and weighted sum, one maximum, an empty bag among them."""
+    def batch(self, bags=3):
+        """Sum, mean, maximum and weighted sum, of each so many bags, an empty one among them."""
         requests = []
         for mode in ("sum", "mean", "max", "weighted"):
-            lengths = self.draw.permutation([0, 3, int(self.draw.integers(1, 6))])
+            lengths = self.draw.permutation([0, 3, *self.draw.integers(1, 6, bags - 2)])
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             weights = self.draw.standard_normal(offsets[-1]).astype(np.float32) if mode == "weighted" else None
             requests.append(Bags("items", self.draw.integers(0, self.table.rows, offsets[-1]), offsets, weights,
@@ -75,11 +75,12 @@ class Work:
 class Driver:
     """What a person's program does with the board, over the serial line alone."""
 
-    def __init__(self, dut, work, **options):
-        self.dut, self.work = dut, work
-        self.line = SerialHost(dut, DIVISOR, **options)
+    base, memory_bytes = 0, MEMORY_BYTES
+
+    def __init__(self, dut, work, line):
+        self.dut, self.work, self.line = dut, work, line
         self.beat = work.config.beat_bytes
-        self.at, self.end_of = {}, 0
+        self.at, self.end_of = {}, self.base
 
     def stop(self):
         self.line.stop()
@@ -88,12 +89,12 @@ class Driver:
         size = max(size or len(content), self.beat)
         self.at[name] = self.end_of
         self.end_of += -(-size // 1024) * 1024 if name in ("rows", "ring") else -(-size // self.beat) * self.beat
-        assert self.end_of <= MEMORY_BYTES, "the bench's buffers outgrow its memory"
+        assert self.end_of <= self.base + self.memory_bytes, "the bench's buffers outgrow its memory"
         await self.line.write_bytes(self.at[name], bytes(content))
 
     async def prepare(self):
         """The buffers that stay from run to run. The result block lies on a multiple of its size."""
-        self.at, self.end_of = {}, 0
+        self.at, self.end_of = {}, self.base
         await self.place("result", b"", 4 * EMB.result_words)
         await self.place("rows", self.work.rows.tobytes())
         await self.place("ring", b"", self.work.ring_beats * self.beat)
@@ -175,7 +176,7 @@ async def _begin(dut, **options):
     dut.rx.value, dut.button.value = 1, 0
     await reset(dut, 4)
     await ClockCycles(dut.clk, 40)
-    driver = Driver(dut, _LOADED[0] if _LOADED else Work("work"), **options)
+    driver = Driver(dut, _LOADED[0] if _LOADED else Work("work"), SerialHost(dut, DIVISOR, **options))
     if _LOADED:
         driver.at, driver.kept = dict(_KEPT[0]), _KEPT[1]
         return driver

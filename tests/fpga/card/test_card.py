@@ -70,7 +70,7 @@ def test_what_is_refused(call, sentence):
 
 
 def test_opening_wrong():
-    with pytest.raises(CardError, match=r'there is no kind of card \'fpga\'; there are "sim", "twin" and "xrt"'):
+    with pytest.raises(CardError, match=r'there is no kind of card \'fpga\'; there are "sim", "twin", "xrt" and "f2"'):
         card.open("fpga")
     with pytest.raises(CardError, match='memory must be "ddr4" or "ideal", not \'hbm\''):
         opened(memory="hbm")

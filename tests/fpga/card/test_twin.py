@@ -197,7 +197,8 @@ def test_goes_on_after_a_reset():
 @pytest.mark.parametrize(("wrong", "sentence"), [
     (partial(open_card, "twin", core="tt"), "there is no twin of core 'tt'; there are those of emb, mlp"),
     (partial(open_card, "twin", preset="tiny", seed=3), "seed=3 means nothing to a card of kind 'twin'"),
-    (partial(open_card, "twins"), "there is no kind of card 'twins'; there are \"sim\", \"twin\" and \"xrt\""),
+    (partial(open_card, "twins"), "there is no kind of card 'twins'; there are \"sim\", \"twin\", \"xrt\" "
+                                     "and \"f2\""),
 ])
 def test_open_refuses(wrong, sentence):
     with pytest.raises(CardError) as caught:

@@ -1,0 +1,287 @@
+"""A host and a core's masters on one memory, all by another hand (cocotbext-axi), against an array of bytes.
+
+The masters are AxiMasters whose ready signals of answers stay high, as those of hw.axi do.
+"""
+
+import warnings
+from functools import partial
+from logging import ERROR, getLogger
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from hw.f2.interconnect import Interconnect
+from verif.bench import report, reset, rng, start
+from verif.bench.axi import DECERR
+from verif.bench.driver import Driver
+from verif.bench.runner import seeds, simulate
+from verif.bench.stream import bursty, sometimes
+from verif.f2.shell import HOST_ID, Deadlines
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
+    from cocotbext.axi import AxiBus, AxiMaster, AxiRam, AxiResp
+
+BEAT, ADDRESS_BITS = 64, 20
+SIZE = 1 << ADDRESS_BITS
+PART = 8192     # bytes of the memory that are each port's own
+PORTS = ("host", "m00_axi", "m01_axi")
+
+
+class Bench:
+    """Masters of all ports, which pause as `pattern` makes them, and a memory, which does as `slow` does."""
+
+    def __init__(self, dut, pattern=None, slow=None):
+        self.dut = dut
+        self.host, *cores = self.masters = [
+            AxiMaster(AxiBus.from_prefix(dut, name, bus_separator="__"), dut.clk, dut.rst,
+                      max_burst_len=256 // BEAT if name == "host" else 64) for name in PORTS]
+        self.memory = AxiRam(AxiBus.from_prefix(dut, "memory", bus_separator="__"), dut.clk, dut.rst, size=SIZE)
+        self.content = bytearray(rng("content").randbytes(3 * PART))
+        self.memory.write(0, bytes(self.content))
+        self.read, self.write = ([partial(getattr(master, name), **{key: HOST_ID if master is self.host else 0})
+                                  for master in self.masters] for name, key in (("read", "arid"), ("write", "awid")))
+        for name, part, makes in (*zip(PORTS, self.masters, [pattern] * 3, strict=True), ("", self.memory, slow)):
+            for side, channels in ((part.write_if, ("aw", "w", "b")), (part.read_if, ("ar", "r"))):
+                for channel in channels if makes else ():
+                    if part in cores and channel in ("b", "r"):
+                        continue
+                    getattr(side, f"{channel}_channel").set_pause_generator(
+                        not go for go in makes(rng(f"{name} {channel}")))
+
+    @classmethod
+    async def begin(cls, dut, *arguments):
+        getLogger("cocotb.dut").setLevel(ERROR)     # cocotbext-axi tells of every transfer that a reset ends
+        start(dut)
+        bench = cls(dut, *arguments)
+        await reset(dut, 4)
+        return bench
+
+    async def traffic(self, number, rounds, longest=1200):
+        """A port's own part, read and written in any length and at any byte by the host, in beats by a core."""
+        draw, base = rng(f"port {number}"), number * PART
+        step = 1 if number == 0 else BEAT
+        for _ in range(rounds):
+            at = base + step * draw.randrange(PART // step - 1)
+            size = min(base + PART - at, step * draw.randint(1, longest // step))
+            if draw.random() < 0.5:
+                data = draw.randbytes(size)
+                assert (await self.write[number](at, data)).resp == AxiResp.OKAY
+                self.content[at:at + size] = data
+            else:
+                read = await self.read[number](at, size)
+                assert read.resp == AxiResp.OKAY and read.data == self.content[at:at + size], f"{PORTS[number]} {at:#x}"
+
+    async def all(self, rounds):
+        for task in [cocotb.start_soon(self.traffic(number, rounds)) for number in range(3)]:
+            await task
+        assert self.memory.read(0, 3 * PART) == self.content
+        assert not any(self.memory.read(3 * PART, PART)), "written behind all parts"
+
+
+@cocotb.test()
+async def smoke(dut):
+    """What one port writes the others read."""
+    bench = await Bench.begin(dut)
+    for writer, reader in ((0, 1), (1, 2), (2, 0)):
+        data = bytes([*range(writer, 256), *range(writer)])
+        await bench.write[writer](1024 * writer, data)
+        assert (await bench.read[reader](1024 * writer, len(data))).data == data
+
+
+@cocotb.test()
+async def random_match_golden(dut):
+    """All ports at once: lengths, places and strobes of any kind by the host, bursts of whole beats by the core."""
+    await (await Bench.begin(dut)).all(25)
+
+
+@cocotb.test()
+async def backpressure_both_sides(dut):
+    """The same while masters and memory pause at random, and in bursts."""
+    await (await Bench.begin(dut, lambda r: sometimes(0.6, r), bursty)).all(12)
+
+
+@cocotb.test()
+async def latency_and_rate_as_documented(dut):
+    """Cycles from the host and from a core to the memory and back, a beat per cycle."""
+    bench = await Bench.begin(dut)
+    seen, edge = {}, RisingEdge(dut.clk)
+    names = [f"{port}__{channel}" for port in (*PORTS, "memory") for channel in ("ar", "r", "aw", "w", "b")]
+
+    def watch():
+        cycle = 0
+        while True:
+            yield
+            cycle += 1
+            for name in names:
+                if getattr(dut, f"{name}valid").value == 1 and getattr(dut, f"{name}ready").value == 1:
+                    seen.setdefault(name, []).append(cycle)
+
+    watching = Driver(watch(), dut.clk)
+    for port, read, write, there, back in zip(PORTS, bench.read, bench.write, (2, 1, 1), (2, 1, 1), strict=True):
+        seen.clear()
+        await read(0, 64 * BEAT if port != "host" else 256)
+        assert seen["memory__ar"][0] - seen[f"{port}__ar"][0] == there, f"{port}: {seen}"
+        assert seen[f"{port}__r"][0] - seen["memory__r"][0] == back, f"{port}: {seen}"
+        assert seen[f"{port}__r"][-1] - seen[f"{port}__r"][0] == len(seen[f"{port}__r"]) - 1, "a beat per cycle"
+        seen.clear()
+        await write(0, bytes(bench.content[:256]))
+        assert seen["memory__w"][0] - seen[f"{port}__aw"][0] == there + 2, f"{port}: {seen}"
+        assert seen[f"{port}__b"][0] - seen["memory__b"][0] == back, f"{port}: {seen}"
+    watching.stop()
+    await edge
+
+
+@cocotb.test()
+@pytest.mark.testpoint("host_within_its_time")
+async def host_within_its_time(dut):
+    """32 reads and writes of the host at once, while both masters ask for as much as they can and the memory moves a
+    beat in two cycles: each is answered within the 8 us after which the shell ends it."""
+    bench = await Bench.begin(dut, None, lambda r: sometimes(0.5, r))
+    for channel, room in ((bench.memory.read_if.ar_channel, 64), (bench.memory.write_if.aw_channel, 64),
+                          (bench.memory.write_if.w_channel, 4096)):
+        channel.queue_occupancy_limit = room        # a memory that takes whatever it is asked
+    going = True
+
+    async def flood(number):
+        at = number * PART
+        while going:
+            for task in [cocotb.start_soon(job) for job in (
+                    *(bench.read[number](at, 64 * BEAT) for _ in range(4)),
+                    *(bench.write[number](at, bytes(bench.content[at:at + 64 * BEAT])) for _ in range(4)))]:
+                await task
+
+    late = Deadlines(dut.clk, {
+        "read": (dut.host__arvalid, dut.host__arready, dut.host__rvalid, dut.host__rready, dut.host__rlast),
+        "write": (dut.host__awvalid, dut.host__awready, dut.host__bvalid, dut.host__bready, None)})
+    most = {"r": 0, "b": 0}
+
+    def watch():
+        """Beats of the core that the memory has to answer."""
+        owed = {"r": 0, "b": 0}
+        sizes = {1: [], 2: []}
+        taken = lambda name: all(getattr(dut, f"memory__{name}{pin}").value == 1 for pin in ("valid", "ready"))
+        source = lambda name: int(getattr(dut, f"memory__{name}id").value) >> 13 & 3
+        while True:
+            yield
+            for address, answer in (("ar", "r"), ("aw", "b")):
+                if taken(address) and (port := source(address)):
+                    beats = int(getattr(dut, f"memory__{address}len").value) + 1
+                    owed[answer] += beats
+                    if answer == "b":
+                        sizes[port].append(beats)
+                if taken(answer) and (port := source(answer)):
+                    owed[answer] -= sizes[port].pop(0) if answer == "b" else 1
+                most[answer] = max(most[answer], owed[answer])
+
+    watching = Driver(watch(), dut.clk)
+    floods = [cocotb.start_soon(flood(number)) for number in (1, 2)]
+    await ClockCycles(dut.clk, 300)
+    for task in [cocotb.start_soon(job) for _ in range(32) for job in (
+            bench.read[0](0, 64), bench.write[0](64, bytes(bench.content[64:128])))]:
+        await task
+    going = False
+    for task in floods:
+        await task
+    late.stop()
+    watching.stop()
+    assert 128 < most["r"] < 256 and 128 < most["b"] < 256, f"beats of the core in flight: {most}"
+    assert max(map(max, late.waits.values())) < 700, "256 beats at half the rate, the host's own and the way"
+    assert [len(waits) for waits in late.waits.values()] == [32, 32]
+    report(worst={name: max(waits) for name, waits in late.waits.items()})
+
+
+@cocotb.test()
+async def reset_midstream(dut):
+    """A reset of ports and memory at any time of bursts: the next ones are sound."""
+    draw, bench = rng("when"), await Bench.begin(dut)
+    for _ in range(6):
+        tasks = [cocotb.start_soon(job) for number in range(3)
+                 for job in (bench.read[number](0, 256), bench.write[number](0, bytes(bench.content[:256])))]
+        await ClockCycles(dut.clk, draw.randint(1, 60))
+        for task in tasks:
+            task.cancel()
+        await reset(dut, 3)
+        assert all(getattr(dut, f"memory__{name}valid").value == 0 for name in ("ar", "aw", "w"))
+        assert all(getattr(dut, f"{port}__{name}valid").value == 0 for port in PORTS for name in ("r", "b"))
+        await bench.all(2)
+
+
+@cocotb.test()
+@pytest.mark.testpoint("corner_values", "outside_of_the_memory")
+async def corner_values(dut):
+    """The last beat of the memory; every address bit above it is answered DECERR and writes nothing; single bytes; IDs
+    come back."""
+    bench = await Bench.begin(dut)
+    last = SIZE - BEAT
+    for read, write in zip(bench.read, bench.write, strict=True):
+        assert (await write(last, b"\xA5" * BEAT)).resp == AxiResp.OKAY
+        assert (await read(last, BEAT)).data == b"\xA5" * BEAT
+        for bit in (ADDRESS_BITS, 41, 63):
+            at = last - BEAT | 1 << bit
+            assert (await write(at, b"\x5A" * BEAT)).resp == AxiResp.DECERR
+            assert (await read(at, BEAT)).resp == AxiResp.DECERR
+    assert not any(bench.memory.read(last - BEAT, BEAT))
+    for byte in (0, BEAT - 1, BEAT):
+        await bench.write[0](byte, b"\xC3")
+        assert (await bench.read[0](byte, 1)).data == b"\xC3"
+
+
+@cocotb.test()
+@pytest.mark.testpoint("any_order")
+async def answers_in_any_order(dut):
+    """A memory that answers the last first, with its own errors: each answer reaches who asked, with its ID."""
+    start(dut)
+    for name in ("host", "m00_axi", "m01_axi"):
+        for pin in ("awvalid", "wvalid", "arvalid"):
+            getattr(dut, f"{name}__{pin}").value = 0
+        dut_ready = [getattr(dut, f"{name}__{pin}") for pin in ("rready", "bready")]
+        for pin in dut_ready:
+            pin.value = 1
+    for pin in ("rvalid", "bvalid", "awready", "wready"):
+        getattr(dut, f"memory__{pin}").value = 0
+    dut.memory__arready.value = 1
+    await reset(dut, 4)
+    asked, edge = [], RisingEdge(dut.clk)
+    for port, number in zip(PORTS, (0x1ABC, 0, 0), strict=True):
+        pins = {"addr": 1 << 30 if port == "m01_axi" else 0, "len": 0, "id": number, "valid": 1}
+        for name, value in pins.items():
+            getattr(dut, f"{port}__ar{name}").value = value
+        await edge
+        getattr(dut, f"{port}__arvalid").value = 0
+        while not asked or asked[-1][0] != port:
+            await edge
+            if dut.memory__arvalid.value == 1:
+                asked.append((port, int(dut.memory__arid.value)))
+    for port, number in reversed(asked):
+        pins = {"id": number, "data": 7, "resp": 2, "last": 1, "valid": 1}
+        for name, value in pins.items():
+            getattr(dut, f"memory__r{name}").value = value
+        await edge
+        dut.memory__rvalid.value = 0
+        for _ in range(5):
+            await edge
+            if getattr(dut, f"{port}__rvalid").value == 1:
+                break
+        assert getattr(dut, f"{port}__rvalid").value == 1 and getattr(dut, f"{port}__rdata").value == 7
+        assert getattr(dut, f"{port}__rresp").value == (DECERR if port == "m01_axi" else 2)
+        if port == "host":
+            assert dut.host__rid.value == 0x1ABC
+
+
+@pytest.mark.parametrize("number", seeds())
+def test_interconnect(number):
+    simulate(Interconnect(beat_bytes=BEAT, address_bits=ADDRESS_BITS), "verif.f2.test_interconnect",
+             name="f2_interconnect", tests=8, seed=number)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"beat_bytes": 12}, "beat_bytes must be one of 4, 8, 16, 32, 64 \\(32 to 512 bits\\), not 12"),
+    ({"address_bits": 64}, "address_bits must be 13 to 63, not 64"),
+    ({"core_beats": 700}, "core_beats must be a power of two of at least 128, not 700"),
+])
+def test_illegal_config_wrong(changes, message):
+    """Sizes that no port or memory has are refused with a sentence."""
+    with pytest.raises(ValueError, match=message):
+        Interconnect(**{"beat_bytes": BEAT, "address_bits": ADDRESS_BITS, **changes})
