@@ -9,6 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from hw.board.memory import BoardMemory
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR, OKAY, SLVERR, LiteMaster
+from verif.bench.directed import fair_shares
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, sometimes
 
@@ -159,6 +160,27 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("fair_shares")
+async def ports_take_turns(dut):
+    """Both ports write, and read, without a pause: neither has more beats than the other, whichever began."""
+    masters, _ = await _begin(dut)
+    beats = 48
+    for first in (0, 1):
+        for channel, begin in (("w", lambda master, at: master.write(at, bytes(beats * BEAT))),
+                               ("r", lambda master, at: master.read(at, beats * BEAT))):
+            tasks = [cocotb.start_soon(begin(masters[number], 1024 * number)) for number in (first, 1 - first)]
+            counts = [0, 0]
+            while max(counts) < beats:
+                await RisingEdge(dut.clk)
+                for number, name in enumerate(PORTS):
+                    pins = (getattr(dut, f"{name}__{channel}{side}").value for side in ("valid", "ready"))
+                    counts[number] += all(pin == 1 for pin in pins)
+            fair_shares(counts, slack=2)
+            for task in tasks:
+                await task
+
+
+@cocotb.test()
 async def reset_midstream(dut):
     """A reset at 15 moments of bursts of both ports: what was written stays, the next bursts are sound."""
     draw = rng("when")
@@ -242,6 +264,7 @@ async def out_of_range(dut):
     assert (await masters[0].write(SIZE - 16, bytes([7] * 48))).resp == AxiResp.DECERR
     content[-16:] = bytes([7] * 16)
     assert (await masters[0].read(0, SIZE)).data == content
+    assert (await masters[0].write(0, bytes(content[:16]))).resp == AxiResp.OKAY, "an error is of its burst alone"
 
 
 @cocotb.test()
@@ -259,7 +282,7 @@ async def other_bursts(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_memory(number):
-    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=10,
+    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=11,
              seed=number)
 
 
