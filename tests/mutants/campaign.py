@@ -152,8 +152,7 @@ class Campaign:
 
     def run(self, echo: Callable[[str], None], only: Sequence[str] = ()) -> None:
         """Tries the mutants of every bench that is not done and that no other process has taken. only: these benches.
-
-        Raises      RuntimeError: a bench fails although no mutant is selected
+        One that fails although no mutant is selected is said, and its mutants remain untried.
         """
         for name, (tests, numbers) in self.groups().items():
             if only and not set(only) & set(tests):
@@ -161,7 +160,11 @@ class Campaign:
             with self._locked(name, wait=False) as mine:
                 if not mine or self._is_done(name, tests):
                     continue
-                self._bench(name, tests, numbers)
+                try:
+                    self._bench(name, tests, numbers)
+                except RuntimeError as error:
+                    echo(str(error))
+                    continue
                 told = Counter(one.verdict for one in self.tried() if one.number in numbers)
                 echo(f"{' '.join(tests)}: {', '.join(f'{count} {word}' for word, count in told.items())}")
 
@@ -174,7 +177,7 @@ class Campaign:
         if code:
             log = self.folder / f"{name}.log"
             log.write_text(output, "utf-8")
-            raise RuntimeError(f"{' '.join(tests)} fails without a mutant: {log}\n{output[-2000:]}")
+            raise RuntimeError(f"{' '.join(tests)} fails without a mutant; {len(numbers)} are not tried: {log}")
         by_reports = [(number, test) for number, test, verdict in self._lines(name) if verdict == "reports differ"]
         found = {number for number, _, verdict in self._lines(name) if verdict == "found"}
         for number, test in by_reports:

@@ -41,11 +41,11 @@ def _graph(model: Path, number: int, file: Path) -> None:
 def _one(model: Path, number: int) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for chosen in (0, number):
-            _graph(model, chosen, folder / f"{chosen}.aig")
+        _graph(model, 0, folder / "0.aig")
         gates = int((folder / "0.aig").open("rb").readline().split()[5])
         if gates > LARGEST:
             return f"too large: {gates} gates"
+        _graph(model, number, folder / f"{number}.aig")
         miter = [f"miter 0.aig {number}.aig", "strash", "scorr", "dc2", "scorr"]
         log = abc([*miter, "print_stats", f"bmc3 -F {FRAMES} -C {CONFLICTS}", "sat"], folder)
         if found := re.search(r"asserted in frame (\d+)", log):
