@@ -27,9 +27,9 @@ help:
 	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
 	@echo "                alone; HOTRAIL_SEEDS=10)"
 	@echo "make mutants    changes of one place of the hardware, drawn at random, that its benches must find (FLAGS=\"--count"
-	@echo "                30 --seed 2\", or files of hw)"
+	@echo "                300 --seed 2\", or files of hw); goes on where it was ended"
 	@echo "make proofs     every property of every unit (FLAGS=\"--mutants 8\": mutants against properties instead)"
-	@echo "make coverage   bits of ports and counters that no bench has seen change"
+	@echo "make coverage   bits of ports and counters that no bench has seen change (FLAGS=\"verif/axi\": of these benches)"
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
 	@echo "make clean-install  sdist and wheel, and the commands of an installation from it (FLAGS=--keep=dist: keeps both)"
 	@echo "make verilog    build/<preset>/*.v with metadata (PRESET=name for one)"
@@ -78,7 +78,7 @@ proofs: $(DEV)
 
 coverage: $(DEV)
 	@rm -rf build/coverage
-	@HOTRAIL_COVERAGE=build/coverage $(PY) -m pytest -q -n $(JOBS) --dist worksteal verif
+	@HOTRAIL_COVERAGE=build/coverage $(PY) -m pytest -q -n $(JOBS) --dist worksteal $(or $(FLAGS),verif)
 	@$(PY) -m verif.coverage build/coverage
 
 portable: $(DEV)

@@ -1,7 +1,7 @@
 """Which bits of ports and counters all benches together have seen change, up and down.
 
     HOTRAIL_COVERAGE=build/coverage .venv/bin/pytest verif
-    python -m verif.coverage build/coverage             the share, and the bits that no run has seen change
+    python -m verif.coverage build/coverage             a table by module, and the bits that no run has seen change
 
 Verilator counts the changes of every bit of every signal (`--coverage-toggle`), up and down by themselves; these runs
 begin with the Verilog's initial values, since what is drawn for a power-up changes too. Those of a unit's ports and of
@@ -10,11 +10,11 @@ its registers that count are looked at; names that end in what WAIVED lists are 
 
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["Bit", "WAIVED", "merged", "missing"]
+__all__ = ["Bit", "WAIVED", "looked_at", "merged", "missing", "table"]
 
 # (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]
@@ -46,11 +46,31 @@ def merged(files: Iterable[Path]) -> dict[Bit, int]:
     return {bit: min(ways["0->1"], ways["1->0"]) for bit, ways in changes.items()}
 
 
+def looked_at(changes: Mapping[Bit, int]) -> list[Bit]:
+    """The bits of ports and counters, without those that are waived."""
+    return [bit for bit in changes if not bit[1].endswith(WAIVED) and not bit[1].startswith("$")
+            and ("__" in bit[1] or COUNTERS.search(bit[1]))]
+
+
 def missing(changes: Mapping[Bit, int]) -> tuple[list[Bit], int]:
     """The bits of ports and counters that never changed, and how many bits of them there are."""
-    looked = [bit for bit in changes if not bit[1].endswith(WAIVED) and not bit[1].startswith("$")
-              and ("__" in bit[1] or COUNTERS.search(bit[1]))]
+    looked = looked_at(changes)
     return sorted(bit for bit in looked if not changes[bit]), len(looked)
+
+
+def table(changes: Mapping[Bit, int]) -> Iterator[str]:
+    """A Markdown table: of each module how many bits of ports and counters there are and how many have changed; those
+    with most holes come first, and those without any in one line."""
+    bits = Counter(bit[0] for bit in looked_at(changes))
+    holes = Counter(bit[0] for bit in missing(changes)[0])
+    yield "| module | bits | changed | share |"
+    yield "|---|---|---|---|"
+    for module in sorted(holes, key=lambda module: (-holes[module], module)):
+        changed = bits[module] - holes[module]
+        yield f"| {module} | {bits[module]} | {changed} | {changed / bits[module]:.1%} |"
+    whole = bits.keys() - holes.keys()
+    count = sum(bits[module] for module in whole)
+    yield f"| {len(whole)} others | {count} | {count} | 100.0% |"
 
 
 def main(folders: list[str]) -> None:
@@ -58,7 +78,9 @@ def main(folders: list[str]) -> None:
     if not files:
         raise SystemExit(f"no .dat file lies in {' '.join(folders) or 'no folder'}; HOTRAIL_COVERAGE names the folder "
                          "that benches write them to")
-    never, count = missing(merged(files))
+    changes = merged(files)
+    never, count = missing(changes)
+    print("\n".join(table(changes)), end="\n\n")
     for module, name, bit in never:
         print(f"{module}: {name}" + (f"[{bit}]" if bit else ""))
     print(f"{len(files)} runs: {count - len(never)} of {count} bits of ports and counters change "

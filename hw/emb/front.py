@@ -77,7 +77,7 @@ class Front(Part):
                     long a row's vector is, less one
     Timing      one index per cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded
-    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, config: EmbConfig):

@@ -139,7 +139,7 @@ class IndexDecoder(Part):
                 TT_TABLE, in the order of the program; error.bag and error.index count until then and stand still after
     Reset       drops everything
     Raises      ValueError: index_bits out of range
-    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, stripe_beats: int, tables: int, index_bits: int):

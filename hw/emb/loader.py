@@ -76,7 +76,7 @@ class Loader(Part):
     Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
     Handshake   i.ready follows o_load.ready while load beats pass
     Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way
-    Golden      golden.emb.core          Tests  verif/emb/test_front.py
+    Golden      golden.emb.core          Tests  verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, config: TTConfig):

@@ -133,7 +133,7 @@ class Program(Part):
                 cycles after ring_begins at the earliest
     Handshake   streams from registers
     Reset       drops everything; progress is zero again with `start`
-    Golden      golden.emb.core          Tests  verif/emb/test_front.py
+    Golden      golden.emb.core          Tests  verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, *, beat_bytes: int, row_beats_max: int, stripe_beats: int, tables: int, index_bits: int,

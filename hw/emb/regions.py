@@ -30,7 +30,8 @@ class Regions(Part):
     Timing      2 cycles from a region to its first request, then one per cycle; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
-    Golden      golden.emb.tokens, golden.axi.requester.Requester          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, golden.axi.requester.Requester
+    Tests       verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, *, beat_bytes: int):

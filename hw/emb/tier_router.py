@@ -58,7 +58,7 @@ class TierRouter(Part):
     Handshake   outputs are streams from registers
     Reset       drops everything
     Raises      ValueError: a queue's depth
-    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py
+    Golden      golden.emb.tokens, verif.emb.cycles          Tests  verif/emb/test_front.py, test_front_faults.py
     """
 
     def __init__(self, *, row_beats_max: int, tables: int, lookups, steps, dram_queue: int, ssd_queue: int,

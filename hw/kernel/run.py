@@ -11,6 +11,7 @@ from hw.place import Part
 __all__ = ["RunControl", "told_layout"]
 
 IDLE, RUNNING, DRAINING, REPORTING = range(4)
+STOP_CYCLES = 8     # that ports are given to say that they are busy
 
 
 def told_layout(kernel: Kernel) -> data.StructLayout:
@@ -91,7 +92,7 @@ class RunControl(Part):
     def elaborate(self, platform):
         m = Module()
         header, told = self.header, self.fault.told
-        wait = Signal(range(2 * self.period + 1))
+        wait = Signal(range(max(2 * self.period, STOP_CYCLES) + 1))
         aborted = Signal()
         dropped = Signal()
         with m.If(self.abort | self.drop):
@@ -182,7 +183,7 @@ class RunControl(Part):
                 m.d.comb += self.status.eq(DRAINING)
                 m.d.comb += self.running.eq(1)
                 m.d.comb += watched.eq(1)
-                m.d.sync += wait.eq(8)
+                m.d.sync += wait.eq(STOP_CYCLES)
                 m.d.sync += flush.eq(0)
                 with m.If(~waits | expired):
                     m.d.sync += flush.eq(1)

@@ -1,64 +1,67 @@
 """Draws mutants and tries them on their units' benches: `make mutants`.
 
-    python -m tests.mutants                          30 mutants among all files of hw that have state
-    python -m tests.mutants hw/axi/control.py --count 10 --seed 3
+    python -m tests.mutants                          300 mutants among all files of hw that have state
+    python -m tests.mutants hw/axi/control.py --count 40 --seed 3
     python -m tests.mutants --list                   the files, their mutants and benches; tries nothing
 
-Exit code 1 where one survives, hangs or takes too long; each is named with its place and its change.
+What was tried lies in build/mutants: the same command goes on where it was ended, and several at once share the benches
+among them. Exit code 1 where one survives, hangs or is never elaborated; each is named with its place and its change.
 """
 
 import argparse
-import subprocess
+import json
 import sys
-import tempfile
 from pathlib import Path
 
-from tests.mutants.mutant import FOUND, HANGS, Copy
-from tests.mutants.operators import Change, benches, changes, draw, files
+from gen.base.tools import build_folder
+from tests.mutants.campaign import Campaign, share
+from tests.mutants.equivalence import compare
+from tests.mutants.operators import benches, changes, files
+
+MISSED = ("survives", "hangs", "unreached")
 
 
-def _tried(copy: Copy, change: Change, tests: tuple[str, ...]) -> str:
-    """found, survives, hangs, or invalid: it cannot be built or its bench not be started."""
-    path = copy.folder / change.file
-    sound = path.read_text("utf-8")
-    path.write_text(change.applied(sound), "utf-8")
-    try:
-        code, output = copy.run(tests)
-    except subprocess.TimeoutExpired:
-        return "hangs"
-    finally:
-        path.write_text(sound, "utf-8")
-    if HANGS.search(output):
-        return "hangs"
-    return "survives" if code == 0 else "found" if FOUND.search(output) else "invalid"
+def equivalents(campaign: Campaign) -> dict[int, str]:
+    """What the comparison with the sound unit says of each survivor; kept in the campaign's folder."""
+    note = campaign.folder / "equivalence.json"
+    known = {int(number): told for number, told in json.loads(note.read_text("utf-8")).items()} if note.exists() else {}
+    for one in campaign.tried():
+        if one.verdict == "survives" and one.number not in known:
+            known[one.number] = compare(campaign.models(one.number), one.number)
+            note.write_text(json.dumps(known), "utf-8")
+    return known
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Tries mutants of hw on its benches.")
     parser.add_argument("files", nargs="*", help="of hw (default: all with state and a bench)")
-    parser.add_argument("--count", type=int, default=30, help="mutants to try (default: 30)")
+    parser.add_argument("--count", type=int, default=300, help="mutants to try, about (default: 300)")
     parser.add_argument("--seed", type=int, default=1, help="by which they are drawn (default: 1)")
+    parser.add_argument("--folder", type=Path, help="for what was tried (default: build/mutants)")
+    parser.add_argument("--benches", nargs="*", default=[], help="of the sample the mutants of these benches alone")
     parser.add_argument("--all-shapes", action="store_true", help="of the benches, not those of `make test` alone")
     parser.add_argument("--list", action="store_true", help="names files, mutants and benches, and tries nothing")
     asked = parser.parse_args()
     known = files()
     if unknown := [file for file in asked.files if file not in known]:
         parser.error(f"{unknown[0]} has no state, no bench or is not there; --list names the files that have mutants")
-    names, tests = asked.files or known, benches()
+    names = asked.files or known
     if asked.list:
         for name in names:
-            print(f"{name}: {len(changes(name))} mutants; {' '.join(tests[name])}")
+            print(f"{name}: {len(changes(name))} mutants; {' '.join(benches()[name])}")
         return
-    verdicts = []
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder), all_shapes=asked.all_shapes)
-        for change in draw(names, asked.count, asked.seed):
-            verdicts.append(_tried(copy, change, tests[change.file]))
-            print(f"{verdicts[-1]}: {change.why}", flush=True)
-    found, valid = verdicts.count("found"), len(verdicts) - verdicts.count("invalid")
-    print(f"{found} of {valid} mutants are found ({found / max(1, valid):.0%}); {verdicts.count('survives')} survive, "
-          f"{verdicts.count('hangs')} hang, {verdicts.count('invalid')} cannot be built")
-    sys.exit(found != valid)
+    campaign = Campaign(asked.folder or build_folder() / "mutants", names, asked.count, asked.seed,
+                        all_shapes=asked.all_shapes)
+    campaign.run(lambda line: print(line, flush=True), asked.benches)
+    told, tried = equivalents(campaign), campaign.tried()
+    equivalent = frozenset(number for number, word in told.items() if word == "equivalent")
+    missed = [one for one in tried if one.verdict in MISSED and one.number not in equivalent]
+    for one in missed:
+        print(f"{one.verdict}: {one.change.why}" + (f" ({told[one.number]})" if one.number in told else ""))
+    got = share(tried, equivalent)
+    print(f"{len(tried)} of {len(campaign.mutants)} mutants tried, {len(equivalent)} are equivalents; of {got.count} "
+          f"others {got.found} are found: {got.estimate:.1f} % of all, {got.low:.1f} to {got.high:.1f} %")
+    sys.exit(bool(missed))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("hw", "golden", "gen", "verif", "fpga/card/cpp", "tests/support")
+COPIED = ("hw", "golden", "gen", "verif", "fpga/card/cpp", "tests/mutants", "tests/support")
 # What a bench that fails says (verif.bench.runner), an assertion in the RTL included; a mutation that does not
 # elaborate is not found by anybody, and one that runs on until it is stopped is not found either.
 FOUND = re.compile(r"failed \(seed \d+|it does not hold that")
@@ -42,14 +43,15 @@ class Unit:
 
 class Copy:
     """Sources in a folder of their own, with models that no other run shares; tried with seed 1 in all shapes, or in
-    those of `make test`."""
+    those of `make test`. fresh: else it has been made before."""
 
-    def __init__(self, folder: Path, *, all_shapes: bool = True):
+    def __init__(self, folder: Path, *, all_shapes: bool = True, fresh: bool = True):
         self.folder = folder
-        for name in COPIED:
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("conftest.py", "pyproject.toml"):
-            shutil.copy(ROOT / name, folder / name)
+        if fresh:
+            for name in COPIED:
+                shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            for name in ("conftest.py", "pyproject.toml"):
+                shutil.copy(ROOT / name, folder / name)
         self._env = {name: value for name, value in os.environ.items()
                      if not name.startswith(("HOTRAIL_", "PYTEST_", "COCOTB_"))}
         # A file that changes twice a second must not be taken from a cache of compiled ones.
@@ -57,14 +59,16 @@ class Copy:
         if all_shapes:
             self._env |= {"HOTRAIL_REGRESS": "1"}
 
-    def run(self, benches: tuple[str, ...]) -> tuple[int, str]:
-        """Exit code and output of the benches, up to the first failure.
+    def run(self, benches: tuple[str, ...], *, limit_s: float | None = LIMIT_S,
+            env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Exit code and output of the benches, up to the first failure. env: of the run besides.
 
-        Raises      subprocess.TimeoutExpired: they take longer than LIMIT_S
+        Raises      subprocess.TimeoutExpired: they take longer than `limit_s`
         """
         command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-m", "not regress", "--tb=line",
                    *benches]
-        done = subprocess.run(command, cwd=self.folder, env=self._env, capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(command, cwd=self.folder, env=self._env | dict(env or {}), capture_output=True, text=True,
+                              timeout=limit_s)
         return done.returncode, done.stdout + done.stderr
 
     def found(self, unit: Unit, mutant: Mutant) -> tuple[bool, str]:

@@ -5,15 +5,15 @@ a choice, an inversion, a reset, or the whole statement. Units whose table lists
 """
 
 import ast
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from tests.mutants.mutant import ROOT
 from verif import units
 
-__all__ = ["Change", "benches", "changes", "draw", "files"]
+__all__ = ["Change", "benches", "changes", "files"]
 
 BINARY = {ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"), ast.BitXor: ("^", "|"), ast.Add: ("+", "-"),
           ast.Sub: ("-", "+")}
@@ -24,7 +24,8 @@ REDUCED = {"any": "all", "all": "any"}
 
 @dataclass(frozen=True)
 class Change:
-    """A part of a file's text, from `begin` to `end`, and what stands there instead."""
+    """A part of a file's text, from `begin` to `end`, and what stands there instead. outer: the part of the text that
+    is evaluated anew with it: the value of an assignment, a condition, or a signal's declaration, which `kind` says."""
 
     file: str
     line: int
@@ -32,6 +33,8 @@ class Change:
     end: int
     old: str
     new: str
+    kind: str = ""
+    outer: tuple[int, int] = (0, 0)
 
     @property
     def why(self) -> str:
@@ -118,21 +121,24 @@ def _born(text: _Text, node: ast.AST) -> Iterator[Change]:
         yield text.change(call.lineno, begin, end, f"{shown}{'' if shown.endswith('(') else ', '}reset_less=True)")
 
 
-def changes(file: str) -> list[Change]:
+@cache
+def changes(file: str) -> tuple[Change, ...]:
     """All mutants of a file of hw, in the order of its lines."""
     text, found = _Text(file), []
     for node in ast.walk(ast.parse(text.text)):
-        found += list(_born(text, node))
-        parts = list(_conditions(node))
+        found += [replace(change, kind="declaration", outer=(change.begin, change.end))
+                  for change in _born(text, node)]
+        parts = [("condition", part) for part in _conditions(node)]
         if isinstance(node, ast.stmt) and _assigns(node):
             assert isinstance(node, ast.AugAssign)
-            parts.append(node.value)
-            found.append(text.change(node.lineno, *text.span(node.value), "[]"))
-        for part in parts:
-            for inner in ast.walk(part):
-                found += [change for change in _of_expression(text, inner) if change is not None]
-    return sorted({change for change in found if change.old != change.new},
-                  key=lambda change: (change.begin, change.end, change.new))
+            parts.append(("value", node.value))
+            span = text.span(node.value)
+            found.append(replace(text.change(node.lineno, *span, "[]"), kind="value", outer=span))
+        for kind, part in parts:
+            found += [replace(change, kind=kind, outer=text.span(part)) for inner in ast.walk(part)
+                      for change in _of_expression(text, inner) if change is not None]
+    return tuple(sorted({change for change in found if change.old != change.new},
+                        key=lambda change: (change.begin, change.end, change.new)))
 
 
 def benches() -> dict[str, tuple[str, ...]]:
@@ -147,16 +153,3 @@ def files() -> list[str]:
     """The files of hw that have state and a bench."""
     known = benches()
     return sorted(file for file in known if "m.d.sync" in Path(ROOT / file).read_text("utf-8"))
-
-
-def draw(names: list[str], count: int, seed: int) -> list[Change]:
-    """`count` mutants of the files, of each about as many: drawn without repetition, the same by the same seed."""
-    chosen, generator = [], random.Random(seed)
-    pools = {name: changes(name) for name in names}
-    for pool in pools.values():
-        generator.shuffle(pool)
-    while len(chosen) < count and any(pools.values()):
-        rest = [name for name in names if pools[name]]
-        generator.shuffle(rest)
-        chosen += [pools[name].pop() for name in rest[:count - len(chosen)]]
-    return chosen

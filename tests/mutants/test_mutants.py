@@ -1,7 +1,5 @@
 """Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps."""
 
-import ast
-
 import pytest
 
 from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
@@ -10,7 +8,6 @@ from tests.mutants.emb_writes import JOINER, POST_POOL
 from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
 from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
-from tests.mutants.operators import benches, changes, draw, files
 from tests.mutants.stream import FIFO, ROUND_ROBIN
 from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import MARKS, REUSE
@@ -33,23 +30,6 @@ def test_mutants_change_one_place(unit):
     assert not lost, f"{unit.file}: `old` does not occur once: {'; '.join(lost)}"
     changes = [(mutant.old, mutant.new) for mutant in unit.mutants]
     assert len(set(changes)) == len(changes) and all((ROOT / bench).exists() for bench in unit.benches)
-
-
-def test_mutants_by_operator():
-    """Every one is Python again and changes one place; the same seed draws the same; all files have their share."""
-    known = files()
-    assert len(known) > 90 and set(known) <= benches().keys()
-    for file in ("hw/axi/control.py", "hw/kernel/run.py", "hw/stream/fifo.py"):
-        text, mutants = (ROOT / file).read_text("utf-8"), changes(file)
-        assert len(mutants) > 40
-        for mutant in mutants:
-            changed = mutant.applied(text)
-            ast.parse(changed)
-            assert changed != text and text[mutant.begin:mutant.end] == mutant.old
-    drawn = draw(known[:10], 25, 3)
-    assert drawn == draw(known[:10], 25, 3) != draw(known[:10], 25, 4)
-    counts = [sum(mutant.file == file for mutant in drawn) for file in known[:10]]
-    assert sum(counts) == 25 and min(counts) >= 2
 
 
 @pytest.mark.regress

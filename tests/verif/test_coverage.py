@@ -29,6 +29,8 @@ def test_bits_of_ports_and_counters(folder):
 def test_the_command(folder, capsys):
     main([str(folder)])
     assert capsys.readouterr().out == (
+        "| module | bits | changed | share |\n|---|---|---|---|\n| dut | 4 | 2 | 50.0% |\n"
+        "| 0 others | 0 | 0 | 100.0% |\n\n"
         "dut: level[1]\ndut: level[2]\n2 runs: 2 of 4 bits of ports and counters change (50.00%)\n")
     with pytest.raises(SystemExit, match=r"no .dat file lies in .*; HOTRAIL_COVERAGE names the folder"):
         main([str(folder / "none")])

@@ -126,16 +126,18 @@ async def latency_and_rate_as_documented(dut):
 @cocotb.test()
 @pytest.mark.testpoint("reset_midstream", unit="board/top")
 async def reset_midstream(dut):
-    """The button at 25 moments of a frame, of its reply and of a word on the bus: the next frame is as after
-    power-up."""
+    """The button at 25 moments of a frame, of its reply and of a word on the bus, and behind a byte that came too
+    early: the next frame is as after power-up."""
     host = await _begin(dut)
     draw = rng("when")
     words = [draw.getrandbits(32) for _ in range(8)]
     await host.write(0, words)
-    for _ in range(25):
-        request = draw.choice((frames.read_request(0, 8), frames.write_request(0, words), b"R\0", b"x" * 9))
+    early = frames.read_request(0, 8) + b"R"
+    moments = [(request, draw.randrange(1, 10 * DIVISOR * (len(request) + 36))) for request in draw.choices(
+        (frames.read_request(0, 8), frames.write_request(0, words), b"R\0", b"x" * 9), k=25)]
+    for request, moment in [*moments, (early, 10 * DIVISOR * (len(early) + 2))]:
         sending = cocotb.start_soon(host.send(request))
-        await ClockCycles(dut.clk, draw.randrange(1, 10 * DIVISOR * (len(request) + 36)))
+        await ClockCycles(dut.clk, moment)
         sending.cancel()
         host.stop()
         dut.rx.value = 1
@@ -146,6 +148,8 @@ async def reset_midstream(dut):
         await ClockCycles(dut.clk, 24)
         host = SerialHost(dut, DIVISOR)
         assert await host.read(0, 8) == words
+    await ClockCycles(dut.clk, 2 * GAP_CYCLES)
+    assert not host.received, "a byte before the reset is forgotten"
 
 
 @cocotb.test()

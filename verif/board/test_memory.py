@@ -9,6 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from hw.board.memory import BoardMemory
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR, OKAY, SLVERR, LiteMaster
+from verif.bench.directed import fair_shares
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, sometimes
 
@@ -19,6 +20,7 @@ with warnings.catch_warnings():
 
 BEAT, SIZE = 16, 4096
 PORTS = ("m00_axi", "m01_axi")
+LIMIT = {"timeout_time": 2, "timeout_unit": "ms"}      # ten times the longest test's: the masters wait without end
 
 
 async def _begin(dut, pattern=None):
@@ -44,7 +46,7 @@ async def _fill(masters, draw):
     return content
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 async def smoke(dut):
     """What one port writes the other reads, and the host too."""
     (first, second), host = await _begin(dut)
@@ -101,27 +103,27 @@ async def _mixed(dut, pattern, rounds):
     report(**counted)
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 async def random_match_golden(dut):
     """Both ports and the host at once, without pauses, with runs of any length, alignment and strobes, against an
     array of bytes."""
     await _mixed(dut, None, 60)
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 async def backpressure_both_sides(dut):
     """The same while every channel of both masters pauses at random."""
     await _mixed(dut, lambda r: sometimes(0.5, r), 30)
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 @pytest.mark.testpoint("backpressure_both_sides")
 async def backpressure_in_bursts(dut):
     """The same with pauses that come in bursts."""
     await _mixed(dut, bursty, 30)
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 @pytest.mark.testpoint("latency_and_rate_as_documented", unit="board/top")
 async def latency_and_rate_as_documented(dut):
     """A beat every 2 cycles on one port, one a cycle on both, a written beat a cycle; 2 cycles to the first."""
@@ -158,7 +160,28 @@ async def latency_and_rate_as_documented(dut):
     watching.cancel()
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
+@pytest.mark.testpoint("fair_shares")
+async def ports_take_turns(dut):
+    """Both ports write, and read, without a pause: neither has more beats than the other, whichever began."""
+    masters, _ = await _begin(dut)
+    beats = 48
+    for first in (0, 1):
+        for channel, begin in (("w", lambda master, at: master.write(at, bytes(beats * BEAT))),
+                               ("r", lambda master, at: master.read(at, beats * BEAT))):
+            tasks = [cocotb.start_soon(begin(masters[number], 1024 * number)) for number in (first, 1 - first)]
+            counts = [0, 0]
+            while max(counts) < beats:
+                await RisingEdge(dut.clk)
+                for number, name in enumerate(PORTS):
+                    pins = (getattr(dut, f"{name}__{channel}{side}").value for side in ("valid", "ready"))
+                    counts[number] += all(pin == 1 for pin in pins)
+            fair_shares(counts, slack=2)
+            for task in tasks:
+                await task
+
+
+@cocotb.test(**LIMIT)
 async def reset_midstream(dut):
     """A reset at 15 moments of bursts of both ports: what was written stays, the next bursts are sound."""
     draw = rng("when")
@@ -177,7 +200,7 @@ async def reset_midstream(dut):
         assert await host.read(20) == int.from_bytes(content[20:24], "little")
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 async def corner_values(dut):
     """The first and last byte, the longest burst that fits, single strobes, IDs that come back."""
     masters, host = await _begin(dut)
@@ -189,7 +212,7 @@ async def corner_values(dut):
     assert (await masters[1].write(0, bytes(content), awid=1)).resp == AxiResp.OKAY
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 @pytest.mark.testpoint("ids")
 async def an_id_stays_with_its_beat(dut):
     """A burst is taken while the last beat of the one before waits, which keeps its ID and its data."""
@@ -223,7 +246,7 @@ async def an_id_stays_with_its_beat(dut):
         dut.m01_axi__rready.value = 0
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 @pytest.mark.testpoint("out_of_range")
 async def out_of_range(dut):
     """Addresses behind the end in every seventh bit up to 63, bursts over the end: DECERR, nothing changes outside;
@@ -242,9 +265,10 @@ async def out_of_range(dut):
     assert (await masters[0].write(SIZE - 16, bytes([7] * 48))).resp == AxiResp.DECERR
     content[-16:] = bytes([7] * 16)
     assert (await masters[0].read(0, SIZE)).data == content
+    assert (await masters[0].write(0, bytes(content[:16]))).resp == AxiResp.OKAY, "an error is of its burst alone"
 
 
-@cocotb.test()
+@cocotb.test(**LIMIT)
 @pytest.mark.testpoint("other_bursts")
 async def other_bursts(dut):
     """FIXED and WRAP bursts and narrow beats are answered SLVERR and change nothing."""
@@ -259,7 +283,7 @@ async def other_bursts(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_memory(number):
-    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=10,
+    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=11,
              seed=number)
 
 

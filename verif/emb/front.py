@@ -305,6 +305,7 @@ class Bench:
         self.flushes: list[str] = []
         self.dealt_at: list[int] = []       # a bag's end, an index or a pair
         self.dealt = 0                      # indices
+        self.rows = dict.fromkeys(("dram", "tt", "ssd"), 0)     # as the counters are told
         self.stalls: dict[str, int] = {}
         self.tasks = [cocotb.start_soon(self._run())]
 
@@ -355,6 +356,8 @@ class Bench:
             if row & 0b001000 or row & 0b110000:
                 self.dealt_at.append(self.cycle)
                 self.dealt += row >> 4 & 3
+            for at, name in enumerate(self.rows):
+                self.rows[name] += row >> at & 1
             stall = int(dut.stall.value)
             for at, name in enumerate(names):
                 self.stalls[name] = self.stalls.get(name, 0) + (stall >> at & 1)
@@ -464,6 +467,9 @@ async def carry_out(dut, unit, plan, **how) -> Bench:
     bench.judge()
     assert int(dut.finished.value) == len(plan.items)
     assert bench.rows_done == sum(item["count"] for item in plan.items if item["opcode"] == FILL)
+    assert bench.rows["tt"] == len(bench.got("o_lookups"))
+    copied = sum(item["count"] for item in plan.items if item["opcode"] == FILL)
+    assert sum(bench.rows.values()) == bench.dealt + copied, (bench.rows, bench.dealt, copied)
     assert bench.released == plan.released[1:]
     assert bench.flushes == [{LOAD: "flush_tt", FILL: "flush_window"}[item["opcode"]]
                              for item in plan.items if item["opcode"] != BAGS]

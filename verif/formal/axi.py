@@ -122,9 +122,10 @@ def _tracker(p: Properties, unit: BurstTracker) -> None:
 
 
 def _held(p: Properties, unit: Any) -> Signal:
-    """A stop is held for eight cycles at least and until the port is idle. `idle` is late: in a stop's first
-    cycle it tells of the time before, and a write port whose stop ends by that breaks its claims. Returns whether it
-    was high in the cycle before."""
+    """A stop is held for eight cycles at least and until the port is idle, or ends with a reset, which is free here.
+    `idle` is late: in a stop's first cycle it tells of the time before, and a write port whose stop ends by that breaks
+    its claims. The run control ends every stop with a reset, and none while something is under way on the bus
+    (verif.formal.kernel). Returns whether it was high in the cycle before."""
     held = Signal(range(9))
     p.m.d.sync += held.eq(Mux(unit.stop, held + (held != 8), 0))
     p.assume((held == 0) | unit.stop | ((held == 8) & past(p, unit.idle)))

@@ -1,13 +1,18 @@
 """Of what every kernel has: its run, doorbell, counters and report."""
 
-from amaranth.hdl import Cat, Mux, Signal
+from typing import Any
 
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+
+from hw.axi.reader import Reader
+from hw.axi.writer import WritePort
 from hw.isa import EMB
 from hw.isa.kernel import OK
 from hw.kernel.counters import CounterFile
 from hw.kernel.doorbell import POLL_CYCLES, Doorbell
 from hw.kernel.report import Reporter
-from hw.kernel.run import DRAINING, IDLE, REPORTING, RUNNING, RunControl
+from hw.kernel.run import DRAINING, IDLE, REPORTING, RUNNING, STOP_CYCLES, RunControl
 from verif.formal.properties import Properties, counter, past, properties, since, stable
 from verif.formal.prove import Proof
 
@@ -62,6 +67,14 @@ def _run(p: Properties, unit: RunControl) -> None:
         two = past(p, one)
         p.claim(f"{name} are reset only where they were quiet", ~clean | recent.any() | one | two)
         p.claim(f"{name} are reset only while no run is at work", ~clean | ~unit.running)
+    # A stop ends with a reset of its ports, so that of how long it was nothing depends but whether they were quiet.
+    for clean, stop, name in ((unit.clean, unit.stop, "ports"),
+                              (unit.clean_report, unit.stop_report, "the report's port")):
+        p.claim(f"a stop of {name} ends with a reset", stop | ~past(p, stop) | past(p, clean))
+    held = Signal(range(STOP_CYCLES + 1))
+    p.m.d.sync += held.eq(Mux(unit.stop, held + (held != STOP_CYCLES), 0))
+    p.claim("ports are stopped for as long as they need to say that they are busy", unit.stop | (held == 0)
+            | (held == STOP_CYCLES))
     p.claim("ports are stopped as they are reset", ~unit.clean | recent.any() | unit.stop)
     p.claim("ports are not stopped while a run is at work", ~unit.running | ~(unit.stop & past(p, unit.running)))
     p.claim("a run that has ended in a good state says so from its start", ~past(p, unit.start) | (unit.code == OK))
@@ -92,6 +105,68 @@ def _watchdog(p: Properties, unit: RunControl) -> None:
     p.m.d.sync += silent.eq(Mux(is_open & ~progress & ~dropped, silent + ~silent.all(), 0))
     p.claim("a run without progress ends in time", silent < 60)
     p.cover("the watchdog ends a run", unit.ends & (silent > 20))
+
+
+class _Stopped(Elaboratable):
+    """The run control with a port that it stops and resets, both with their other members as they are: the write
+    master that reports are written by, or the only read master."""
+
+    def __init__(self, port: Any, *, reports: bool):
+        self.run, self.port, self.reports = RunControl(kernel=EMB, period=2), port, reports
+        wired = {"stop", "stop_report", "idle", "moved", "owes", "writable" if reports else "quiet"}
+        members = {}
+        for part in (self.run, port):
+            for name, member in part.signature.members.items():
+                if name not in wired:
+                    members[name] = member
+                    setattr(self, name, getattr(part, name))
+        self.signature = wiring.Signature(members)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        run, port = self.run, self.port
+        m.submodules.run = run
+        m.submodules.port = ResetInserter(run.clean_report if self.reports else run.clean)(port)
+        m.d.comb += [
+            port.stop.eq(run.stop_report if self.reports else run.stop),
+            (run.writable if self.reports else run.quiet).eq(port.idle),
+            run.moved.eq(port.moved.replicate(len(run.moved))),
+            run.owes.eq(port.owes.replicate(len(run.owes))),
+        ]
+        return m
+
+
+def _stopped(p: Properties, unit: _Stopped) -> None:
+    """A port is reset only while its bus owes it nothing and is owed nothing by it. Bursts of reads are of one beat."""
+    run, bus = unit.run, unit.port.bus
+    is_open, reporting = Signal(), Signal()
+    p.assume(~run.start | ~is_open)
+    p.assume(~run.reported | reporting)
+    p.assume(run.timeout == 2)
+    with p.m.If(run.start):
+        p.m.d.sync += is_open.eq(1)
+    with p.m.Elif(run.ends):
+        p.m.d.sync += is_open.eq(0)
+    with p.m.If(run.report):
+        p.m.d.sync += reporting.eq(1)
+    with p.m.Elif(run.reported | run.ends):
+        p.m.d.sync += reporting.eq(0)
+    if unit.reports:
+        taken = counter(p, "addresses_taken", bus.awvalid & bus.awready, bus.bvalid & bus.bready, most=6)
+        whole = counter(p, "bursts_with_all_data", bus.wvalid & bus.wready & bus.wlast, bus.bvalid & bus.bready, most=6)
+        p.assume(~bus.bvalid | ((taken != 0) & (whole != 0)))
+        due = (taken != 0) | (whole != 0) | bus.awvalid | bus.wvalid
+        clean, stop = run.clean_report, run.stop_report
+    else:
+        request = unit.port.i_requests.payload
+        p.assume((request.beats == 1) & (request.address[:2] == 0) & (request.address[8:] == 0))
+        asked = counter(p, "bursts_asked_for", bus.arvalid & bus.arready, bus.rvalid & bus.rready, most=6)
+        p.assume(~bus.rvalid | (asked != 0))
+        due = (asked != 0) | bus.arvalid
+        clean, stop = run.clean, run.stop
+    p.claim("a port is reset only while nothing is under way on its bus", ~clean | ~due)
+    p.cover("a port is reset behind a burst", clean & since(p, due))
+    p.cover("a port is stopped while its bus owes it", stop & due & (run.status == IDLE) | run.owing & due)
 
 
 @properties(Doorbell)
@@ -184,9 +259,13 @@ def _reporter(p: Properties, unit: Reporter) -> None:
     p.cover("progress is told before the block", unit.done & (beats == 1) & (asked == 1))
 
 
+_RUN = "hw/kernel/run.py"
 PROOFS = (
     Proof("run_control", lambda: RunControl(kernel=EMB, period=2)),
     Proof("run_control_finishes", lambda: RunControl(kernel=EMB, period=2, finishes=True)),
+    Proof("run_with_writes", lambda: _Stopped(WritePort(beat_bytes=4, clients=(2,), outstanding=2), reports=True),
+          _RUN, _stopped),
+    Proof("run_with_reads", lambda: _Stopped(Reader(beat_bytes=4, outstanding=2), reports=False), _RUN, _stopped),
     Proof("watchdog", lambda: RunControl(kernel=EMB, period=2), declare=_watchdog, narrowed=_short),
     Proof("doorbell", lambda: Doorbell(beat_bytes=4, bits=4), frames=150),
     Proof("counters", lambda: CounterFile({"first": 1, "second": 2}),

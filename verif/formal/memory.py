@@ -1,20 +1,22 @@
 """Of what remembers rows: the coalescing window, the reuse table, joined writes, banks of the access logger, codes."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 import hw.emb.window
 from hw import secded
 from hw.emb.landing import TierArbiter
+from hw.emb.loader import Loader
 from hw.emb.window import RowWindow
 from hw.emb.write_joiner import WriteJoiner
 from hw.hotline.bank import LoggerBank
 from hw.hotline.config import ID_BITS
 from hw.hotline.randomizer import ROUNDS, Randomizer, _mixed
+from hw.tt.config import TTConfig
 from hw.tt.marks import Marks
 from hw.tt.reuse import ReuseTable
-from verif.formal.properties import Properties, counter, past, properties, since, streams
+from verif.formal.properties import Properties, counter, past, properties, since, stable, streams
 from verif.formal.prove import Proof
 
 __all__ = ["PROOFS"]
@@ -261,12 +263,34 @@ def _single_bits(p: Properties, unit: _Flips) -> None:
     p.assume((unit.word & (unit.word - 1)) == 0)
 
 
+@properties(Loader)
+def _loader(p: Properties, unit: Loader) -> None:
+    error, took = unit.error, unit.o_load.valid & unit.o_load.ready
+    told = Value.cast(error)
+    was = past(p, error.valid)
+    p.assume(stable(p, unit.i))
+    p.assume(~unit.start | ~unit.busy)
+    p.claim("no table counts as loaded while a load is under way or broken", ~unit.bounds.loaded | ~past(p, unit.busy))
+    p.claim("the first error stays", ~was | (told == past(p, told)))
+    p.claim("nothing is loaded behind an error", ~error.valid | ~(unit.o_load.valid | unit.step))
+    p.claim("a load beat waits unchanged", stable(p, unit.o_load))
+    p.claim("a beat is taken with its load or its headers", ~unit.i.ready | took)
+    p.claim("it is busy from its start on", ~past(p, unit.start) | unit.busy)
+    p.claim("an error ends no load", ~error.valid | unit.busy)
+    p.cover("a load is broken off", error.valid & ~was)
+    p.cover("a load goes into the unit", took)
+
+
 PROOFS = (
     # Rows are told apart by four bits: which ones they are does not matter.
     Proof("window", lambda: RowWindow(row_beats_max=1, beats=16, sets=2, lap_bits=1),
           constants=((hw.emb.window, "OFFSET_BITS", 4),), bounded={"a hit is never stale": 26}),
     Proof("reuse", lambda: ReuseTable(entries=8, findable=4, lines=4, key_bits=3, need_bits=1, users_log2=2),
           bounded={"no entry is made anew while it is in use": 26}),
+    Proof("loader", lambda: Loader(TTConfig(
+        lanes=1, lut_products=0, x_lines=256, y_lines=512, t_lines=64, t_middle_lines=64, mode_bits=8, rank_max=16,
+        dim_max=64, reuse_entries=32, reuse_findable=16, in_flight=16, output_beats=128, grid_log2=1, tables=2,
+        index_bits=8))),
     Proof("marks", lambda: Marks(4)),
     Proof("write_joiner", lambda: WriteJoiner(beats_max=2, block_beats=4)),
     Proof("tier_arbiter", lambda: TierArbiter(row_beats_max=1, partial_beats=2, copy_beats=2)),

@@ -1,0 +1,65 @@
+"""Whether a mutant that no bench finds is an equivalent: unit and mutant side by side, all inputs free.
+
+Yosys makes an and-inverter graph of a model's Verilog with the mutant and one without; ABC looks for inputs that make
+their outputs differ, and where it finds none within `FRAMES` cycles for a proof that there are none. Limits are counts
+(gates, conflicts), but for the processor time of a search (verif.formal.prove). What is proven holds in the shapes of
+the benches, for every input, those among them that no neighbour gives.
+"""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gen.base.tools import yosys
+from tests.mutants.selected import BITS, MODULE
+from verif.formal.prove import abc
+
+__all__ = ["compare"]
+
+FRAMES = 24
+CONFLICTS = 20_000      # of a search, for each cycle
+LARGEST = 60_000        # gates of a graph
+# What is undefined is 0 in both, so that neither has inputs of its own.
+PASSES = ("proc -noopt", "flatten", "chformal -remove", "delete t:$print", "opt_expr", "opt_clean", "memory_collect",
+          "memory_map", "opt -full -purge", "setundef -undriven -init -zero", "dffunmap", "formalff -clk2ff",
+          "techmap", "opt -full", "simplemap", "dffunmap", "opt -full -fast", "aigmap", "opt_clean -purge",
+          "setundef -zero")
+PROOF = "pdr -C 20000 -M 2000"
+
+
+def _graph(model: Path, number: int, file: Path) -> None:
+    chosen = file.with_suffix(".v")
+    chosen.write_text(f"module {MODULE}(output [{BITS - 1}:0] number); assign number = {BITS}'d{number}; endmodule\n",
+                      "utf-8")
+    top = (model / "top").read_text("utf-8")
+    texts = " ".join(f"{path}" for path in sorted(model.glob("*.v")))
+    yosys([f"read_verilog -sv -noassert {texts} {chosen}", f"hierarchy -top {top}", *PASSES,
+           f"write_aiger -zinit {file}"], cwd=file.parent)
+
+
+def _one(model: Path, number: int) -> str:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _graph(model, 0, folder / "0.aig")
+        gates = int((folder / "0.aig").open("rb").readline().split()[5])
+        if gates > LARGEST:
+            return f"too large: {gates} gates"
+        _graph(model, number, folder / f"{number}.aig")
+        miter = [f"miter 0.aig {number}.aig", "strash", "scorr", "dc2", "scorr"]
+        log = abc([*miter, "print_stats", f"bmc3 -F {FRAMES} -C {CONFLICTS}", "sat"], folder)
+        if found := re.search(r"asserted in frame (\d+)", log):
+            return f"different at cycle {found[1]}"
+        # Sweeping may leave no registers, which the searches then refuse.
+        if re.search(r"lat += +0 ", log):
+            return "equivalent" if "UNSATISFIABLE" in log else "different at cycle 0"
+        return "equivalent" if "Property proved" in abc([*miter, PROOF], folder) else "undecided"
+
+
+def compare(models: Sequence[Path], number: int) -> str:
+    """equivalent: in all models that can be compared; else what the first other one says."""
+    told = [_one(model, number) for model in models]
+    different = [one for one in told if one.startswith("different")]
+    if different or not told:
+        return different[0] if different else "not compared"
+    return next((one for one in told if one != "equivalent"), "equivalent")
