@@ -41,9 +41,9 @@ ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
                                  "[the model's, else formats as given].")
 WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
-HORIZON = click.option("--horizon", type=Number(0, min_open=True),
-                       help="Samples until the next refresh, which the plan is made for; up to 16 as a multiple of the "
-                            "log's [0.25].")
+HORIZON = click.option("--horizon", metavar="SAMPLES",
+                       help="Samples until the next refresh, which the plan is made for, or a multiple of the log's "
+                            "with an x [0.25x].")
 DIM = click.option("--dim", type=Count(), help="Values per row, without a model [64].")
 VALUES = click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
 SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,
@@ -91,7 +91,7 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], mode
          str, cards: int, levels: int, rank: int, hot_share: float | None, tt_share: float | None, tt_gain: float,
          table_wise: bool, join: bool, results: str | None, row_format: str | None, tt_format: str | None,
          error_budget: float | None, weights: Path | None, dim: int | None, batch: int | None, sample: float,
-         held_back: float, horizon: float | None, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
+         held_back: float, horizon: str | None, gap: float, seconds: float, quick: bool, out: Path | None) -> None:
     """Places the rows of LOG in memories of cards.
 
     Prints the lower bound, the optimality gap, what each card waits for, and the effect of more memory or cards.
