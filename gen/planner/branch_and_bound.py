@@ -20,11 +20,13 @@ from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
 __all__ = ["TABLES", "Bounded", "branch_and_bound"]
 
-#: Of so many tables the ways to lie on cards are few enough.
-TABLES = 12
+#: Of so many tables, and cards where tables may lie on several, the ways to lie on cards are few enough.
+TABLES, CARDS = 12, 8
 PENALTY = 100.0     # times the seconds of all tables: what a whole card's memory too much costs
 CLOSE = 1e-6        # of the bound: nearer need not be
 ROUNDS = 60
+#: Of a table's splits those that a linear program has chosen, by number, and their weights.
+Mixture = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,8 @@ def branch_and_bound(choices: Choices, cards: int, limit: float, until: Deadline
                      between: bool = False) -> Bounded | None:
     """Of placements of at most `limit` seconds on so many cards, as far as it is known at the moment `until`. near: of
     the seconds of the fastest, nearer the bound need not be. between: cuts may be between two steps, where a mixture of
-    both bounds what they take; then there is no placement. None where there are too many tables."""
-    if choices.tables > TABLES:
+    both bounds what they take; then there is no placement. None where there are too many tables or cards."""
+    if choices.tables > TABLES or choices.sharded and cards > CARDS:
         return None
     tree = _Tree(choices, cards, limit, until, near, between)
     bound = tree.searched()
@@ -74,7 +76,8 @@ class _Tree:
             at = choices.cut[v, : choices.cuts[v]]
             a, h = np.nonzero(np.isfinite(choices.tt[v][np.ix_(at, at)]))
             load = choices.load(np.full(len(a), v), at[a], at[h])
-            fast = (load[:, :TIMES] <= choices.within(limit)).all(axis=1)
+            # A cut between two steps may be fast enough where one of them is not.
+            fast = (load[:, :TIMES] <= choices.within(np.inf if between else limit)).all(axis=1)
             self.a[v], self.h[v], self.load[v] = a[fast], h[fast], load[fast] / self.unit
             self.known[v] = np.zeros(int(fast.sum()), bool)
             self.known[v][[0, -1] if fast.any() else []] = True
@@ -103,8 +106,7 @@ class _Tree:
                 heappush(heap, (bound, number, each))
         return min(closed, heap[0][0] if heap else np.inf, self.best)
 
-    def _parted(self, node: tuple[_Lies, ...], mixture: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
-                lacks: bool) -> Iterator[tuple[_Lies, ...]]:
+    def _parted(self, node: tuple[_Lies, ...], mixture: list[Mixture], lacks: bool) -> Iterator[tuple[_Lies, ...]]:
         """The same placements by parts; none where the bound is that of one, or of cuts next to each other. lacks: some
         memory is too small for the mixture."""
         if len(node) < len(self.order):
@@ -146,12 +148,14 @@ class _Tree:
         classes: dict[tuple[bool, ...], list[int]] = {}
         for m in range(self.cards):
             classes.setdefault(tuple(m in lies.cards for lies in node), []).append(m)
+        if count == 1:
+            yield from ((each[0],) for each in classes.values())
+            return
         for numbers in product(*(range(min(len(each), count) + 1) for each in classes.values())):
             if sum(numbers) == count:
                 yield tuple(m for each, number in zip(classes.values(), numbers, strict=True) for m in each[:number])
 
-    def _relaxed(self, node: tuple[_Lies, ...]) \
-            -> tuple[float, list[tuple[NDArray[np.int64], NDArray[np.float64]]], bool]:
+    def _relaxed(self, node: tuple[_Lies, ...]) -> tuple[float, list[Mixture], bool]:
         """(bound, of each table of the node the columns and weights of its mixture, whether it lacks memory)."""
         from highspy import Highs
 
@@ -252,7 +256,7 @@ class _Tree:
         a, h = self.a[lies.option], self.h[lies.option]
         return (lies.a[0] <= a) & (a <= lies.a[1]) & (lies.h[0] <= h) & (h <= lies.h[1])
 
-    def _keep(self, node: tuple[_Lies, ...], mixture: list[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> None:
+    def _keep(self, node: tuple[_Lies, ...], mixture: list[Mixture]) -> None:
         """The heaviest of each mixture, where that is a placement and the fastest one."""
         chosen = [int(columns[weights.argmax()]) for columns, weights in mixture]
         load = np.zeros((self.cards, LOADS))

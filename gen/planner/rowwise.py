@@ -88,7 +88,16 @@ class Rows:
             return found
 
         def sag(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.maximum(lower(np.interp(points, rows, ends[at]) - values, points.astype(np.float64), ends), 0.0)
+            """The same of what falls to 0, and nothing below it: where an end stays at 0, the other one is lowered so
+            far that the line between both is below all values."""
+            right = np.maximum(lower(np.interp(points, rows, ends[at]) - values, points.astype(np.float64), ends), 0.0)
+            stretch = np.clip(np.searchsorted(rows, points, side="right"), 1, len(at) - 1) - 1
+            part = (points - rows[stretch]) / np.maximum(rows[stretch + 1] - rows[stretch], 1)
+            inside, left = part < 1, right[at]
+            most = (values - part * right[at][stretch + 1])[inside] / (1 - part[inside])
+            np.minimum.at(left, stretch[inside], most)
+            right[at] = np.maximum(left, 0.0)
+            return right
 
         read, landing_s = self.drive(item, points)
         fetched, core = self.hot(item, points)
