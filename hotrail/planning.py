@@ -41,9 +41,9 @@ ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
                                  "[the model's, else formats as given].")
 WEIGHTS = click.option("--weights", type=click.Path(path_type=Path),
                        help="The model's parameters, an .npz, of whose rows errors are measured [normal rows].")
-HORIZON = click.option("--horizon", type=Number(0, min_open=True),
-                       help="Samples until the next refresh, which the plan is made for; up to 16 as a multiple of the "
-                            "log's [0.25].")
+HORIZON = click.option("--horizon", metavar="SAMPLES",
+                       help="Samples until the next refresh, which the plan is made for, or a multiple of the log's "
+                            "with an x [0.25x].")
 DIM = click.option("--dim", type=Count(), help="Values per row, without a model [64].")
 VALUES = click.option("--dim", type=Count(), default=64, show_default=True, help="Values per row.")
 SAMPLE = click.option("--sample", type=Number(0, 1, min_open=True), default=1.0, show_default=True,

@@ -74,7 +74,7 @@ class Options(LogOptions):
     weights: Path | None = None
     join: bool = False
     tables: Sequence[str] = ()
-    horizon: float | None = None
+    horizon: float | str | None = None
 
 
 def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = None,
@@ -89,8 +89,8 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 [float32], or error_budget, within which both are chosen, and weights, an .npz, of whose rows errors
                 are measured [normal rows], sample [1] and held_back [0] of the samples, gap [0.01], seconds [60] of
                 each search, explain [True]: also with fewer memories and more cards, table_wise [False], join [False]
-                small tables into products, horizon [a quarter of the log]: samples until the next refresh, up to 16
-                as a multiple of the log's
+                small tables into products, horizon ["0.25x"]: samples until the next refresh, or a text with an x,
+                a multiple of the log's
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]

@@ -6,23 +6,24 @@ quantity is lowered at both ends of a stretch by as much as it comes below that 
 inside takes is then no less than a mixture of both ends, and the linear program of gen.planner.bound, which has all
 mixtures, bounds it. Bytes of a tensor train are lowered by as much as they are not concave in its rows.
 
-Of few tables mixtures are far from what whole tables take. Without tensor trains a cut in a stretch takes no less than
-DRAM does at its beginning and the drive at its end, so a program with one binary a stretch bounds it; the stretches
-that its solution consists of are cut up until it is near what was found.
+Of few tables mixtures are far from what whole tables take: all ways to put them on the cards are looked at
+(gen.planner.branch_and_bound), and where cuts between two steps keep the bound low, these get more steps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.expected import Expected
 from gen.planner.bound import Master
-from gen.planner.branch_and_bound import TABLES, branch_and_bound
-from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TIMES, TT_S, Choices, cuts
+from gen.planner.branch_and_bound import branch_and_bound
+from gen.planner.choices import TT_S, Choices, cuts
 from gen.planner.costs import Costs
-from gen.planner.exact import least
 from gen.planner.in_order import knots, reads
 from gen.planner.problem import Item, Problem
 from gen.planner.solve import LAST, LEAST
@@ -31,9 +32,8 @@ from gen.planner.work import Deadline
 __all__ = ["Rows", "bound_of"]
 
 INSIDE = 16         # parts of a stretch in which its reads are looked at, or into which it is cut
-ROUNDS = 6
+ROUNDS = 3
 NEAR = 5e-3         # of the seconds that were found, nearer need not be
-COLUMN_S = 1e-3     # of work, a binary of the program of whole tables
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 
 
@@ -88,7 +88,16 @@ class Rows:
             return found
 
         def sag(values: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.maximum(lower(np.interp(points, rows, ends[at]) - values, points.astype(np.float64), ends), 0.0)
+            """The same of what falls to 0, and nothing below it: where an end stays at 0, the other one is lowered so
+            far that the line between both is below all values."""
+            right = np.maximum(lower(np.interp(points, rows, ends[at]) - values, points.astype(np.float64), ends), 0.0)
+            stretch = np.clip(np.searchsorted(rows, points, side="right"), 1, len(at) - 1) - 1
+            part = (points - rows[stretch]) / np.maximum(rows[stretch + 1] - rows[stretch], 1)
+            inside, left = part < 1, right[at]
+            most = (values - part * right[at][stretch + 1])[inside] / (1 - part[inside])
+            np.minimum.at(left, stretch[inside], most)
+            right[at] = np.maximum(left, 0.0)
+            return right
 
         read, landing_s = self.drive(item, points)
         fetched, core = self.hot(item, points)
@@ -123,30 +132,61 @@ class Rows:
         found[at] = np.maximum(np.append(far, 0.0), np.append(0.0, far))
         return found
 
-    def stretches(self, item: Item, edges: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(len(edges), LOADS) of a card, at least, of cuts from edges[i] to edges[i + 1], and at the last."""
-        found, last = np.zeros((len(edges), LOADS)), np.append(edges[1:], edges[-1:])
-        if self.known(item):
-            read, landing_s = self.drive(item, last)
-        else:
-            read, landing_s = (np.interp(last, item.rows, each) for each in (item.reads, item.landing))
-        hot_s = np.maximum(*self.hot(item, edges)) if self.known(item) else np.interp(edges, item.rows, item.hot_s)
-        found[:, DRAM_S] = hot_s + landing_s + item.bags_s
-        found[:, SSD_S], found[:, IN_S] = read * item.ssd_s, item.in_s + read * item.page_in_s
-        found[:, OUT_S], found[:, DRAM] = item.out_s, edges * float(item.row_bytes) + item.bags_bytes
-        page = self.costs.page_bytes if self.known(item) else 0
-        found[:, SSD] = np.maximum(np.interp(last, item.rows, item.cold_bytes) - page, 0)
-        return found
+    def finer(self, item: Item, between: Iterable[tuple[int, int]]) -> Item:
+        """The item with more steps from one step to another, and next to them."""
+        if not self.known(item):
+            return item
+        of, at = self.expected[item.name], _steps(item)
+        at = at[np.append(np.diff(item.rows[at]) > 0, True)]
+        more = [item.rows[at]]
+        for low, high in between:
+            first, last = np.searchsorted(at, [low, high])
+            edges = item.rows[at[max(first - 1, 0):last + 2]]
+            more += [np.linspace(*each, INSIDE + 1).astype(np.int64) for each in pairwise(edges)]
+        rows = np.unique(np.concatenate(more))
+        old = np.isin(rows, item.rows[at])
+
+        def with_more(known: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+            found = values.astype(known.dtype)
+            found[old] = known[at]
+            return found
+
+        read, landing_s = self.drive(item, rows)
+        share = np.maximum.accumulate(with_more(item.share, of.heat.cdf(np.maximum(rows - 1, 0))))
+        cold = np.interp(rows, item.rows[at], item.cold_bytes[at])
+        return replace(item, rows=rows, shares=share, ssd_reads=with_more(item.reads, read),
+                       ssd_landing=with_more(item.landing, landing_s), ssd_bytes=with_more(item.cold_bytes, cold))
 
 
 def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, penalty: float = 0.0) -> float:
     """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
     whole tables. penalty: seconds of the drive that whatever reads it takes more."""
+    until = Deadline.of(work, LAST * work + LEAST)
+    found = 0.0
+    for _ in range(ROUNDS):
+        lowered = problem.mapped(rows.lowered)
+        lowered = without_reads(lowered, problem, penalty) if penalty else lowered
+        choices = _between_rows(Choices.of(lowered), lowered, rows)
+        bound, loose = _bound(problem, choices, seconds, until)
+        found = max(found, bound)
+        if not loose or found >= (1 - NEAR) * seconds or until.passed:
+            break
+        options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
+        finer = {options[v]: rows.finer(options[v], [(low, high) for of, low, high in loose if of == v])
+                 for v in {v for v, _, _ in loose}}
+        problem = problem.mapped(partial(_of, finer))
+    return found * (1 - SAFE)
+
+
+def _of(finer: Mapping[Item, Item], item: Item) -> Item:
+    return finer.get(item, item)
+
+
+def _bound(problem: Problem, choices: Choices, seconds: float,
+           until: Deadline) -> tuple[float, frozenset[tuple[int, int, int]]]:
+    """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them)."""
     networks = problem.before_s > 0 or problem.after_s > 0
-    lowered = problem.mapped(rows.lowered)
-    lowered = without_reads(lowered, problem, penalty) if penalty else lowered
-    choices = _between_rows(Choices.of(lowered), lowered, rows)
-    master, found = Master(choices), np.inf
+    master, found, loose = Master(choices), np.inf, frozenset[tuple[int, int, int]]()
     for cards in range(1, problem.cards) if networks else (problem.cards,):
         others = max(problem.cards - cards, 1)
         before_s, after_s = problem.before_s / others, problem.after_s / others
@@ -154,13 +194,11 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, penalty:
             continue
         most = seconds - after_s
         least_s = master.seconds(cards, enough=most).bound
-        until = Deadline.of(work, LAST * work + LEAST)
-        if least_s < most and (assigned := branch_and_bound(choices, cards, most, until)):
-            least_s = max(least_s, assigned[0])
-        if least_s < (1 - NEAR) * most and not penalty:
-            least_s = max(least_s, _whole(problem, choices, rows, cards, most, least_s, until))
+        if least_s < (1 - NEAR) * most and (whole := branch_and_bound(choices, cards, most, until, near=NEAR,
+                                                                      between=True)):
+            least_s, loose = max(least_s, whole.bound), loose | whole.loose
         found = min(found, max(before_s, least_s) + after_s)
-    return found * (1 - SAFE)
+    return found, loose
 
 
 def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem:
@@ -177,43 +215,6 @@ def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem
 def _steps(item: Item) -> NDArray[np.int64]:
     """Those at which it may be cut, whatever may leave the drive."""
     return cuts(replace(item, hot_share=1.0))
-
-
-def _whole(problem: Problem, choices: Choices, rows: Rows, cards: int, seconds: float, floor: float,
-           until: Deadline) -> float:
-    """Of few tables without tensor trains, each in one way and at one cut: the bound, at least `floor`."""
-    options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
-    if choices.tables > TABLES or any(len(item.tt_rows) > 1 for item in options):
-        return floor
-    edges = {v: np.unique(item.rows[cuts(item)]) for v, item in enumerate(options) if choices.copies[v] <= cards}
-    loads = {v: rows.stretches(options[v], at) for v, at in edges.items()}
-    for _ in range(ROUNDS):
-        kept = {v: np.flatnonzero((load[:, :TIMES] <= choices.within(seconds)).all(axis=1))
-                for v, load in loads.items()}
-        width = cards * sum(map(len, kept.values()))
-        if COLUMN_S * width > until.left:
-            break
-        solved = least(choices, {v: loads[v][at] for v, at in kept.items()}, cards, seconds, until, floor)
-        if solved is None:
-            break
-        until.spend(COLUMN_S * width)
-        floor = max(floor, min(solved[0], seconds))
-        if floor >= (1 - NEAR) * seconds or solved[1] is None or until.passed:
-            break
-        more = {v: _cut(edges[v], [int(kept[v][k]) for _, of, k in solved[1] if of == v]) for v in
-                {v for _, v, _ in solved[1]}}
-        if all(len(more[v]) == len(edges[v]) for v in more):
-            break
-        for v, at in more.items():
-            edges[v], loads[v] = at, rows.stretches(options[v], at)
-    return floor
-
-
-def _cut(edges: NDArray[np.int64], stretches: Sequence[int]) -> NDArray[np.int64]:
-    """With some of the stretches, and their neighbours, in parts."""
-    near = sorted({k for each in stretches for k in (each - 1, each, each + 1) if 0 <= k < len(edges) - 1})
-    fine = [np.linspace(edges[k], edges[k + 1], INSIDE + 1).astype(np.int64) for k in near]
-    return np.unique(np.concatenate([edges, *fine]))
 
 
 def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:

@@ -1,9 +1,8 @@
 """Solves the planner's program for many tables, with a bound that proves how near the best the placement is.
 
 For each number of EMB cards, a linear program gives prices and a bound (gen.planner.bound), and the prices lead a
-search to a placement (gen.planner.search). Where the gap stays open and tables are few, all assignments of them
-to the cards are bounded (gen.planner.branch_and_bound), and the program in whole is solved as far as it is small
-(gen.planner.exact).
+search to a placement (gen.planner.search). Where the gap stays open and tables are few, all ways to put them on the
+cards are looked at (gen.planner.branch_and_bound).
 Source: SCRec §III.C, eq. 3 to 37
 """
 
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from gen.planner.bound import LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, SSD_S, TIMES, TT, Choices, loads, within
-from gen.planner.exact import exact
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
@@ -286,48 +284,13 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
         each.bound = max(each.bound, min(max(found.bound, crowded), limit))
     for each in open_():
         limit = min(_best(counts) - each.top, each.best)
-        assigned = branch_and_bound(choices, each.cards, limit, until)
-        if assigned is None:
-            continue
-        each.bound = max(each.bound, assigned[0])
-        if assigned[1] is not None:
-            _each_card(each, choices, assigned[1], max(assigned[0], each.bottom), max(gap, TIGHTEST), until)
-        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all assignments of tables")
-    for each in open_():
-        limit = _best(counts) - each.top
-        whole = exact(choices, each.cards, limit if np.isfinite(limit) else np.inf, until, each.bound)
+        whole = branch_and_bound(choices, each.cards, limit, until, near=gap / (1 + gap))
         if whole is None:
             continue
-        each.bound = max(each.bound, min(whole.bound, limit))
+        each.bound = max(each.bound, whole.bound)
         if whole.placement is not None:
             _keep(each, choices, *whole.placement)
-        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by the whole program")
-
-
-def _each_card(count: _Count, choices: Choices, card: NDArray[np.int64], seconds: float, wide: float,
-               until: Deadline) -> None:
-    """Looks for splits near `seconds`, the tables whole on these cards."""
-    option, a, h = (np.zeros(len(card), np.int64) for _ in range(3))
-    for step in (0.1, 0.3, 0.9):
-        limit = choices.cap.copy()
-        limit[:TIMES] = choices.within(target := seconds * (1 + step * wide))
-        done = True
-        for m in range(count.cards):
-            of = np.nonzero(card == m)[0]
-            if not len(of):
-                continue
-            among = choices.of_tables(of)
-            part = choices.part(among)
-            solution = Master(part).fill(1, target, until)
-            if not len(solution.options):
-                return
-            own, own_a, own_h = _heaviest(part, solution)
-            done &= search(part.part(own), np.zeros(len(of), np.int64), own_a, own_h, 1, limit,
-                           solution.prices / max(float(solution.prices @ limit), 1e-300),
-                           moves=min(MOVES, MOVES_TABLE * len(of)), until=until)
-            option[of], a[of], h[of] = among[own], own_a, own_h
-        if done:
-            return _keep(count, choices, option, a, h, card)
+        tell(f"{each.cards} EMB cards: at least {each.whole(each.bound):.4g} s, by all ways of the tables")
 
 
 def _crowded(cards: int, master: Master, prices: NDArray[np.float64], until: Deadline) -> float:

@@ -295,11 +295,15 @@ def test_the_range_until_the_next_refresh(tmp_path):
         assert "over the next 4,500 samples" in " ".join(text.split()) and "refreshed every" in text
     run(tmp_path / "out" / "profile.npz", *given, "--out", tmp_path / "again")
     assert Plan.load(tmp_path / "again").horizon == plan.horizon
-    run(tmp_path / "out" / "profile.npz", *given, "--horizon", 2, "--out", tmp_path / "later")
+    run(tmp_path / "out" / "profile.npz", *given, "--horizon", "2x", "--out", tmp_path / "later")
     assert Plan.load(tmp_path / "later").horizon.samples == 18_000
     np.savez(tmp_path / "short.npz", idx_user=rows[:9])
-    short = run(tmp_path / "short.npz", *given, "--horizon", 2, "--out", tmp_path / "short")
+    short = run(tmp_path / "short.npz", *given, "--horizon", 17, "--out", tmp_path / "short")
     assert Plan.load(tmp_path / "short").horizon is None and "--horizon has no effect" in short.output
+    for wrong in ("0.25", "x", "-1x", "nan", "infx", "two"):
+        refused = run(tmp_path / "log.npz", *given, "--horizon", wrong, "--out", tmp_path / "wrong")
+        assert refused.exit_code and not (tmp_path / "wrong").exists()
+        assert f"--horizon {wrong}: must be samples until the next refresh" in " ".join(refused.output.split())
     np.savez(tmp_path / "new.npz", idx_user=np.arange(1, 8001) // 2)
     once = run(tmp_path / "new.npz", *given, "--out", tmp_path / "new")
     assert "are expected to be to new ids, for which its 4,001 rows leave no" in " ".join(once.output.split())

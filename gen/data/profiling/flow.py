@@ -1,5 +1,6 @@
 """From a log to a profile on disk: one pass or two, in this process or on Dask."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,9 +17,7 @@ from gen.data.profiling.sources import statistics_of
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["MULTIPLE", "Options", "profile_of", "run"]
-
-MULTIPLE = 16       # of the log's samples: what a horizon is up to, and samples beyond
+__all__ = ["Options", "profile_of", "run"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,8 @@ class Options(LogOptions):
     model: whose tables and rows are wanted, None: those that the log has, of `dim` words; together: with the second
     pass; held_back: share of the samples, the log's last, that is counted apart; workers: of a cluster here, 0: none;
     scheduler: its address; tables: columns of ids, without a model, () for those that the reader takes by itself;
-    horizon: samples until the next refresh, up to MULTIPLE as a multiple of the log's, None: as the profile has it."""
+    horizon: samples until the next refresh, or with an x behind it a multiple of the log's; None: as the profile has
+    it."""
 
     logs: Sequence[str | Path]
     model: Recommender | None = None
@@ -38,7 +38,7 @@ class Options(LogOptions):
     workers: int = 0
     scheduler: str | None = None
     tables: Sequence[str] = ()
-    horizon: float | None = None
+    horizon: float | str | None = None
 
 
 def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _: None,
@@ -59,7 +59,7 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
 
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
-    model = options.model
+    model, horizon = options.model, None if options.horizon is None else _horizon(str(options.horizon))
     found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
     if found is None:
         found = _counted(options, model, say, progress, read)
@@ -71,10 +71,23 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
     if model is not None:
         found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
         _within(found, model)
-    if options.horizon is not None:
-        found = found.expecting(options.horizon if options.horizon <= MULTIPLE else
-                                options.horizon * found.sampled / found.samples)
-    return found
+    if horizon is None:
+        return found
+    number, multiple = horizon
+    return found.expecting(number if multiple else number * found.sampled / max(found.samples, 1))
+
+
+def _horizon(text: str) -> tuple[float, bool]:
+    """(number, whether it is a multiple of the log's samples). Raises ValueError"""
+    multiple = text.strip().lower().endswith("x")
+    try:
+        number = float(text.strip()[:-1] if multiple else text)
+    except ValueError:
+        number = math.nan
+    if not (0 < number if multiple else 1 <= number) or not math.isfinite(number):
+        raise ValueError(f"--horizon {text}: must be samples until the next refresh, 1 or more, such as 50000, or a "
+                         "multiple of the log's, such as 0.25x")
+    return number, multiple
 
 
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
