@@ -64,15 +64,9 @@ def with_room(of: Recommender, known: Profile, cards: int, part: float) -> Costs
     return replace(costs(), dram_bytes=sum(item.bags_bytes for item in items) // cards + int(rows / part / cards))
 
 
-def knowing(profile: Profile) -> Profile:
-    """As if the same samples came again."""
-    return replace(profile, tables={name: replace(table, returns=None, aged=None)
-                                    for name, table in profile.tables.items()})
-
-
 def beside_twin(log: Log, cards: int) -> tuple[Plan, float]:
     """The plan, and its time of a batch over that of twins, the slowest card's."""
-    known = knowing(profiled(log))
+    known = profiled(log)
     of = model_of(known, DIM, BATCH)[0]
     plan = make(of, known, with_room(of, known, cards, 2 / cards), cards=cards, levels=2, unseen=False, seconds=SECONDS,
                 explain=False)
@@ -120,7 +114,7 @@ def bounds() -> Iterator[Row]:
     gaps, beaten = [], 0
     for file in FILES:
         name, log = file.split("_")[0], open_log(needed(f"{file}.npz"))
-        known = knowing(profiled(log))
+        known = profiled(log)
         of = model_of(known, DIM, BATCH)[0]
         for number, part in product(CARDS, PARTS):
             plan, fine = finer(of, known, with_room(of, known, number, part), number)

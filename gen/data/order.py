@@ -126,10 +126,7 @@ def ordered(spec: "TableSpec", table: "TableProfile") -> Order | None:
     rank = ranked(spec, table, table.ids)[0]
     seen = np.unique(rank)
     first = int(np.argmax(np.append(seen, -1) != np.arange(len(seen) + 1)))
-    heat = expected(spec, table, unseen=False).heat
-    if table.aged is not None and table.counted_by_age.touched == heat.touched:
-        heat = table.counted_by_age
-    found = Order.of(table, rank, heat)
+    found = Order.of(table, rank, expected(spec, table, unseen=False).heat)
     return found and replace(found, lacking=(first, first + max(spec.rows - len(seen), 0)))
 
 
@@ -137,7 +134,6 @@ def ranked(spec: "TableSpec", known: "TableProfile", ids: NDArray[np.uint64]) \
         -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Of ids: the place of their rows among all, as the bundle orders them, and whether the log has row or id. Rows
     that it does not have are alike and come as they are numbered; so that they take no memory."""
-    known = known.by_age if spec.ids != "modulo" else known
     assert known.ids is not None and known.counts is not None
     of_known = rows_of(spec, known.ids, known.ids)
     extra = [spec.rows - 1] if spec.ids == "vocabulary" else []

@@ -6,7 +6,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gen.data.returns import Returns
 __all__ = ["FILE", "Heat", "Profile", "TableProfile"]
 
 FEW = 1 << 12
-KIND, VERSION = "profile", 5
+KIND, VERSION = "profile", 4
 FILE = "profile.npz"    # its name beside a plan
 HEADER = "profile.json"
 DIGEST = 64             # characters of a SHA-256, the last bytes of a saved profile
@@ -99,8 +98,7 @@ class TableProfile:
     a bag of that length; an empty bag is one of length 0. ids, counts: ascending ids and how often each was accessed
     (None where only statistics are known). rows: of the model's table where one was named, else those touched. returns:
     what parts of the log asked of the rows before them; excerpt: samples in their order; None where that is not
-    known. aged: accesses to each id by their age, in any unit, where that says better what is asked for next; None: it
-    does not."""
+    known."""
 
     name: str
     rows: int
@@ -112,23 +110,6 @@ class TableProfile:
     counts: NDArray[np.int64] | None = None
     returns: Returns | None = None
     excerpt: Excerpt | None = None
-    aged: NDArray[np.int64] | None = None
-
-    @cached_property
-    def by_age(self) -> "TableProfile":
-        """The same with accesses by their age in the place of counts, by which rows are placed."""
-        return self if self.aged is None else replace(self, counts=self.aged, heat=Heat.of(self.aged), aged=None)
-
-    @cached_property
-    def counted_by_age(self) -> Heat:
-        """What was counted of the rows of each level of `by_age.heat`, on average, in parts of an access."""
-        if self.aged is None or self.counts is None:
-            return self.heat
-        heat = self.by_age.heat
-        level = np.searchsorted(-heat.accesses, -self.aged)
-        parts = max(min(1 << 16, (1 << 61) // max(self.heat.total, 1)), 1)
-        mean = np.bincount(level, self.counts, len(heat.rows)) / heat.rows
-        return Heat(np.maximum(np.rint(parts * mean), 1).astype(np.int64), heat.rows)
 
     @property
     def pooling(self) -> float:
@@ -220,7 +201,6 @@ class Profile:
             "bag_samples": [table.bag_samples for table in tables],
             "ids": [NONE if table.ids is None else table.ids for table in tables],
             "counts": [NONE if table.counts is None else table.counts for table in tables],
-            "aged": [NONE if table.aged is None else table.aged for table in tables],
             "returns": [NONE if table.returns is None else table.returns.array() for table in tables]}
         excerpts = [{} if table.excerpt is None else table.excerpt.arrays() for table in tables]
         ragged |= {f"excerpt_{name}": [each.get(name, NONE) for each in excerpts] for name in EXCERPT}
@@ -254,21 +234,18 @@ class Profile:
         columns = zip(header["tables"], numbers("table_rows").tolist(), numbers("table_samples").tolist(),
                       each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
                       each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64),
-                      each("aged", np.int64), each("returns", np.int64),
-                      *(each(f"excerpt_{name}", np.int64) for name in EXCERPT), strict=True)
+                      each("returns", np.int64), *(each(f"excerpt_{name}", np.int64) for name in EXCERPT), strict=True)
         without, tables = set(header["without_ids"]), {}
-        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, aged, returns, *excerpt in columns:
+        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, returns, *excerpt in columns:
             for one, other in ((accesses, levels), (lengths, bags), (ids, counts)):
                 if len(one) != len(other):
                     raise ValueError(f"table {name!r} has {len(one)} numbers and {len(other)} beside them")
             if rows < 0 or samples < 0 or min(accesses.min(initial=0), levels.min(initial=0)) < 0:
                 raise ValueError(f"table {name!r} counts less than nothing")
-            if len(aged) and (len(aged) != len(ids) or aged.min() < 1):
-                raise ValueError(f"table {name!r} has {len(ids)} ids and not as many accesses by age")
             known = {} if name in without else {"ids": ids, "counts": counts}
             runs, each_length, places = excerpt
             tables[name] = TableProfile(name, rows, samples, Heat(accesses, levels), lengths, bags, **known,
-                                        returns=Returns.of(returns), aged=aged if len(aged) else None,
+                                        returns=Returns.of(returns),
                                         excerpt=Excerpt.of(runs, each_length, places, len(ids)))
         return cls(header["source"], int(numbers("samples")[0]), tables, header["sampled"],
                    {name.removeprefix("extra_"): array for name, array in arrays.items() if name.startswith("extra_")})

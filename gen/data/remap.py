@@ -91,8 +91,8 @@ def shared(spec: "TableSpec", vocabulary: ArrayLike) -> str:
 
 
 def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:
-    """(rows,) how often each row was accessed, by age where rows are placed by that: the profile's ids under the
-    table's policy. vocabulary: where it is not the profile's ids.
+    """(rows,) how often each row was accessed: the profile's ids under the table's policy. vocabulary: where it is not
+    the profile's ids.
 
     Raises      ValueError: statistics without ids, an id past the rows
     """
@@ -100,7 +100,7 @@ def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike
         raise ValueError(f"table {spec.name}: its profile knows how hot rows are, not which; profile the log itself")
     counts = np.zeros(spec.rows, np.int64)
     np.add.at(counts, rows_of(spec, profile.ids, profile.ids if vocabulary is None else vocabulary),
-              profile.counts if profile.aged is None or spec.ids == "modulo" else profile.aged)
+              profile.counts)
     return counts
 
 

@@ -6,10 +6,6 @@ hottest to the coldest: the mean of the share of all rows and of all accesses th
 log, the fewer rows are new to it: the share of accesses to new rows behind a cut is corrected by the difference that
 Good's and Turing's estimate has between the samples before the cut and the whole log. Both halves of the log are cut,
 too: by how far they differ, the estimate may be wrong.
-
-Where rows come and go, those that were asked for lately are asked for again sooner: accesses count by their age, which
-halves them every so much of the log (exponential smoothing), if the parts behind the cuts then fall on rows that come
-clearly earlier in the order. Which half-life it is, or none, each table's own log says.
 """
 
 from collections.abc import Sequence
@@ -18,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENDS", "HORIZON", "Returns", "aged", "measured", "places"]
+__all__ = ["ENDS", "HORIZON", "Returns", "measured", "places"]
 
 #: Where the stretches of a log end that are counted apart, in sixteenths of it.
 ENDS = (4, 8, 12, 14, 15, 16)
@@ -34,9 +30,6 @@ FEWEST = 2000
 HORIZON = 0.25
 #: Rows of which all are compared; of more, those with most accesses and some of the others.
 ROWS = 1 << 17
-#: Of what came before a cut, the share in which an access loses half of its weight; that of the newest one; by how
-#: much the mean place of what is asked for must be nearer to the first; and rows of which that is looked at.
-HALVING, NEWEST, NEARER, LOOKED_AT = (0.5, 0.25, 0.125), 256, 0.98, 1 << 14
 WRONG = "what parts of the log asked of its rows is not whole"
 
 
@@ -45,8 +38,7 @@ class Returns:
     """Of one table. after: (SPLITS, PLACES) accesses behind the cut to the rows before it up to each place; whole:
     (SPLITS,) all accesses behind it, 0 where there are too few; once, before: (SPLITS + 1,) rows with one access before
     it, and all accesses before it, last those of the whole log. horizon: samples that are expected, as a share of the
-    log's; half: None: as all of the log lets expect; 0, 1: as its first or second half alone. halving: the half-life of
-    an access by which rows come in their order, as a share of what was before the cut, 0 without."""
+    log's; half: None: as all of the log lets expect; 0, 1: as its first or second half alone."""
 
     after: NDArray[np.int64]
     whole: NDArray[np.int64]
@@ -54,7 +46,6 @@ class Returns:
     before: NDArray[np.int64]
     horizon: float = HORIZON
     half: int | None = None
-    halving: float = 0.0
 
     def curve(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """The share of the accesses that are expected to the rows up to each place."""
@@ -99,8 +90,8 @@ class Returns:
 
     def array(self) -> NDArray[np.int64]:
         """All numbers, as `of` takes them."""
-        shares = [round(share * (1 << 32)) for share in (self.horizon, self.halving)]
-        return np.concatenate([shares, self.once, self.before, self.whole, self.after.ravel()])
+        return np.concatenate([[round(self.horizon * (1 << 32))], self.once, self.before, self.whole,
+                               self.after.ravel()])
 
     @classmethod
     def of(cls, numbers: Sequence[int] | NDArray[np.int64]) -> "Returns | None":
@@ -109,14 +100,14 @@ class Returns:
             return None
         found = np.asarray(numbers)
         splits = len(SPLITS)
-        if len(found) != 4 + splits * (3 + len(PLACES)) or found.min() < 0 or not found[0]:
+        if len(found) != 3 + splits * (3 + len(PLACES)) or found.min() < 0 or not found[0]:
             raise ValueError(WRONG)
-        once, before, whole, after = np.split(found[2:], np.cumsum([splits + 1, splits + 1, splits]))
+        once, before, whole, after = np.split(found[1:], np.cumsum([splits + 1, splits + 1, splits]))
         after = after.reshape(splits, -1)
         if not whole[:WHOLE].any() or (np.diff(after, axis=1) < 0).any() or (after[:, -1] > whole).any() \
                 or (once > before).any() or not before[:splits][whole > 0].all() or not before[-1]:
             raise ValueError(WRONG)
-        return cls(after, whole, once, before, int(found[0]) / (1 << 32), halving=int(found[1]) / (1 << 32))
+        return cls(after, whole, once, before, int(found[0]) / (1 << 32))
 
 
 def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[NDArray[np.uint64]],
@@ -134,7 +125,6 @@ def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[
         if len(own):
             place = np.minimum(np.searchsorted(own, known), len(own) - 1)
             of[stretch] = np.where(own[place] == known, many[place], 0)
-    halving = _halving(of, weight)
     ends = np.append(0, ENDS)
     after, whole = np.zeros((len(SPLITS), len(PLACES)), np.int64), np.zeros(len(SPLITS), np.int64)
     once, before = np.zeros((2, len(SPLITS) + 1), np.int64)
@@ -145,47 +135,8 @@ def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[
         once[split] = min(int(weight[asked == 1].sum()), before[split])
         if split < len(SPLITS) and min(before[split], totals[middle:last].sum()) >= FEWEST:
             whole[split] = totals[middle:last].sum()
-            asked = _weights(first, middle, halving) @ of[first:middle]
             after[split] = np.minimum(_hottest(asked, of[middle:last].sum(axis=0), weight), whole[split])
-    return Returns(after, whole, once, before, halving=halving) if whole[:WHOLE].any() else None
-
-
-def aged(known: NDArray[np.uint64], ids: Sequence[NDArray[np.uint64]], counts: Sequence[NDArray[np.int64]],
-         halving: float) -> NDArray[np.int64]:
-    """Of each id all accesses by their age, the newest as NEWEST. As `measured` takes them."""
-    found = np.zeros(len(known), np.int64)
-    for weight, own, many in zip(_weights(0, len(ENDS), halving), ids, counts, strict=True):
-        found[np.searchsorted(known, own)] += weight * many
-    return found
-
-
-def _weights(first: int, last: int, halving: float) -> NDArray[np.int64]:
-    """(last - first,) of an access of those stretches, seen from the end of the last one; 1 without a half-life."""
-    if not halving:
-        return np.ones(last - first, np.int64)
-    ends = np.append(0, ENDS)[first:last + 1]
-    age = (ends[-1] - (ends[1:] + ends[:-1]) / 2) / (ends[-1] - ends[0])
-    return np.maximum(np.rint(NEWEST * np.exp2(-age / halving)), 1).astype(np.int64)
-
-
-def _halving(of: NDArray[np.int64], weight: NDArray[np.int64]) -> float:
-    """By which what came behind the cuts of the whole log is nearest to the first rows; 0: none is clearly better.
-    of: (ENDS, rows) accesses of each stretch; weight: rows that each stands for."""
-    step = max(-(-of.shape[1] // LOOKED_AT), 1)
-    of, weight = of[:, ::step], weight[::step]
-    mean = {halving: np.mean([_place(_weights(0, cut, halving) @ of[:cut], of[cut:].sum(axis=0), weight)
-                              for cut in range(1, WHOLE + 1)]) for halving in (0.0, *HALVING)}
-    best = min(HALVING, key=lambda halving: float(mean[halving]))
-    return best if mean[best] < NEARER * mean[0.0] else 0.0
-
-
-def _place(before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArray[np.int64]) -> float:
-    """The mean place, as a share of the rows before, of the accesses after to them; rows of as many are alike."""
-    seen = before > 0
-    levels, at = np.unique(-before[seen], return_inverse=True)
-    many, asked = (np.bincount(at, each[seen], len(levels)) for each in (weight, weight * after))
-    place = (np.cumsum(many) - many / 2) / max(many.sum(), 1.0)
-    return float(place @ asked / max(asked.sum(), 1.0))
+    return Returns(after, whole, once, before) if whole[:WHOLE].any() else None
 
 
 def _some(known: NDArray[np.uint64], total: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -79,7 +79,7 @@ def _from_ssd(plan: Plan, profile: Profile, returns: Mapping[str, Returns | None
 def _cold(spec: TableSpec, table: PlanTable, known: TableProfile, returns: Returns | None, planned: float) -> float:
     """The share of a table's accesses to rows on the SSD, as planned where its ids share rows. known: by which the rows
     were placed; returns: what is expected of them, None: as they were counted."""
-    heat = known.by_age.heat
+    heat = known.heat
     others = 1 if spec.ids == "vocabulary" else spec.rows - heat.touched
     if spec.ids == "modulo" or heat.touched > spec.rows - (spec.ids == "vocabulary"):
         return planned
@@ -89,7 +89,7 @@ def _cold(spec: TableSpec, table: PlanTable, known: TableProfile, returns: Retur
     seen = min(fast, first) + max(fast - first - others, 0)
     lacking = min(max(fast - first, 0), others) / max(others, 1)
     if returns is None:
-        return float(1 - known.counted_by_age.cdf(seen))
+        return float(1 - heat.cdf(seen))
     at = np.interp(seen, np.append(0, np.cumsum(heat.rows)), np.append(0.0, places(heat.accesses, heat.rows)))
     share = returns.unseen if spec.ids == "vocabulary" else unseen_share(returns, heat.touched, others)
     known_rows = float(returns.curve(np.array([at]))[0]) / max(1 - returns.unseen, 1e-9)

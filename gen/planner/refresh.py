@@ -202,13 +202,11 @@ def in_rows(model: Recommender, profile: Profile, vocabularies: Mapping[str, NDA
         if table.ids is None or table.counts is None:
             raise ValueError(f"table {name}: its profile knows how hot rows are, not which; profile the log itself")
         rows, at = np.unique(rows_of(spec, table.ids, vocabularies.get(name)), return_inverse=True)
-        counts, aged = np.zeros((2, len(rows)), np.int64)
+        counts = np.zeros(len(rows), np.int64)
         np.add.at(counts, at, table.counts)
-        np.add.at(aged, at, table.counts if table.aged is None else table.aged)
         # What came back of ids says nothing of rows that several share.
         tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts,
                                returns=table.returns if spec.ids == "index" else None,
-                               aged=None if table.aged is None or spec.ids != "index" else aged,
                                excerpt=table.excerpt and replace(table.excerpt, places=np.append(at, len(rows))[
                                    table.excerpt.places]))
     return (replace(model, tables={name: replace(spec, ids="index") for name, spec in model.tables.items()}),

@@ -14,7 +14,7 @@ from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
-from gen.data.returns import ENDS, aged, measured
+from gen.data.returns import ENDS, Returns, measured
 
 __all__ = ["Counted", "ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
 
@@ -95,8 +95,8 @@ def finished(counted: Counted, sample: float) -> Profile:
     both = _all(stretches)
     excerpts = counted.blocks.excerpts({name: table.ids for name, table in both.tables.items()
                                         if table.ids is not None})
-    tables = {name: _with_returns(replace(table, excerpt=excerpts.get(name)), [each.tables[name] for each in stretches])
-              for name, table in both.tables.items()}
+    tables = {name: replace(table, returns=_returns(table, [each.tables[name] for each in stretches]),
+                            excerpt=excerpts.get(name)) for name, table in both.tables.items()}
     found = replace(both, tables=tables, sampled=sample)
     if not others:
         return found
@@ -112,13 +112,10 @@ def _all(profiles: Sequence[Profile]) -> Profile:
     return profiles[0]
 
 
-def _with_returns(table: TableProfile, stretches: Sequence[TableProfile]) -> TableProfile:
-    both = ([each for part in (table, *stretches) if (each := getattr(part, name)) is not None]
-            for name in ("ids", "counts"))
-    (known, *ids), (total, *counts) = both
-    returns = measured(known, total, ids, counts)
-    return replace(table, returns=returns,
-                   aged=aged(known, ids, counts, returns.halving) if returns and returns.halving else None)
+def _returns(table: TableProfile, stretches: Sequence[TableProfile]) -> Returns | None:
+    ids, counts = ([each for table in (table, *stretches) if (each := getattr(table, name)) is not None]
+                   for name in ("ids", "counts"))
+    return measured(ids[0], counts[0], ids[1:], counts[1:])
 
 
 def merge(one: Profile, other: Profile) -> Profile:

@@ -11,12 +11,11 @@ import pytest
 from gen.data import returns as counting
 from gen.data.expected import PARTS, expected, expected_counts
 from gen.data.logs import of_arrays, open_log
-from gen.data.order import ranked
 from gen.data.profile import Profile
 from gen.data.profiling.held import Stretch, parted
 from gen.data.profiling.stream import count, finished, merge, profile, shares
-from gen.data.remap import by_heat, row_counts, rows_of
-from gen.data.returns import ENDS, FEWEST, PLACES, SPLITS, WHOLE, Returns
+from gen.data.remap import by_heat, row_counts
+from gen.data.returns import FEWEST, PLACES, SPLITS, WHOLE, Returns
 from gen.model.recommender import TableSpec
 
 
@@ -29,20 +28,8 @@ def a_log(samples=10_000, parts=1, seed=1):
     return of_arrays(ids, {"tag": np.concatenate([[0], np.cumsum(lengths)])}, parts=parts)
 
 
-#: Half-lives that are found in `a_log`.
-HALVING = {"user": 0.125, "item": 0.0, "tag": 0.0}
-
-
-def weight(place, begin, cut, halving):
-    """Of an access at that place of the log, in sixteenths, seen from the cut: by the middle of its stretch."""
-    first, last = next((low, high) for low, high in pairwise((0, *ENDS)) if place < high)
-    age = (cut - (first + last) / 2) / (cut - begin)
-    return max(round(256 * 2 ** (-age / halving)), 1) if halving else 1
-
-
-def by_hand(log, table, halving=None):
+def by_hand(log, table):
     """Of each split, the accesses behind the cut to the hottest of the rows before it."""
-    halving = HALVING[table] if halving is None else halving
     chunks = list(log.chunks())
     ids = [chunk.ids[table][first:last].tolist() for chunk in chunks for first, last in pairwise(chunk.edges(table))]
     after, whole, once, all_before = np.zeros((len(SPLITS), len(PLACES))), [], [], []
@@ -51,11 +38,6 @@ def by_hand(log, table, halving=None):
         before, behind = (Counter(sum(part, [])) for part in (ids[begin:cut], ids[cut:end]))
         once.append(sum(many == 1 for many in before.values()))
         all_before.append(sum(before.values()))
-        known = min(sum(before.values()), sum(behind.values())) >= FEWEST
-        before = Counter()
-        for place in range(begin, cut):
-            for row in ids[place]:
-                before[row] += weight(16 * place / len(ids), *ends[:2], halving)
         if split == len(SPLITS):
             break
         alike: dict[int, list[int]] = {}
@@ -65,9 +47,10 @@ def by_hand(log, table, halving=None):
         for many, asked in sorted(alike.items(), reverse=True):
             place = len(asked) / len(before) / 2 + len(asked) * many / sum(before.values()) / 2
             knots.append((knots[-1][0] + place, knots[-1][1] + sum(asked)))
+        known = min(sum(before.values()), sum(behind.values())) >= FEWEST
         after[split] = known * np.rint(np.interp(PLACES, *zip(*knots)))
         whole.append(known * sum(behind.values()))
-    return Returns(after.astype(np.int64), *map(np.array, (whole, once, all_before)), halving=halving)
+    return Returns(after.astype(np.int64), *map(np.array, (whole, once, all_before)))
 
 
 def numbers(found):
@@ -125,46 +108,16 @@ def test_of_compressed_files_by_whole_files(tmp_path):
     assert profile(open_log(paths[0])).tables["user_id"].returns is None
 
 
-def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order(monkeypatch):
+def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order():
     """2,000 ids with a row each, the first half of which stop coming; the last one's own accesses stop, too. As much is
     expected of all others, which stay in the order of their accesses."""
     random = np.random.default_rng(4)
     ids = np.concatenate([random.integers(0, 1000, 36_000), np.full(9000, 1999), random.integers(1000, 1999, 16_000)])
-    monkeypatch.setattr(counting, "NEARER", 0.0)        # accesses count whatever their age
     table, spec = profile(of_arrays({"t": ids})).tables["t"], TableSpec("t", 2000, 4, "vocabulary")
     counts, heat = row_counts(spec, table), expected(spec, table).heat
     order = by_heat(expected_counts(spec, counts, table))
     assert heat.rows.tolist() == [1, 1999] and order[0] == 1999
     assert len(set(counts.tolist())) > 20 and (np.diff(counts[order[1:]]) <= 0).all()
-
-
-@pytest.mark.parametrize("ids", ["index", "vocabulary"])
-def test_rows_come_in_the_order_of_what_was_asked_for_lately(ids, tmp_path):
-    """Items that come and go: those of the log's end are asked for behind it, not those of most accesses. The saved
-    profile has the same order; of items that stay, accesses count alike."""
-    random, samples = np.random.default_rng(5), 40_000
-    at = np.arange(samples + 10_000)
-    rows = at // 25 + random.integers(0, 200, len(at)) * (1 + (at < 20_000))
-    stay = random.zipf(1.3, samples) % 1000
-    known = profile(of_arrays({"goes": rows[:samples], "stays": stay}))
-    known.save(tmp_path / "p.npz")
-    table, stays = Profile.load(tmp_path / "p.npz").tables["goes"], known.tables["stays"]
-    assert stays.aged is None and stays.by_age is stays and stays.returns.halving == 0
-    assert table.returns.halving == 0.125 and (table.aged == known.tables["goes"].aged).all()
-    by_hand = Counter()
-    for place, row in enumerate(rows[:samples].tolist()):
-        by_hand[row] += weight(16 * place / samples, 0, 16, 0.125)
-    assert dict(zip(table.ids.tolist(), table.aged.tolist())) == by_hand
-    spec = TableSpec("goes", int(rows.max()) + 2, 4, ids)
-    counts = row_counts(spec, table)
-    order = by_heat(expected_counts(spec, counts, table))
-    place = np.argsort(order)
-    assert (ranked(spec, table, table.ids)[0] == place[rows_of(spec, table.ids, table.ids)]).all()
-    later = rows[samples:][np.isin(rows[samples:], table.ids)]
-    plain = replace(table, aged=None, returns=replace(table.returns, halving=0.0))
-    before = np.argsort(by_heat(expected_counts(spec, row_counts(spec, plain), plain)))
-    mine, theirs = (each[rows_of(spec, later, table.ids)].mean() for each in (place, before))
-    assert mine < 0.5 * theirs
 
 
 def test_short_logs_and_joined_profiles_say_nothing():

@@ -27,7 +27,7 @@ def drawn(kind, samples=BATCH * 60):
 
 
 def known(kind):
-    table = replace(profile(of_arrays({"t": drawn(kind)})).tables["t"], returns=None, aged=None)
+    table = replace(profile(of_arrays({"t": drawn(kind)})).tables["t"], returns=None)
     return replace(expected(SPEC, table, unseen=False), order=ordered(SPEC, table))
 
 
