@@ -115,7 +115,7 @@ def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) ->
     from fpga.vitis import hdk
 
     for name, value in options.items():
-        if name not in ("platform", "out") and value not in (None, False, 1):
+        if name not in ("platform", "out") and value not in (None, False, 1, ()):
             raise click.ClickException(f"--{name.replace('_', '-')} is for packages that Vitis links; the custom logic "
                                        "of F2 is without it")
     folders = [hdk.package(preset, name, out=options["out"], say=click.echo) for name in cores]

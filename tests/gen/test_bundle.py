@@ -323,7 +323,7 @@ def test_presets_and_devices_of_ones_own_go_with_it(profile, tmp_path):
 def test_a_drive_that_is_too_small(profile, tmp_path):
     """220 rows of 64 bytes and 57 of them: 4 pages of 64 rows, and one."""
     text = (Path(gen.bundle.__file__).parent / "model/devices/smartssd.toml").read_text("utf-8")
-    (line,) = re.findall(r"(?m)^bytes = .*$", text[text.index("[ssd]"):])
+    line = re.findall(r"(?m)^bytes = .*$", text[text.index("[ssd]"):])[0]
     head, tail = text.split("[ssd]")
     for size in (5 * 4096, 5 * 4096 - 1):
         (tmp_path / "mine.toml").write_text(f"{head}[ssd]{tail.replace(line, f'bytes = {size}', 1)}", "utf-8")

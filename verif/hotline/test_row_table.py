@@ -262,9 +262,9 @@ async def latency_and_rate_as_documented(dut):
     assert set(steps[:len(lonely)]) == {step} and set(steps[len(lonely):]) == again, steps
     bench.gives = always()
     await bench.finish()
-    # Taken when the slot has been read, one cycle later than the first.
+    # The first is alone; the next is taken when its slot has been read, which may have begun before the first or not.
     steps = [after - before for before, after in zip(bench.given_at, bench.given_at[1:])]
-    assert steps == [step - 1] + [step - 2] * (len(steps) - 1), steps
+    assert max(steps[:2]) <= step and set(steps[2:]) == {step - 2}, steps
     # Four rows of a bucket: the last that came is the first of the list.
     bench = await Bench.begin(dut, gives=lambda: never(10_000))
     found, by_bucket = None, {}
