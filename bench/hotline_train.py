@@ -134,5 +134,6 @@ def rows() -> Iterator[Row]:
                 if memory == "ddr4":
                     slow = dealt(runs, made, SHORT * SHORT_BATCHES, SHORT, Times(0, a_sample))
                     yield at_least(f"hotline.train.gpu.{id}", f"{what}, mini-batches of {SHORT}, {SLOTS} in flight, a "
-                                   f"GPU of {1000 * GPU_S:g} ms per {GPU_BATCH:,} samples: of its time it works",
+                                   f"GPU of {1000 * GPU_S:g} ms per {GPU_BATCH:,} samples: of its time it works, in "
+                                   "the middle half",
                                    round(100 * slow.busy, 2), "%", 99)

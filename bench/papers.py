@@ -194,5 +194,8 @@ def figure_9() -> Iterator[Row]:
             yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy", times, "times")
             yield figure(f"{id}.cpu", f"{what}: over {CORES} such cores", round(times / CORES, 2), "times")
             if dim == CRITEO_DIMS[0] and find_spec("torch"):
+                import torch
+
+                torch.set_num_threads(1)
                 times = round(plan.samples_per_s * core_seconds(of, profile, by="torch"), 1)
                 yield figure(f"{id}.torch", f"{what}: over one core of this machine, PyTorch", times, "times")

@@ -114,8 +114,9 @@ def package(preset: str, core: tuple[str, ...], **options: Any) -> None:
 def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) -> None:
     from fpga.vitis import hdk
 
-    for name, value in options.items():
-        if name not in ("platform", "out") and value not in (None, False, 1, ()):
+    context = click.get_current_context()
+    for name in options.keys() - {"platform", "out"}:
+        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise click.ClickException(f"--{name.replace('_', '-')} is for packages that Vitis links; the custom logic "
                                        "of F2 is without it")
     folders = [hdk.package(preset, name, out=options["out"], say=click.echo) for name in cores]

@@ -90,8 +90,8 @@ def lookups_by() -> str:
 def core_seconds(model: Recommender, profile: Profile, *, by: str = "", seed: int = 1) -> float:
     """Seconds of one core for a sample: rows as often as the log has them, gathered and added up by bags, and the
     networks' layers. by: a key of LOOKUPS, default as `lookups_by` has it. Layers are measured with NumPy on this
-    machine, by "torch" with PyTorch. Measured rows are float32, of each width at most half a gigabyte; recorded ones
-    are in no cache."""
+    machine, by "torch" with PyTorch on as many threads as it has. Measured rows are float32, of each width at most half
+    a gigabyte; recorded ones are in no cache."""
     by = by or lookups_by()
     random, spent = np.random.default_rng(seed), 0.0
     for dim in sorted({spec.dim for spec in model.tables.values()}):
@@ -141,20 +141,18 @@ def fbgemm_table(rows: int, dim: int, form: str = "float32") -> Callable[[NDArra
 
 
 def torch_table(table: NDArray[np.float32]) -> Callable[[NDArray[Any], NDArray[Any]], object]:
-    """A table as PyTorch's embedding_bag looks it up on one thread: indices (n,), bags begin at offsets (bags,)."""
+    """A table as PyTorch's embedding_bag looks it up: indices (n,), bags begin at offsets (bags,)."""
     import torch
 
-    torch.set_num_threads(1)
     rows = torch.from_numpy(table)
     return lambda indices, offsets: torch.nn.functional.embedding_bag(
         torch.from_numpy(indices), rows, torch.from_numpy(offsets), mode="sum")
 
 
 def torch_layer(weights: NDArray[np.float32]) -> Callable[[NDArray[np.float32]], object]:
-    """A layer with ReLU in PyTorch on one thread, without its bias."""
+    """A layer with ReLU in PyTorch, without its bias."""
     import torch
 
-    torch.set_num_threads(1)
     held = torch.from_numpy(weights)
     return lambda inputs: torch.relu(torch.from_numpy(inputs) @ held)
 

@@ -124,10 +124,10 @@ class Program:
 
 def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) -> NDArray[np.uint32]:
     """The words of one instruction. Raises ValueError: a field that it does not use, or a value out of range."""
-    kind = kernel.instruction(instruction)
+    described = kernel.instruction(instruction)
     words = np.zeros(kernel.words, np.uint32)
-    words[0] = kind.opcode
-    used = {use.field for use in kind.uses}
+    words[0] = described.opcode
+    used = {use.field for use in described.uses}
     for name, value in values.items():
         item = kernel.field(name)
         if name not in used:

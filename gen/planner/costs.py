@@ -263,6 +263,6 @@ def in_rounds(touched: NDArray[np.float64], rounds: NDArray[np.float64], lookups
         part = (reached - before) / np.where(behind > before, behind - before, 1.0)
         return rounds[high[0] - 1] + part * (rounds[high[0]] - rounds[high[0] - 1]), reached
 
-    (start, first), (middle, own), (end, last) = (filled(max(quarters * ring_pages / 4, 1.0)) for quarters in (1, 2, 3))
+    (start, first), (middle, own), (end, last) = (filled(quarters * ring_pages / 4) for quarters in (1, 2, 3))
     rate = (last - first) / np.where(end > start, end - start, 1.0)
     return own + rate * (lookups - middle)

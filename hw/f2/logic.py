@@ -17,7 +17,7 @@ NOBODY = (1 << CONTROL_BITS) - 4    # a word of the control slave that nobody ha
 
 
 class CustomLogic(Part):
-    """A core as the Small Shell of an F2 instance sees it; fpga.f2.custom_logic names the shell's ports.
+    """A core as the Small Shell of an F2 instance sees it; gen.rtl.f2 names the shell's ports.
 
     The host reaches the core's control registers (hw.isa) by OCL (BAR0), from 0 on, and all of the memory by PCIS
     (BAR4), from 0 on: programs, inputs, tables and results. The core sees the memory at the same addresses.

@@ -164,4 +164,8 @@ def test_command(quick, tmp_path):
 def test_command_refuses(tmp_path):
     run = CliRunner().invoke(main, ["package", "tiny", "emb", "--platform", "f2", "--out", str(tmp_path)])
     assert run.exit_code and "has beats of 16 bytes, and F2's memory has beats of 64" in run.output
+    for option in ("--monitors", "--force", "--no-gate", "--experimental-xo", "--host=m01_axi", "--clock=250"):
+        run = CliRunner().invoke(main, ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path),
+                                        option])
+        assert run.exit_code and f"{option.split('=')[0]} is for packages that Vitis links" in run.output, run.output
     assert not list(tmp_path.rglob("*.sv"))

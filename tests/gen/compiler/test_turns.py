@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.compiler.turns import held, in_turns, kind, part_sizes, parts
+from gen.compiler.turns import ahead, held, in_turns, kind, part_sizes, parts
 from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT
 from gen.rtl import config
 
@@ -86,3 +86,15 @@ def test_what_a_request_waits_for():
     assert kind(rows(10, 0, 0), 4) == DRAM and kind(rows(0, 10, 0), 4) == TT
     assert kind(rows(10, 40, 0), 4) == DRAM and kind(rows(10, 41, 0), 4) == TT
     assert kind(rows(10, 41, 1), 4) == SSD and kind(rows(0, 0, 0), 4) == DRAM
+
+
+def test_bags_without_pages_come_while_the_first_page_does():
+    """As many of them as take the wait, in their order; what reads pages keeps its order, and nothing is lost."""
+    reads = [True, False, False, True, False, False]
+    cycles = [50, 10, 10, 50, 10, 10]
+    assert ahead(reads, cycles, 0) == [0, 1, 2, 3, 4, 5]
+    assert ahead(reads, cycles, 1) == [1, 0, 2, 3, 4, 5]
+    assert ahead(reads, cycles, 20) == [1, 2, 0, 3, 4, 5]
+    assert ahead(reads, cycles, 21) == [1, 2, 4, 0, 3, 5]
+    assert ahead(reads, cycles, 10**9) == [1, 2, 4, 5, 0, 3]
+    assert ahead([True] * 3, [1] * 3, 99) == ahead([False] * 3, [1] * 3, 2) == [0, 1, 2] and ahead([], [], 5) == []

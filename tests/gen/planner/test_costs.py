@@ -60,6 +60,10 @@ def test_drive_reads_fall_and_keep_their_bounds():
     assert (reads <= rest + 1e-9).all()
     assert reads[0] < 4    # 9 rows lie on 3 pages, brought once
     assert drive_reads(heat, np.arange(10), 0.0, 4, 64).max() == 0
+    # A ring of one page keeps next to nothing of 100 pages, and two still little.
+    spread = Heat.of([7] * 400)
+    for ring_pages in (1, 2, 3):
+        assert 190 < drive_reads(spread, np.array([0]), 200.0, 4, ring_pages)[0] <= 200
     # A single access is a page of its own.
     assert drive_reads(heat, np.array([0]), 1.0, 4, 64) == pytest.approx(1)
 
