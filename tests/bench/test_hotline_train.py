@@ -1,38 +1,22 @@
 """The rate of TRAIN, measured on the smallest core: what limits it is never passed, and all is counted."""
 
-import json
-
 import pytest
 
 from bench import hotline_train
 from bench.framework import LeftOut
-from fpga.card.runs import Runs
-
-TABLES = ("C01", "C02", "C03", "C04", "C07", "C11", "C12", "C13", "C16", "C21")
 
 
-def test_rates_of_the_smallest_core(monkeypatch, tmp_path):
-    tables = {name: {"rows": rows, "knots_rank": [1, rows // 2], "knots_count": [1e4, 1]}
-              for name, rows in zip(TABLES, (20, 30, 40, *[300] * 7), strict=True)}
-    (tmp_path / hotline_train.CALIBRATION).write_text(json.dumps({"tables": tables, "n_samples": 2000}), "utf-8")
-    monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
+def test_rates_of_the_smallest_core(monkeypatch, calibration, counters):
+    calibration(300, n_samples=2000)
     for name, value in {"PRESET": "tiny", "BATCHES": 4, "HEAD": 50, "SHORT": 4, "SHORT_BATCHES": 4}.items():
         monkeypatch.setattr(hotline_train, name, value)
-    told, run = [], Runs.run
-
-    def kept(self, *args):
-        code = run(self, *args)
-        told.append(self.last)
-        return code
-
-    monkeypatch.setattr(Runs, "run", kept)
     rows = {row.id.removeprefix("hotline.train."): row for row in hotline_train.rows()}
     places = [f"{place}.{memory}" for place in ("dram", "host") for memory in ("ideal", "ddr4")]
     assert set(rows) == {"popular", *(f"{what}.{id}" for what in ("rate", "port") for id in places), "gpu.dram.ddr4",
                          "gpu.host.ddr4"}
     # 24 words are three beats of the frame's 32: ten samples.
-    assert [each["samples"] for each in told] == [40, 80, 40, 80, 16] * 2
-    pairs = [pair for at in (0, 5) for pair in (told[at:at + 2], told[at + 2:at + 4])]
+    assert [each["samples"] for each in counters] == [40, 80, 40, 80, 16] * 2
+    pairs = [pair for at in (0, 5) for pair in (counters[at:at + 2], counters[at + 2:at + 4])]
     for (once, twice), id in zip(pairs, places, strict=True):
         cycles = twice["cycles"] - once["cycles"]
         assert rows[f"rate.{id}"].value == round(40 / cycles * 250, 1)
