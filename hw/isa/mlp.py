@@ -143,7 +143,8 @@ MLP = Kernel(
         Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
         Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory"),
         Field("to_line_stride", 9, 16, 16,
-              "lines from a beat of a row to its next; features: from a sample to the next"),
+              "lines from a beat of a row to its next; features: from a sample to the next; of what falls on the same "
+              "line either may remain"),
         Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
         Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; at least a row's, the "
               "column groups' in whole beats, where target is memory and count is not 1"),
