@@ -133,7 +133,7 @@ def test_limits_that_hold_tables_back_are_said_and_have_a_price(known, model):
     price, bound = plan.what_if["every row may leave the SSD (--hot-share 1)"]
     assert bound <= price < plan.seconds
     assert plan.what_if[ALONE][1] <= plan.what_if[ALONE][0] <= plan.seconds
-    free = make(model, known, tight, cards=1, tt_share=1.0, explain=False)
+    free = make(model, known, tight, cards=1, tt_share=1.0, explain=False, seconds=0.5)
     assert not any("at most" in note for note in free.assumed)
     some = make(model, known, FREE_LINK, cards=1, tt_share=0.05, tt_gain=0.0)
     (note,) = [note for note in some.assumed if note.startswith("at most 5% of a table's accesses may read TT rows")]
