@@ -96,8 +96,8 @@ def build(
         *arguments,
     ]
     options = cpp.Options(target, opt, ldflags, tuple(sorted((common or {}).items())))
-    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), sorted(memories), astuple(options),
-               cpp.model_flags(), versions()]
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), sorted(memories),
+               astuple(options), cpp.model_flags(), versions()]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):

@@ -100,7 +100,8 @@ def build(
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
-    return build_texts(texts, metadata, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args, fresh=fresh)
+    return build_texts(texts, metadata, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args,
+                       fresh=fresh)
 
 
 def build_texts(

@@ -256,6 +256,7 @@ def test_wrong_load(bench, standing):
 
 # Errors of the bus
 
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize("port, way", PORTS)
 @pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):

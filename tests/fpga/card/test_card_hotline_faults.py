@@ -163,7 +163,7 @@ def stopped(bench, run, taken):
     bench.mend(run)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize("ahead", [1, 2, HUGE])
 @pytest.mark.parametrize("taken", [0, 4])
 @pytest.mark.testpoint("errors")
@@ -191,7 +191,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     bench.mend(standing[0])
 
 
-@pytest.mark.turns(1)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
     """What is dealt does not depend on it, only the order of the classes."""
@@ -206,7 +206,7 @@ def test_a_gpu_of_any_speed(bench, standing):
 
 # Errors of the bus
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize("port, way", PORTS)
 @pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
@@ -245,7 +245,7 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
     bench.mend(run)
 
 
-@pytest.mark.turns(1)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.testpoint("errors")
 def test_faults_in_half_precision(bench, name):
@@ -272,6 +272,7 @@ def test_a_host_killed_at_any_cycle(bench, standing):
     bench.kills(*standing, 20)
 
 
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(bench, standing):
     """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
@@ -308,6 +309,7 @@ def test_reset_at_any_cycle(bench, standing):
     bench.resets(*standing, 16)
 
 
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(benches):
     """A few faults of each kind with the times of DDR4 memory."""

@@ -252,7 +252,7 @@ def test_wrong_programs(bench, mixed, name):
 
 # Errors of the bus
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize("port, way", PORTS)
 @pytest.mark.testpoint("errors")
 def test_error_responses(bench, standing, port, way):
@@ -310,6 +310,7 @@ def test_a_host_killed_at_any_cycle(bench, standing):
     bench.kills(*standing, 20)
 
 
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(bench, standing):
     """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 # ---- with Vitis ----
 
 
+@pytest.mark.turns(6, of="processes")
 def test_two_targets_at_once(tmp_path, tools):
     """While hw is linked another package is made in the same place and built for simulation; the same is refused."""
     made, met = make(tmp_path), []

@@ -54,6 +54,7 @@ def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
         found.shares[name][2] * table.heat.total for name, table in other.tables.items()) / accesses)
 
 
+@pytest.mark.turns(6, of="searches")
 def test_of_its_own_log_a_plan_serves_what_it_says(model):
     known = profile(drawn(1))
     plan = make(model, known, COSTS, cards=2, explain=False, gap=0.05, seconds=0.5)
