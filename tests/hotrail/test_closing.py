@@ -45,6 +45,7 @@ def test_timing(mapped):
     assert picture.read_text("utf-8").startswith("<svg ") and str(picture) in done.output
 
 
+@pytest.mark.turns(6, of="syntheses")
 def test_timing_as_json(mapped):
     done = CliRunner().invoke(main, ["timing", "tiny", "tt", "--json", "--out", str(mapped / "here")])
     (told,) = json.loads(done.stdout)["cores"].values()

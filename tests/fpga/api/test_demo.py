@@ -51,6 +51,7 @@ def test_three_memories_beside_two_and_one(small, place):
     assert found.held == 300 == one.whole.samples and one.slice.samples == 256
 
 
+@pytest.mark.turns(8, of="flows")
 def test_the_rate_is_the_measured_one_beside_the_planned(small):
     found, _ = small
     whole = found.placements[-1].whole

@@ -73,6 +73,7 @@ def test_the_experimental_script_is_for_the_card_alone_and_not_by_default(tmp_pa
     assert asked() == [f"compiler.userPostSysLinkOverlayTcl={path.parent}-new/kernel/memory.tcl"]
 
 
+@pytest.mark.turns(6, of="syntheses")
 def test_bitstream_for_simulation(tmp_path, tools):
     made = make(tmp_path)
     xpfm = next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm"))

@@ -90,6 +90,7 @@ def test_table_shows_what_is_known():
     assert told["flat"] == SHELLS["flat"].missing and "no published budget" in told["flat"]
 
 
+@pytest.mark.turns(6, of="syntheses")
 def test_table_of_the_page():
     deep = judge(total=Area(lut=310_001, dsp=20), worst=Depth(9, 1, ("a", "b")), core="emb")
     table = figures.rows([("smartssd", deep), ("hotline_fpga", judge(core="hotline"))])

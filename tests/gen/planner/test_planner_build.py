@@ -21,6 +21,7 @@ from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
 
+@pytest.mark.turns(6, of="searches")
 @pytest.mark.parametrize("longest", [65_536, 65_537])
 def test_a_bag_that_the_core_does_not_take_is_refused_before_anything_is_planned(longest):
     random = np.random.default_rng(1)

@@ -33,6 +33,7 @@ def model():
                                  "far": TableSpec("far", 2000, 64, "vocabulary")}, None, BATCH)
 
 
+@pytest.mark.turns(6, of="searches")
 def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
     known, other = profile(drawn(1)), profile(drawn(2))
     plan = make(model, known, COSTS, cards=2, explain=False, hot_share=0.9, seconds=0.5)
