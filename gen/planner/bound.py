@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
-__all__ = ["Master", "LpSolution", "Pairs"]
+__all__ = ["LACK", "LpSolution", "Master", "Pairs"]
 
 ROUNDS = 200
+LACK = 0.5          # bytes of a memory: less is rounding
 NEVER = Deadline()
 CLOSE = 1e-5        # of the bound: nearer need not be
 PENALTY = 100.0       # times the seconds of all tables: what a whole card's memory too much costs

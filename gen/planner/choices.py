@@ -123,6 +123,8 @@ class Choices:
             found = np.where(fits, np.interp(warm, item.tt_rows, item.tt_bytes), np.inf)
             found[found > problem.tt_bytes] = np.inf
             found[np.tril_indices(len(at), -1)] = np.inf
+            if not problem.reads:
+                found[:, item.reads[at] > 0] = np.inf
             tt[j][np.ix_(at, at)] = found
         cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
         return cls(table, np.array([each.count for each in options]), cut, count, a_load, h_load, tt, cap,
@@ -132,6 +134,11 @@ class Choices:
     def tables(self) -> int:
         """J."""
         return int(self.table[-1]) + 1
+
+    @property
+    def possible(self) -> bool:
+        """Whether every table has a split that fits a card."""
+        return all(np.isfinite(self.tt[self.table == j]).any() for j in range(self.tables))
 
     @property
     def sharded(self) -> bool:

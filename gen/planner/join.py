@@ -110,7 +110,7 @@ def bound(problem: Problem, pairs: Sequence[Pair]) -> float:
     out."""
     networks, choices = problem.before_s > 0 or problem.after_s > 0, Choices.of(problem)
     found = np.inf
-    for cards in range(1, problem.cards) if networks else (problem.cards,):
+    for cards in (range(1, problem.cards) if networks else (problem.cards,)) if choices.possible else ():
         others = max(problem.cards - cards, 1)
         seconds = Master(choices, _columns(pairs)).seconds(cards).bound
         found = min(found, max(problem.before_s / others, seconds) + problem.after_s / others)

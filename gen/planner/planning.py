@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -21,14 +20,14 @@ from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
 from gen.planner.build import Built, build, orders_of
-from gen.planner.choices import cuts, loads, with_levels, within
+from gen.planner.choices import cuts, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
 from gen.planner.join import bound as least_of_pairs
 from gen.planner.plan import LEVELS, MEMORIES, NAMES, Plan, PlanCard, PlanTable, Tier, Width, duration, many
 from gen.planner.problem import CardChoice, Item, Placement, Problem, Sharding
-from gen.planner.rowwise import Rows, bound_of, without_reads
+from gen.planner.rowwise import Rows, bound_of
 from gen.planner.solve import Infeasible, NotFound, solve
 from gen.planner.widen import widened
 from gen.planner.widths import ASSUMED, Errors
@@ -343,15 +342,7 @@ def _least_joined(problem: Problem, built: Built, pairs: Sequence[Pair], costs: 
                   least_reading(problem, costs.drive_s))
     if not costs.drive_s or any(map(must_read, problem.items)):
         return reading
-    # A second per table that reads it.
-    return min(reading, least_of_pairs(without_reads(lowered, problem, 1.0), pairs))
-
-
-def _penalised(item: Item, seconds: float) -> Item:
-    """The table with so much more time of the drive wherever it is read, unless it must be."""
-    if not item.ssd_s or must_read(item):
-        return item
-    return replace(item, ssd_reads=item.reads + np.where(item.reads > 0, seconds / item.ssd_s, 0))
+    return min(reading, least_of_pairs(replace(lowered, reads=False), pairs))
 
 
 def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: Rows | None = None,
@@ -366,24 +357,23 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
     if not drive_s or any(map(must_read, problem.items)):
         return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
     # Of all placements that read the drive, and then of those that do not.
-    penalty = 100 * best.seconds
-    none = none_at_steps = bound_of(problem, rows or Rows({}, None), best.seconds, proof, penalty)
+    alone = replace(problem, reads=False)
+    none = none_at_steps = bound_of(alone, rows or Rows({}, None), best.seconds, proof)
     if none < best.seconds:
         try:
-            without = solve(problem.mapped(partial(_penalised, seconds=penalty)), gap=gap,
-                            seconds=max(seconds - best.work, 1e-3))
+            without = solve(alone, gap=gap, seconds=max(seconds - best.work, 1e-3))
             work, late = best.work + without.work, best.late or without.late
             none_at_steps = max(none, without.bound)
             # Without tensor trains all that is accessed lies in DRAM: there is one cut.
             if not rows or all(len(item.tt_rows) == 1 for item in problem.items):
                 none = none_at_steps
-            without = replace(without, emb=loads(reading, without.tables, len(without.emb)))
-            without = replace(without, seconds=_seconds(problem, without.emb, without.mlp_cards))
             best = replace(min(best, without, key=lambda each: each.seconds), work=work, late=late)
         except NotFound:
             pass
         except Infeasible:
-            none = none_at_steps = np.inf
+            none_at_steps = np.inf
+            if not rows:
+                none = np.inf
     return replace(best, bound=min(max(least, waits), none, best.seconds),
                    at_steps=min(max(steps, waits), none_at_steps, best.seconds))
 

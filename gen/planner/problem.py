@@ -121,7 +121,7 @@ class Sharding:
 class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
     one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
-    wait_s: of a card with reads of the drive, until the first page is there.
+    wait_s: of a card with reads of the drive, until the first page is there. reads: whether placements may read it.
     features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
     the host. shardings: of each item, how it may lie on several cards, and whole in other formats; (): every table lies
     whole on a card. formats: of the items, as of shardings."""
@@ -138,6 +138,7 @@ class Problem:
     shardings: tuple[tuple[Sharding, ...], ...] = ()
     formats: tuple[tuple[str, ...], ...] = ()
     wait_s: float = 0.0
+    reads: bool = True
 
     def ways(self, table: int) -> tuple[Sharding, ...]:
         """How an item may lie on cards: whole, then its shardings."""

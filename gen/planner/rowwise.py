@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.expected import Expected
-from gen.planner.bound import Master
+from gen.planner.bound import LACK, Master
 from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import TT_S, Choices, cuts
 from gen.planner.costs import Costs
@@ -158,15 +158,16 @@ class Rows:
                        ssd_landing=with_more(item.landing, landing_s), ssd_bytes=with_more(item.cold_bytes, cold))
 
 
-def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, penalty: float = 0.0) -> float:
+def bound_of(problem: Problem, rows: Rows, seconds: float, work: float) -> float:
     """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
-    whole tables. penalty: seconds of the drive that whatever reads it takes more."""
+    whole tables."""
     until = Deadline.of(work, LAST * work + LEAST)
     found = 0.0
     for _ in range(ROUNDS):
-        lowered = problem.mapped(rows.lowered)
-        lowered = without_reads(lowered, problem, penalty) if penalty else lowered
+        lowered = replace(problem.mapped(rows.lowered), reads=True)
         choices = _between_rows(Choices.of(lowered), lowered, rows)
+        if not problem.reads:
+            choices = _without_reads(choices, problem, rows)
         bound, loose = _bound(problem, choices, seconds, until)
         found = max(found, bound)
         if not loose or found >= (1 - NEAR) * seconds or until.passed:
@@ -186,11 +187,14 @@ def _bound(problem: Problem, choices: Choices, seconds: float,
            until: Deadline) -> tuple[float, frozenset[tuple[int, int, int]]]:
     """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them)."""
     networks = problem.before_s > 0 or problem.after_s > 0
-    master, found, loose = Master(choices), np.inf, frozenset[tuple[int, int, int]]()
+    found, loose = np.inf, frozenset[tuple[int, int, int]]()
+    if not choices.possible:
+        return found, loose
+    master = Master(choices)
     for cards in range(1, problem.cards) if networks else (problem.cards,):
         others = max(problem.cards - cards, 1)
         before_s, after_s = problem.before_s / others, problem.after_s / others
-        if before_s + after_s >= min(found, seconds):
+        if before_s + after_s >= min(found, seconds) or master.overflow(cards, until).bound > LACK:
             continue
         most = seconds - after_s
         least_s = master.seconds(cards, enough=most).bound
@@ -201,15 +205,16 @@ def _bound(problem: Problem, choices: Choices, seconds: float,
     return found, loose
 
 
-def without_reads(lowered: Problem, problem: Problem, seconds: float) -> Problem:
-    """The first with so much more time of the drive wherever the second reads it."""
-    def penalised(item: Item, own: Item) -> Item:
-        more = np.where(own.reads > 0, seconds / own.ssd_s, 0) if own.ssd_s else 0.0
-        return replace(item, ssd_reads=item.reads + more)
-
-    return replace(lowered, items=tuple(map(penalised, lowered.items, problem.items)), shardings=tuple(
-        tuple(replace(each, item=penalised(each.item, own.item)) for each, own in zip(ways, others, strict=True))
-        for ways, others in zip(lowered.shardings, problem.shardings, strict=True)))
+def _without_reads(choices: Choices, problem: Problem, rows: Rows) -> Choices:
+    """Of the splits those alone that read no page of the drive, or that have such ones between them and the next."""
+    tt = choices.tt.copy()
+    for v, item in enumerate(way.item for j in range(len(problem.items)) for way in problem.ways(j)):
+        at = choices.cut[v, : choices.cuts[v]]
+        reads = item.reads[at] > 0
+        for k in np.flatnonzero(reads[:-1] & ~reads[1:]) if rows.known(item) else ():
+            reads[k] = rows.drive(item, item.rows[at[k + 1], None] - 1)[0][0] > 0
+        tt[v][:, at[reads]] = np.inf
+    return replace(choices, tt=tt)
 
 
 def _steps(item: Item) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.planner.bound import LpSolution, Master
+from gen.planner.bound import LACK, LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, SSD_S, TIMES, TT, Choices, loads, within
 from gen.planner.problem import Placement, Problem, TableChoice
@@ -133,7 +133,7 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: Deadline,
     lack = 0.0
     for cards in range(problem.cards - networks, 0 if networks else problem.cards - 1, -1):
         lack = master.overflow(cards, until).bound
-        if lack > 0.5:
+        if lack > LACK:
             break
         others = problem.cards - cards
         relaxed = master.seconds(cards, until=until)
