@@ -36,8 +36,8 @@ CORE_SHARE = 0.98
 LINE_BYTES = 64
 PACKET = 4          # lines of the link's packets, as in fpga/card/cpp/link.h
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
-#: the next, rows of other bags in between (golden.tt.cycles: 2.2 to 2.9).
-CHUNK_ROWS, CHUNK_CYCLES = 8, 2.5
+#: the next, rows of other bags in between (golden.tt.cycles: 3.3 to 3.4 for rows of one beat).
+CHUNK_ROWS, CHUNK_CYCLES = 8, 3.35
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,17 +69,19 @@ def test_drive_reads_fall_and_keep_their_bounds():
 
 
 # Cycles a row of the unit with pooling, over bags of 1, 2, 3, 4, 6, 8, 12 and 24 rows, in steady state.
-MEASURED = {(16, 4): (2.21, 1.45, 1.0, 0.99, 1.0, 0.99, 1.0, 1.0), (64, 4): (4.0, 2.0, 1.33, 1.0, 1.0, 0.99, 1.0, 1.0),
-            (64, 16): (4.0, 4.11, 3.98, 3.68, 3.82, 3.68, 3.69, 3.65),
-            (128, 4): (8.0, 4.0, 2.67, 2.0, 1.47, 1.43, 1.48, 1.45),
-            (128, 8): (8.0, 4.0, 3.41, 2.84, 2.84, 2.83, 2.85, 2.85)}
+MEASURED = {(16, 4): (3.38, 1.65, 1.0, 0.99, 1.0, 0.99, 1.0, 1.0), (64, 4): (4.0, 2.05, 1.33, 1.0, 1.0, 0.99, 1.0, 1.0),
+            (64, 16): (4.25, 3.86, 3.69, 3.37, 3.56, 3.37, 3.38, 3.35),
+            (128, 4): (8.0, 4.0, 2.67, 2.0, 1.42, 1.34, 1.39, 1.33),
+            (128, 8): (8.0, 4.0, 3.35, 2.69, 2.68, 2.69, 2.69, 2.69)}
 POOLING = (1, 2, 3, 4, 6, 8, 12, 24)
 
 
 @pytest.mark.parametrize("dim, rank", MEASURED)
 def test_tt_seconds_are_the_units(dim, rank):
     said = [tt_seconds(costs(), dim, rank, pooling) * 300e6 for pooling in POOLING]
-    np.testing.assert_allclose(said, MEASURED[dim, rank], rtol=0.15)
+    # No first product that is found again is in the prediction: it is up to a fifth above the unit, a ninth below.
+    ratio = said / np.array(MEASURED[dim, rank])
+    assert 0.89 < ratio.min() and ratio.max() < 1.2
 
 
 @pytest.mark.regress
