@@ -138,10 +138,12 @@ class Interconnect(Part):
     def _limit(self, m: Module, prefix: str, room: Signal, granted: list[Signal], addresses, answered) -> None:
         """Whether a burst of the core may go: its beats in flight stay below core_beats. answered: beats that leave."""
         beats = Signal(self.core_beats.bit_length(), name=f"{prefix}_beats")
-        asked = Signal(range(self.burst_beats + 1), name=f"{prefix}_asked")
+        asks = Signal(name=f"{prefix}_asks")
+        more = Signal(range(self.burst_beats), name=f"{prefix}_more")       # beats of the burst, less one
         m.d.comb += room.eq(beats < self.core_beats - self.burst_beats)
-        m.d.comb += asked.eq(Mux(granted[M00] | granted[M01], addresses.payload.len + 1, 0))
-        m.d.sync += beats.eq(beats + asked - answered)
+        m.d.comb += asks.eq(granted[M00] | granted[M01])
+        m.d.comb += more.eq(Mux(asks, addresses.payload.len, 0))
+        m.d.sync += beats.eq(beats + more + asks - answered)
 
     def _write(self, m: Module) -> None:
         m.submodules.order = order = Fifo(data.StructLayout({"source": SOURCE_BITS, "outside": 1}), depth=ORDER)
