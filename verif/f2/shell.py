@@ -152,11 +152,12 @@ class Deadlines:
     """Counts the cycles of every request from the first of its address to the end of its answer.
 
     channels: name -> (address valid and ready, answer valid and ready, last beat or None). waits: of those that are
-    over, by name. A request that lasts longer than `limit` is an AssertionError."""
+    over, by name. A request that lasts longer than `limit` is an AssertionError. works: while this signal is low nothing
+    is looked at, as registers begin at random."""
 
-    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT):
+    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT, *, works: Any = None):
         self.waits: dict[str, list[int]] = {name: [] for name in channels}
-        self._channels, self._limit = channels, limit
+        self._channels, self._limit, self._works = channels, limit, works
         self._since: dict[str, list[int]] = {}
         self.forget()
         self._driver = Driver(self._watch(), clock)
@@ -174,6 +175,8 @@ class Deadlines:
         while True:
             yield
             cycle += 1
+            if self._works is not None and self._works.value != 1:
+                continue
             for name, (valid, ready, answer, taken, last) in self._channels.items():
                 since, shows = self._since[name], valid.value == 1
                 if shows and not self._shown[name]:
@@ -239,7 +242,7 @@ class Shell:
             if kind == "read" else (bus.awvalid, bus.awready, bus.bvalid, bus.bready, None)
             for name, whole in (("ocl", ocl), ("pcis", pcis)) for kind, bus in (
                 ("read", SimpleNamespace(**(vars(whole.read.ar) | vars(whole.read.r)))),
-                ("write", SimpleNamespace(**(vars(whole.write.aw) | vars(whole.write.b)))))})
+                ("write", SimpleNamespace(**(vars(whole.write.aw) | vars(whole.write.b)))))}, works=reset)
 
     def stop(self) -> None:
         self.deadlines.stop()

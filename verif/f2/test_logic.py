@@ -52,6 +52,8 @@ class Host(Driver):
 
 async def _power_up(dut, stalls=None):
     start(dut, 4)
+    dut.rst_main_n.value = 0
+    await ClockCycles(dut.clk_main_a0, 4)       # registers begin at random
     shell = Shell(dut, stalls)
     await shell.reset()
     return shell
