@@ -166,11 +166,9 @@ class Interconnect(Part):
         ahead = self._buffer(m, "w_ahead", beat)
         for name in ("data", "strb", "last"):
             m.d.comb += getattr(self.memory, f"w{name}").eq(ahead.o.payload[name])
-        m.d.comb += [
-            self.memory.wvalid.eq(ahead.o.valid),
-            ahead.o.ready.eq(self.memory.wready),
-            order.o.ready.eq(ahead.i.valid & ahead.i.ready & ahead.i.payload.last),
-        ]
+        m.d.comb += self.memory.wvalid.eq(ahead.o.valid)
+        m.d.comb += ahead.o.ready.eq(self.memory.wready)
+        m.d.comb += order.o.ready.eq(ahead.i.valid & ahead.i.ready & ahead.i.payload.last)
         turn = order.o.payload
         # A core's wready is the begin of long paths in it, so it comes from a register as the host's does.
         for source, side in zip(SOURCES, (self.host, self.m00_axi, self.m01_axi), strict=True):

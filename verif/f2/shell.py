@@ -152,8 +152,8 @@ class Deadlines:
     """Counts the cycles of every request from the first of its address to the end of its answer.
 
     channels: name -> (address valid and ready, answer valid and ready, last beat or None). waits: of those that are
-    over, by name. A request that lasts longer than `limit` is an AssertionError. works: while this signal is low nothing
-    is looked at, as registers begin at random."""
+    over, by name. A request that lasts longer than `limit` is an AssertionError. works: while this signal is low
+    nothing is looked at, as registers begin at random."""
 
     def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT, *, works: Any = None):
         self.waits: dict[str, list[int]] = {name: [] for name in channels}
