@@ -9,16 +9,20 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+import numpy as np
+
 from bench.card import zipf
 from bench.emb import BAG, Rig, dense, rows_of
-from bench.framework import Row, at_least, bench, figure
+from bench.framework import Row, at_least, at_most, bench, figure
 from bench.page import RESULTS, recorded
 from fpga.api.comparison import Compared, Lookups, compare
+from fpga.api.embedding import EmbeddingBags
 from fpga.api.verdict import Prices
 from fpga.card.memory import random_rows
 from fpga.synth.failfast import left
+from gen.compiler.tables import DRAM, SSD, TT, Table
 from gen.model.device import Device
-from gen.model.platform import Platform
+from gen.model.platform import DEFAULT, RESOURCES, Platform, names
 from gen.planner.plan import rate
 from gen.rtl.headers import KERNELS
 
@@ -30,6 +34,7 @@ SIZES = (64, 256, 1024)         # bytes of a row
 TABLES, BAGS = 26, (1, 32)      # bags of a sample, and rows of each
 TIMES = 20                      # the SmartSSD's rows at D = 64
 DIMS = (16, 32, 64, 128, 256)
+EQUAL = 2_000       # bags, of which every board's twin is to give the same bits
 BEGIN, END = "<!-- cards begin -->\n", "<!-- cards end -->"
 HEAD = ("machine", *(f"rows/s, {size} B" for size in SIZES), *(f"samples/s, bags of {rows}" for rows in BAGS), "W",
         f"samples/J, bags of {BAGS[-1]}", "USD, 3 years")
@@ -44,12 +49,16 @@ def _compared(size: int, rows: int) -> tuple[Compared, ...]:
 def cores() -> int:
     """EMB cores without a TT unit that fit a U55C: recorded areas, the core's less its TT unit's, within AMD's
     guidelines; masters as the platform has ports."""
-    rows = recorded(RESULTS)
     board = Platform.load("u55c")
     ports = len({argument.port for argument in KERNELS["emb"].arguments if argument.port})
-    taken = {key: float(rows[f"area.emb.{key}"].value) - float(rows[f"area.tt.{key}"].value)
-             for key in ("lut", "ff", "bram36")}
-    return min(board.masters_max // ports, *(int(left(key, board) // each) for key, each in taken.items()))
+    return min(board.masters_max // ports, *(int(left(key, board) // each) for key, each in _core().items() if each))
+
+
+def _core() -> dict[str, float]:
+    """What an EMB core without its TT unit takes, by the recorded areas."""
+    rows = recorded(RESULTS)
+    return {key: max(float(rows[f"area.emb.{key}"].value) - float(rows[f"area.tt.{key}"].value), 0)
+            for key in RESOURCES}
 
 
 @bench("cards")
@@ -62,10 +71,33 @@ def cards() -> Iterator[Row]:
     device = Device.load("u55c")
     yield figure("cards.u55c.cores", "EMB cores without a TT unit that AMD's guidelines and the master ports of a U55C "
                  "leave room for", cores(), "cores")
+    taken = {key: cores() * amount for key, amount in _core().items()}
+    over = [key for key, amount in taken.items() if amount > left(key, "u55c")]
+    yield at_most("cards.u55c.failfast", f"AMD's guidelines of {len(taken)} resources that these cores are over: "
+                  f"{', '.join(over) or 'none'}", len(over), "lines", 0)
     for size in SIZES:
         found = device.memory.channels * random_rows(device, size, count=1_000_000 // size).rows_per_s
         yield figure(f"cards.u55c.modelled.{size}", f"all pseudo-channels of a U55C, as modelled, rows of {size} B",
                      round(found / 1e6, 1), "M rows/s")
+
+
+@bench("cards_equal")
+def cards_equal() -> Iterator[Row]:
+    """The same tables and bags on the twins of all boards: bits of the vectors."""
+    draw = np.random.default_rng(1)
+    ranks = (1, 4, 4, 1)
+    tt = [draw.standard_normal((ranks[k], 15, 4, ranks[k + 1])).astype(np.float32) for k in range(3)]
+    rows = draw.standard_normal((15 ** 3, 64)).astype(np.float32)
+    table = Table.place("items", rows, draw.permutation(np.resize((DRAM, TT, SSD), len(rows))), cores=tt)
+    offsets = np.concatenate([[0], np.cumsum(draw.integers(0, 2 * BAG, EQUAL))])
+    indices = draw.integers(0, len(rows), offsets[-1])
+    found = {}
+    for name in names():
+        with EmbeddingBags([table], preset="smartssd", card="twin", device=name) as bags:
+            found[name] = bags("items", indices, offsets, include_last_offset=True).view(np.uint32)
+    different = sum((found[name] != found[DEFAULT]).any(axis=1) for name in names())
+    yield at_most("cards.equal", f"vectors of {EQUAL:,} over DRAM, TT and SSD rows that differ in a bit on the twins "
+                  f"of {', '.join(names())}", int((different > 0).sum()), "vectors", 0)
 
 
 @bench("cards_rows")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,12 @@ def _show(gate: Any) -> None:
             click.echo(f"note: {budget.about}: {budget.missing}")
 
 
-def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
-          out: Path | None, experimental_memory: bool, monitors: bool, host: tuple[str, ...],
-          experimental_xo: bool = False) -> Any:
-    """The package of a core, or the end of the command with the reasons."""
+def _write(preset: str, core: str, package: Callable[[], Any]) -> Any:
+    """What `package` makes, or the end of the command with the gate's reasons."""
     from fpga.vitis import flow
-    from fpga.vitis.check import untested
 
     try:
-        made = flow.package(preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out,
-                            force=force, gated=not no_gate, experimental_xo=experimental_xo,
-                            experimental_memory=experimental_memory, monitors=monitors, host=host,
-                            say=click.echo, measured=_show)
+        made = package()
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)
@@ -72,6 +67,20 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
         sys.exit(1)
     for miss in made.gate.misses if made.gate else ():
         click.echo(f"forced: {miss}")
+    return made
+
+
+def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
+          out: Path | None, experimental_memory: bool, monitors: bool, host: tuple[str, ...],
+          experimental_xo: bool = False) -> Any:
+    """The package of a core, or the end of the command with the reasons."""
+    from fpga.vitis import flow
+    from fpga.vitis.check import untested
+
+    made = _write(preset, core, lambda: flow.package(
+        preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out, force=force,
+        gated=not no_gate, experimental_xo=experimental_xo, experimental_memory=experimental_memory, monitors=monitors,
+        host=host, say=click.echo, measured=_show))
     click.echo(f"{preset}/{core}: package complete in {made.folder}")
     for text in untested():
         click.echo(f"note: {text}")
@@ -115,14 +124,16 @@ def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) ->
     from fpga.vitis import hdk
 
     context = click.get_current_context()
-    for name in options.keys() - {"platform", "out"}:
+    for name in options.keys() - {"platform", "out", "force", "no_gate"}:
         if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise click.ClickException(f"--{name.replace('_', '-')} is for packages that Vitis links; the custom logic "
                                        "of F2 is without it")
-    folders = [hdk.package(preset, name, out=options["out"], say=click.echo) for name in cores]
-    for folder in folders:
-        click.echo(f"custom logic complete in {folder}; its area and timing were not measured")
-    result(packages=[{"folder": folder} for folder in folders])
+    made = [_write(preset, name, partial(hdk.package, preset, name, out=options["out"], force=options["force"],
+                                         gated=not options["no_gate"], say=click.echo, measured=_show))
+            for name in cores]
+    for each in made:
+        click.echo(f"custom logic complete in {each.folder}")
+    result(packages=[{"folder": each.folder, "gate": each.gate.as_dict() if each.gate else None} for each in made])
 
 
 @click.command(short_help="A core's package and its .xo, by Vivado.")

@@ -10,18 +10,17 @@ Area and depth are Yosys' for UltraScale+: not what Vivado will make of it, and 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fpga.synth import failfast
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS, Depth
 from fpga.synth.map import Report, synthesise
 from fpga.synth.peers import peers
 from fpga.synth.timing import report as timings
-from fpga.vitis.description import RtlKernel
 from gen.base.tools import build_folder
 from gen.model.platform import DEFAULT, RESOURCES, Platform, find
 
-__all__ = ["Gate", "allowed", "judge", "measure"]
+__all__ = ["Gate", "Logic", "allowed", "judge", "measure"]
 
 
 def allowed(limit: int, clock_mhz: int, default_mhz: int = Platform.load().clocks_mhz[0]) -> int:
@@ -31,6 +30,15 @@ def allowed(limit: int, clock_mhz: int, default_mhz: int = Platform.load().clock
     (6, 6, 7, 1)
     """
     return max(limit, limit * default_mhz // clock_mhz)
+
+
+class Logic(Protocol):
+    """What is measured: a kernel, or F2's custom logic. name: of its top module; core: in it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def core(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -88,12 +96,12 @@ class Gate:
         return head, rows
 
 
-def measure(kernel: RtlKernel, texts: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Report:
+def measure(kernel: Logic, texts: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Report:
     """Area and depth of a kernel's top; minutes for what is not in the cache, of which `say` is told."""
     return synthesise(texts, kernel.name, cache=build_folder() / "synth", say=say)
 
 
-def judge(kernel: RtlKernel, report: Report, *, clock_mhz: int, instances: int = 1,
+def judge(kernel: Logic, report: Report, *, clock_mhz: int, instances: int = 1,
           platform: "str | Platform" = "") -> Gate:
     """Holds a report against a platform's shell, default: the standard one, and the depth rule at a clock. Where no
     budget is known of the shell it says so, and takes the first that is. What is over AMD's guidelines is noted, and

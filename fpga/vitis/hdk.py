@@ -5,7 +5,7 @@
     build/constraints/*.xdc  build/scripts/synth_<CL>.tcl        what build_all.tcl of the HDK asks for
     build/scripts/build.sh                                       the HDK's build of this CL
     hotrail_<core>.h  hotrail_<core>.py  <core>.md               registers and instructions, for a host of one's own
-    package.json                                                 every file's sha256, versions of the tools
+    package.json                                                 every file's sha256, versions of the tools, the gate
 
 Source: aws/aws-fpga@fd77a72, hdk/common/shell_stable/build/scripts (aws_build_dcp_from_cl.py, build_all.tcl,
 encrypt.tcl, synth_cl_header.tcl) and Supported_DDR_Modes. Nobody has built from it.
@@ -13,18 +13,22 @@ encrypt.tcl, synth_cl_header.tcl) and Supported_DDR_Modes. Nobody has built from
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from fpga.vitis import gate as gates
 from fpga.vitis.check import MANIFEST, TOOLS
-from fpga.vitis.flow import Say, whole
+from fpga.vitis.flow import PackageError, Say, whole
+from fpga.vitis.gate import Gate
 from gen.base.tools import build_folder
 from gen.model.platform import Platform
 from gen.rtl import config, headers, verilog
 from gen.rtl.delivery import LICENCE, delivered
 from gen.rtl.f2 import custom_logic, top
 
-__all__ = ["BOARD", "IDS", "contents", "package"]
+__all__ = ["BOARD", "IDS", "CustomLogicFolder", "Logic", "contents", "logic", "package"]
 
 BOARD = "f2"
 # PCIe IDs of the loaded image: device, vendor, subsystem, subsystem's vendor. Devices of vendor 1D0F (Amazon) may have
@@ -36,13 +40,42 @@ _LEDS = "set_false_path -from [get_cells -hierarchical -filter {NAME =~ *LOGIC/v
 CONSTRAINTS = {"cl_synth_user.xdc": "", "cl_timing_user.xdc": "", "small_shell_cl_pnr_user.xdc": _LEDS}
 
 
-def package(preset: str, core: str, *, out: Path | None = None, say: Say = lambda line: None) -> Path:
-    """Writes the folder, which is there whole or not at all, and returns it.
+@dataclass(frozen=True)
+class Logic:
+    """A core's logic between the ports of the shell. texts: of its Verilog by file name."""
 
-    Raises      ConfigError: the preset; ValueError: the core, its beats or `out`; Busy: another process makes it
+    name: str
+    core: str
+    texts: dict[str, str]
+
+
+@dataclass(frozen=True)
+class CustomLogicFolder:
+    """A folder on disk. gate: None when it was left out."""
+
+    folder: Path
+    gate: Gate | None
+
+
+def package(preset: str, core: str, *, out: Path | None = None, force: bool = False, gated: bool = True,
+            say: Say = lambda line: None, measured: Callable[[Gate], None] = lambda gate: None) -> CustomLogicFolder:
+    """Writes the folder, which is there whole or not at all.
+
+    Parameters  out: folder for the presets' folders; force: writes what the gate refuses, and says so in package.json;
+                gated: False leaves the gate out, and says so; measured: is told of the gate
+    Raises      ConfigError: the preset; ValueError: the core, its beats or `out`; Busy: another process makes it;
+                PackageError: refused
     """
-    chosen = config.load(preset)
-    parts = contents(chosen, core, say)
+    chosen, board = config.load(preset), Platform.load(BOARD)
+    say(f"{chosen.name}/{core}: Verilog" + (", then area and depth by Yosys (minutes at first)" if gated else ""))
+    made = logic(chosen, core)
+    judged = None
+    if gated:
+        judged = gates.judge(made, gates.measure(made, made.texts, say), clock_mhz=board.clocks_mhz[0], platform=board)
+        measured(judged)
+        if judged.misses and not force:
+            raise PackageError(judged.misses)
+    parts = contents(chosen, made)
     place = (out or build_folder()) / chosen.name / "f2" / f"cl_hotrail_{core}"
     with whole(place) as folder:
         for name, text in parts.items():
@@ -50,29 +83,33 @@ def package(preset: str, core: str, *, out: Path | None = None, say: Say = lambd
             (folder / name).write_text(text, "utf-8")
         (folder / "build/scripts/build.sh").chmod(0o755)
         manifest = {
-            "cl": place.name, "core": core, "preset": chosen.name, "part": Platform.load(BOARD).part,
+            "cl": place.name, "core": core, "preset": chosen.name, "part": board.part,
+            "gate": judged.as_dict() | {"forced": bool(judged.misses)} if judged else {"passed": None},
             "tools": {"hotrail": version("hotrail"), **{name: version(name) for name in TOOLS}},
             "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(parts.items())}}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    return place
+    return CustomLogicFolder(place, judged)
 
 
-def contents(preset: config.Preset, core: str, say: Say = lambda line: None) -> dict[str, str]:
-    """The files' texts by their paths in the folder. Raises ValueError: as `package`"""
-    name, logic = f"cl_hotrail_{core}", f"hotrail_{core}_f2"
-    component = custom_logic(preset, core)
-    say(f"{preset.name}/{core}: Verilog")
-    texts, _ = verilog.convert(component, logic)
+def logic(preset: config.Preset, core: str) -> Logic:
+    """Raises ValueError: as `package`"""
+    name = f"hotrail_{core}_f2"
+    return Logic(name, core, verilog.convert(custom_logic(preset, core), name)[0])
+
+
+def contents(preset: config.Preset, made: Logic) -> dict[str, str]:
+    """The files' texts by their paths in the folder."""
+    name = f"cl_hotrail_{made.core}"
     mark = f"# SPDX-License-Identifier: {LICENCE}\n"
     return {
-        **{f"design/{file}": text for file, text in
-           delivered(texts, logic, f"Custom logic around core {core} of the preset {preset.name}").items()},
-        f"design/{name}.sv": top(name, logic),
+        **{f"design/{file}": text for file, text in delivered(
+            made.texts, made.name, f"Custom logic around core {made.core} of the preset {preset.name}").items()},
+        f"design/{name}.sv": top(name, made.name),
         "design/cl_id_defines.vh": _id_defines(),
         **{f"build/constraints/{file}": mark + text for file, text in CONSTRAINTS.items()},
         f"build/scripts/synth_{name}.tcl": mark + _synth_tcl(),
         "build/scripts/build.sh": _build_sh(name),
-        **headers.texts(headers.KERNELS[core]),
+        **headers.texts(headers.KERNELS[made.core]),
     }
 
 

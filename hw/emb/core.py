@@ -229,7 +229,7 @@ class EmbCore(Part):
         doorbell = parts.bell
         wiring.connect(m, doorbell.o_requests, reads.i_requests[DOORBELL])
         wiring.connect(m, reads.o[DOORBELL], doorbell.i)
-        # What is read first is where the run begins; nobody can have filled too much by then.
+        # Where the run begins stands in `released` until an instruction finishes; the host may fill from its start on.
         ring = Signal()
         begun = Signal(name="ring_begun")
         m.d.sync += ring.eq(arguments.ring_beats != 0)
@@ -237,7 +237,8 @@ class EmbCore(Part):
         m.d.comb += [
             doorbell.enable.eq(ring),
             doorbell.waiting.eq(arbiter.waiting),
-            doorbell.address.eq(arguments.result + 4 * EMB.value("filled").word),
+            doorbell.address.eq(arguments.result + Mux(begun, 4 * EMB.value("filled").word,
+                                                       4 * EMB.value("released").word)),
             arbiter.filled.eq(doorbell.value),
             arbiter.polled.eq(doorbell.polled & begun),
             parts.front.ring_begins.eq(doorbell.polled & ~begun),

@@ -138,10 +138,12 @@ class Interconnect(Part):
     def _limit(self, m: Module, prefix: str, room: Signal, granted: list[Signal], addresses, answered) -> None:
         """Whether a burst of the core may go: its beats in flight stay below core_beats. answered: beats that leave."""
         beats = Signal(self.core_beats.bit_length(), name=f"{prefix}_beats")
-        asked = Signal(range(self.burst_beats + 1), name=f"{prefix}_asked")
+        asks = Signal(name=f"{prefix}_asks")
+        more = Signal(range(self.burst_beats), name=f"{prefix}_more")       # beats of the burst, less one
         m.d.comb += room.eq(beats < self.core_beats - self.burst_beats)
-        m.d.comb += asked.eq(Mux(granted[M00] | granted[M01], addresses.payload.len + 1, 0))
-        m.d.sync += beats.eq(beats + asked - answered)
+        m.d.comb += asks.eq(granted[M00] | granted[M01])
+        m.d.comb += more.eq(Mux(asks, addresses.payload.len, 0))
+        m.d.sync += beats.eq(beats + more + asks - answered)
 
     def _write(self, m: Module) -> None:
         m.submodules.order = order = Fifo(data.StructLayout({"source": SOURCE_BITS, "outside": 1}), depth=ORDER)
@@ -162,31 +164,30 @@ class Interconnect(Part):
         m.d.comb += order.i.payload.outside.eq(addresses.payload.outside)
         beat = data.StructLayout({"data": 8 * self.beat_bytes, "strb": self.beat_bytes, "last": 1})
         ahead = self._buffer(m, "w_ahead", beat)
-        host = self._buffer(m, "w_host", beat)
         for name in ("data", "strb", "last"):
-            m.d.comb += host.i.payload[name].eq(getattr(self.host, f"w{name}"))
             m.d.comb += getattr(self.memory, f"w{name}").eq(ahead.o.payload[name])
-        m.d.comb += [
-            host.i.valid.eq(self.host.wvalid),
-            self.host.wready.eq(host.i.ready),
-            self.memory.wvalid.eq(ahead.o.valid),
-            ahead.o.ready.eq(self.memory.wready),
-            order.o.ready.eq(ahead.i.valid & ahead.i.ready & ahead.i.payload.last),
-        ]
+        m.d.comb += self.memory.wvalid.eq(ahead.o.valid)
+        m.d.comb += ahead.o.ready.eq(self.memory.wready)
+        m.d.comb += order.o.ready.eq(ahead.i.valid & ahead.i.ready & ahead.i.payload.last)
         turn = order.o.payload
-        sides = [(host.o.valid, host.o.ready, {name: host.o.payload[name] for name in ("data", "strb", "last")})]
-        sides += [(core.wvalid, core.wready, {"data": core.wdata, "strb": core.wstrb, "last": core.wlast})
-                  for core in (self.m00_axi, self.m01_axi)]
-        for source, (valid, ready, payload) in zip(SOURCES, sides, strict=True):
+        # A core's wready is the begin of long paths in it, so it comes from a register as the host's does.
+        for source, side in zip(SOURCES, (self.host, self.m00_axi, self.m01_axi), strict=True):
+            buffer = self._buffer(m, f"w_{source}", beat)
+            for name in ("data", "strb", "last"):
+                m.d.comb += buffer.i.payload[name].eq(getattr(side, f"w{name}"))
             mine = Signal(name=f"w_turn_{source}")
-            m.d.comb += mine.eq(order.o.valid & (turn.source == source))
-            m.d.comb += ready.eq(mine & ahead.i.ready)
+            m.d.comb += [
+                buffer.i.valid.eq(side.wvalid),
+                side.wready.eq(buffer.i.ready),
+                mine.eq(order.o.valid & (turn.source == source)),
+                buffer.o.ready.eq(mine & ahead.i.ready),
+            ]
             with m.If(mine):
                 m.d.comb += [
-                    ahead.i.valid.eq(valid),
-                    ahead.i.payload.data.eq(payload["data"]),
-                    ahead.i.payload.strb.eq(payload["strb"] & (~turn.outside).replicate(self.beat_bytes)),
-                    ahead.i.payload.last.eq(payload["last"]),
+                    ahead.i.valid.eq(buffer.o.valid),
+                    ahead.i.payload.data.eq(buffer.o.payload.data),
+                    ahead.i.payload.strb.eq(buffer.o.payload.strb & (~turn.outside).replicate(self.beat_bytes)),
+                    ahead.i.payload.last.eq(buffer.o.payload.last),
                 ]
 
     def _answers(self, m: Module, prefix: str, fields: dict[str, int]) -> list[Signal]:

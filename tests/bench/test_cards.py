@@ -16,7 +16,7 @@ def test_every_target_is_met():
 def test_rows_by_published_figures():
     rows = {row.id: row for row in cards.cards()}
     assert float(rows["cards.published.u55c.256"].value) == 1577.5
-    assert 1400 < float(rows["cards.u55c.modelled.256"].value) < 1600
+    assert 1400 < float(rows["cards.u55c.modelled.256"].value) < 1600 and rows["cards.u55c.failfast"].met
     assert len([row for row in rows if row.startswith("cards.published.")]) == 8 * len(cards.SIZES)
 
 

@@ -33,7 +33,7 @@ def test_those_that_come_with_hotrail():
     assert [boards["u55c"].tag(number) for number in (0, 31, 32)] == ["HBM[0]", "HBM[31]", "HBM[0]"]
     assert boards["u250"].tag(3) == "DDR[3]" and boards["smartssd"].tag(7) == "bank0"
     # What a board does not say of itself is not another's.
-    assert not boards["u250"].sites and not boards["f2"].sites and not boards["u250"].region
+    assert not boards["u250"].sites and not boards["f2"].region and not boards["u250"].region
     assert find("/there/xilinx_u55c_gen3x16_xdma_3_202210_1.xpfm")[0].name == "u55c"
 
 

@@ -128,8 +128,8 @@ class Driver:
     async def word(self, name):
         return (await self.line.read(self.at["result"] + 4 * EMB.value(name).word, 1))[0]
 
-    async def end(self, polls=400):
-        """Brings pages as the released ring has room for them, and polls until the run is over."""
+    async def serve(self, polls):
+        """Brings pages as the released ring has room for them, and polls; whether the run is over."""
         ring, program = self.work.ring_beats, self.program
         for _ in range(polls):
             if self.landed < len(program.pages):
@@ -140,8 +140,11 @@ class Driver:
                     self.landed += 1
                     await self.line.write(self.at["result"] + 4 * EMB.value("filled").word, [end])
             if await self.control(CTRL) >> DONE & 1:
-                return
-        raise AssertionError(f"the run did not end in {polls} polls")
+                return True
+        return False
+
+    async def end(self, polls=400):
+        assert await self.serve(polls), f"the run did not end in {polls} polls"
 
     async def run(self, program):
         await self.begin(program)

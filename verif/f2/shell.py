@@ -15,6 +15,7 @@ from typing import Any
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from cocotb.triggers import ClockCycles
+from cocotb.utils import get_sim_time
 
 from gen.rtl.f2 import top
 from hw.axi.bus import attach
@@ -31,12 +32,15 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
     from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiMaster, AxiResp, AxiSlave  # type: ignore
 
-__all__ = ["CL", "HOST_ID", "LIMIT", "Deadlines", "Registers", "Shell", "metadata_of", "ports", "sh_ddr", "texts"]
+__all__ = ["CL", "HOST_ID", "ISSUED", "LIMIT", "TLP_BYTES", "Deadlines", "Registers", "Shell",
+           "issue_all", "metadata_of", "ports", "sh_ddr", "texts"]
 
 CL = "cl_hotrail"
 HOST_ID = 0x20
-LIMIT = 2000        # cycles of 4 ns in 8 us
+PERIOD_NS = 4
+LIMIT = 8000 // PERIOD_NS       # cycles in 8 us
 TLP_BYTES = 256     # of a request of the instance
+ISSUED = 32         # requests of a kind that the shell issues at most before it waits for an answer
 _FULL = "awid:16 awaddr:64 awlen:8 awsize:3 awburst:2 awcache:4 awlock awprot:3 awqos:4 awuser:55 awvalid awready< " \
         "wid:16 wdata:512 wstrb:64 wlast wuser:64 wvalid wready< bid:16< bresp:2< bvalid< bready " \
         "arid:16 araddr:64 arlen:8 arsize:3 arburst:2 arcache:4 arlock arprot:3 arqos:4 aruser:55 arvalid arready< " \
@@ -136,15 +140,24 @@ class Registers(Part):
         return m
 
 
+def issue_all(master: AxiMaster) -> None:
+    """Lets a master show an address as soon as the one before is taken, however far the data are behind, as the shell
+    does, which issues ISSUED requests of each kind before an answer."""
+    for channel, beats in ((master.read_if.ar_channel, 1), (master.write_if.aw_channel, 1),
+                           (master.write_if.w_channel, TLP_BYTES // 64)):
+        channel.queue_occupancy_limit = ISSUED * beats
+
+
 class Deadlines:
     """Counts the cycles of every request from the first of its address to the end of its answer.
 
     channels: name -> (address valid and ready, answer valid and ready, last beat or None). waits: of those that are
-    over, by name. A request that lasts longer than `limit` is an AssertionError."""
+    over, by name. A request that lasts longer than `limit` is an AssertionError. works: while this signal is low
+    nothing is looked at, as registers begin at random."""
 
-    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT):
+    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT, *, works: Any = None):
         self.waits: dict[str, list[int]] = {name: [] for name in channels}
-        self._channels, self._limit = channels, limit
+        self._channels, self._limit, self._works = channels, limit, works
         self._since: dict[str, list[int]] = {}
         self.forget()
         self._driver = Driver(self._watch(), clock)
@@ -162,6 +175,8 @@ class Deadlines:
         while True:
             yield
             cycle += 1
+            if self._works is not None and self._works.value != 1:
+                continue
             for name, (valid, ready, answer, taken, last) in self._channels.items():
                 since, shows = self._since[name], valid.value == 1
                 if shows and not self._shown[name]:
@@ -214,6 +229,7 @@ class Shell:
         ddr = AxiBus.from_prefix(dut.SH_DDR, "cl_sh_ddr_axi")
         self._ocl = AxiLiteMaster(ocl, clock, reset, reset_active_level=False)
         self._pcis = AxiMaster(pcis, clock, reset, reset_active_level=False, max_burst_len=TLP_BYTES // 64)
+        issue_all(self._pcis)
         self._ddr = AxiSlave(ddr, clock, reset, reset_active_level=False, target=self.ddr)
         for name, part in (("ocl", self._ocl), ("pcis", self._pcis), ("ddr", self._ddr)):
             for side, channels in ((part.write_if, ("aw", "w", "b")), (part.read_if, ("ar", "r"))):
@@ -226,7 +242,7 @@ class Shell:
             if kind == "read" else (bus.awvalid, bus.awready, bus.bvalid, bus.bready, None)
             for name, whole in (("ocl", ocl), ("pcis", pcis)) for kind, bus in (
                 ("read", SimpleNamespace(**(vars(whole.read.ar) | vars(whole.read.r)))),
-                ("write", SimpleNamespace(**(vars(whole.write.aw) | vars(whole.write.b)))))})
+                ("write", SimpleNamespace(**(vars(whole.write.aw) | vars(whole.write.b)))))}, works=reset)
 
     def stop(self) -> None:
         self.deadlines.stop()
@@ -247,15 +263,25 @@ class Shell:
     def check(self) -> None:
         assert not self.ddr.violations, self.ddr.violations[0]
 
+    async def _in_time(self, request: Any, size: int) -> Any:
+        """The answer. The shell issues requests before the CL sees them, and their time counts from then: what it
+        issues at once must be over within LIMIT."""
+        began = get_sim_time("ns")
+        answer = await request
+        cycles = (get_sim_time("ns") - began) / PERIOD_NS
+        assert size > ISSUED * TLP_BYTES or cycles <= LIMIT, f"{size} bytes took {cycles:.0f} cycles"
+        return answer
+
     async def write_bytes(self, address: int, content: bytes) -> None:
-        assert (await self._pcis.write(address, content, awid=HOST_ID)).resp == AxiResp.OKAY
+        write = await self._in_time(self._pcis.write(address, content, awid=HOST_ID), len(content))
+        assert write.resp == AxiResp.OKAY
 
     async def is_answered(self, address: int) -> bool:
         """Whether a read is answered without an error."""
         return bool((await self._pcis.read(address, 64, arid=HOST_ID)).resp == AxiResp.OKAY)
 
     async def read_bytes(self, address: int, size: int) -> bytes:
-        read = await self._pcis.read(address, size, arid=HOST_ID)
+        read = await self._in_time(self._pcis.read(address, size, arid=HOST_ID), size)
         assert read.resp == AxiResp.OKAY, f"{size} bytes at {address:#x}: {read.resp}"
         return bytes(read.data)
 

@@ -13,6 +13,7 @@ import pytest
 from fpga.card import CardViolation, Faults
 from gen.compiler.emb import encode
 from gen.rtl.config import load
+from hw.isa import EMB
 from tests.support.emb_bench import CODES, QUICK, Bench, Run, tried
 from tests.support.faulty import (
     CHANNELS,
@@ -68,6 +69,18 @@ def test_the_same_twice(bench, standing):
     first, again = bench.same(run), bench.same(run)
     # The ring's pages lie where the last run left them, so nothing but the host's clock may differ.
     assert abs(first - again) <= QUICK.cycles(QUICK.host.poll_us)
+
+
+@pytest.mark.testpoint("corner_values")
+def test_pages_that_land_at_once(bench):
+    """The host may fill the ring from the start on, before the core has looked at it for the first time."""
+    run = bench.batch(3, longest=3)
+    beats = len(run.pages) * bench.images.page_beats
+    assert 0 < beats <= bench.ring_beats
+    bench.start(replace(run, pages=run.pages[:0], transfers=run.transfers[:0]))
+    bench.card.write(bench.buffers["ring"], bench.images.pages[run.pages])
+    bench.card.write(bench.buffers["result"], np.uint32([beats]), 4 * EMB.value("filled").word)
+    bench.compare(run, *bench.finish(run))
 
 
 @pytest.mark.testpoint("corner_values")

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from fpga.synth import lint
-from fpga.vitis import hdk
+from fpga.synth.depth import Depth
+from fpga.synth.map import Area, Report
+from fpga.vitis import gate, hdk
 from gen.base.tools import environment, verilator
 from gen.model.device import Device
 from gen.model.platform import Platform
@@ -32,8 +34,12 @@ def logic():
 
 @pytest.fixture
 def quick(monkeypatch, logic):
+    """What the gate finds: the LUTs of it, at 6 levels."""
     monkeypatch.setattr(hdk, "custom_logic", lambda preset, core: None)
     monkeypatch.setattr(hdk.verilog, "convert", lambda component, name: (logic, {}) if name == MODULE else None)
+    found, depth = {"lut": 1000}, Depth(6, 1, ("in Part", "a.Q (FDRE)", "b.D (FDRE)"))
+    monkeypatch.setattr(gate, "measure", lambda *arguments: Report(MODULE, Area(**found), {}, depth, depth, depth))
+    return found
 
 
 @pytest.mark.turns(6, of="syntheses")
@@ -95,7 +101,7 @@ def test_board_and_logic_agree():
 
 def test_folder(quick, tmp_path):
     """What the HDK asks for lies where it looks; the same preset gives the same bytes; every file is listed."""
-    folder = hdk.package("smartssd", "emb", out=tmp_path)
+    folder = hdk.package("smartssd", "emb", out=tmp_path).folder
     assert folder == tmp_path / "smartssd/f2/cl_hotrail_emb"
     told = json.loads((folder / "package.json").read_text("utf-8"))
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -103,7 +109,10 @@ def test_folder(quick, tmp_path):
     assert there >= {"design/cl_hotrail_emb.sv", "design/hotrail_emb_f2.v", "design/cl_id_defines.vh",
                      "build/scripts/synth_cl_hotrail_emb.tcl", "build/constraints/cl_timing_user.xdc",
                      "build/constraints/cl_synth_user.xdc", "build/constraints/small_shell_cl_pnr_user.xdc"}
-    assert hdk.contents(load("smartssd"), "emb") == {name: (folder / name).read_text("utf-8") for name in told["files"]}
+    assert told["gate"]["passed"] and told["gate"]["percent"]["small"]["lut"] == 0.1
+    preset = load("smartssd")
+    again = hdk.contents(preset, hdk.logic(preset, "emb"))
+    assert again == {name: (folder / name).read_text("utf-8") for name in told["files"]}
     # As aws_build_dcp_from_cl.py takes the IDs apart for the manifest of an image.
     ids = [re.search(rf"`define\s+CL_SH_ID{number}\s+32'h(\w{{4}})_(\w{{4}})",
                      (folder / "design/cl_id_defines.vh").read_text("utf-8")) for number in range(2)]
@@ -113,7 +122,7 @@ def test_folder(quick, tmp_path):
 
 def test_build_script(quick, tmp_path):
     """build.sh runs the HDK's build in the CL's folder, with its name and the options that it was given."""
-    folder = hdk.package("smartssd", "emb", out=tmp_path)
+    folder = hdk.package("smartssd", "emb", out=tmp_path, gated=False).folder
     shell = tmp_path / "hdk/build/scripts"
     shell.mkdir(parents=True)
     for name in ("build_all.tcl", "build_level_1_cl.tcl", "encrypt.tcl"):
@@ -134,7 +143,7 @@ def test_build_script(quick, tmp_path):
 def test_synthesis_script(quick, tmp_path):
     """Under tclsh, with Vivado's commands recorded: all Verilog and the DDR's IP are read before the top is
     synthesised."""
-    folder = hdk.package("smartssd", "emb", out=tmp_path)
+    folder = hdk.package("smartssd", "emb", out=tmp_path, gated=False).folder
     (tmp_path / "build/scripts").mkdir(parents=True)
     for name in ("synth_cl_header.tcl", "synth_cl_footer.tcl"):
         (tmp_path / "build/scripts" / name).write_text(f"puts {{{name}}}\n", "utf-8")
@@ -162,10 +171,24 @@ def test_command(quick, tmp_path):
     assert run.exit_code and "--instances is for packages that Vitis links" in run.output
 
 
+def test_gate(quick, tmp_path):
+    """What does not fit the board is refused with the sentence of any gate, and written when it is forced."""
+    quick["lut"] = 1_100_000
+    command = ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path)]
+    run = CliRunner().invoke(main, command)
+    assert run.exit_code == 1 and not list(tmp_path.rglob("*.sv")), run.output
+    assert "refused: hotrail_emb_f2: 1,100,000 LUT, 79,000 more than the F2 Small Shell's 1,021,000" in run.output
+    assert "over AMD's guideline, with the platform's logic: LUT: 106.1 %, guideline 70 %" in run.output
+    for option, record in (("--force", {"passed": False, "forced": True}), ("--no-gate", {"passed": None})):
+        run = CliRunner().invoke(main, [*command, option])
+        told = json.loads((tmp_path / "smartssd/f2/cl_hotrail_emb/package.json").read_text("utf-8"))
+        assert run.exit_code == 0 and record.items() <= told["gate"].items()
+
+
 def test_command_refuses(tmp_path):
     run = CliRunner().invoke(main, ["package", "tiny", "emb", "--platform", "f2", "--out", str(tmp_path)])
     assert run.exit_code and "has beats of 16 bytes, and F2's memory has beats of 64" in run.output
-    for option in ("--monitors", "--force", "--no-gate", "--experimental-xo", "--host=m01_axi", "--clock=250"):
+    for option in ("--monitors", "--experimental-xo", "--host=m01_axi", "--clock=250"):
         run = CliRunner().invoke(main, ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path),
                                         option])
         assert run.exit_code and f"{option.split('=')[0]} is for packages that Vitis links" in run.output, run.output

@@ -30,7 +30,7 @@ struct Parts {
     Doorbell doorbell;
     uint64_t pool = 0, decoder = 0;     // two bits a cycle: whose vector's beat is in the pooling unit, in the decoder
     int64_t tt_cycle = 0, tt_says = 0, tt_wake = 0;
-    bool begun = false;                 // the doorbell has said where the ring begins
+    bool begun = false;                 // the first look has said where the ring begins
     bool quiet = false, calm = false;   // nothing moved in the front; nor will anything before something comes to it
 
     Parts(const Sizes& s, const std::vector<Job>& jobs, uint32_t ring)
@@ -186,7 +186,7 @@ class EmbCore : public Core<3, COUNTS> {
             return;
         }
         Request asked[4];
-        const Request bell{beat(at.result + uint64_t(4 * s.doorbell)), 1, 0};
+        const Request bell{beat(at.result + uint64_t(4 * (p.begun ? s.doorbell : s.frame.progress))), 1, 0};
         const Request* requests[5] = {};
         for (int k = 0; k < 4; k++)
             if (p.front.requests(k).has) requests[k] = &(asked[k] = p.front.requests(k).o);
