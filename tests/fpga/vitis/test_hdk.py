@@ -7,7 +7,6 @@ import shutil
 import subprocess
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth import lint
 from fpga.vitis import hdk
@@ -17,8 +16,8 @@ from gen.model.platform import Platform
 from gen.rtl.config import load
 from gen.rtl.f2 import top
 from gen.rtl.verilog import convert, interface
-from hotrail.__main__ import main
 from hw.f2.logic import ADDRESS_BITS, CustomLogic
+from tests.support.command import call
 from verif.f2.shell import CL, Registers, ports, texts
 
 MODULE = "hotrail_emb_f2"
@@ -155,17 +154,16 @@ def test_synthesis_script(quick, tmp_path):
 def test_command(quick, tmp_path):
     """`hotrail package --platform f2`, and what it does not take."""
     command = ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path)]
-    run = CliRunner().invoke(main, command)
+    run = call(*command)
     assert run.exit_code == 0 and "custom logic complete in" in run.output, run.output
-    run = CliRunner().invoke(main, [*command, "--instances", "2"])
+    run = call(*command, "--instances", "2")
     assert run.exit_code and "--instances is for packages that Vitis links" in run.output
 
 
 def test_command_refuses(tmp_path):
-    run = CliRunner().invoke(main, ["package", "tiny", "emb", "--platform", "f2", "--out", str(tmp_path)])
+    run = call("package", "tiny", "emb", "--platform", "f2", "--out", tmp_path)
     assert run.exit_code and "has beats of 16 bytes, and F2's memory has beats of 64" in run.output
     for option in ("--monitors", "--force", "--no-gate", "--experimental-xo", "--host=m01_axi", "--clock=250"):
-        run = CliRunner().invoke(main, ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path),
-                                        option])
+        run = call("package", "smartssd", "emb", "--platform", "f2", "--out", tmp_path, option)
         assert run.exit_code and f"{option.split('=')[0]} is for packages that Vitis links" in run.output, run.output
     assert not list(tmp_path.rglob("*.sv"))
