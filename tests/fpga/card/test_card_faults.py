@@ -28,7 +28,7 @@ hotline_benches = hotline_bench.fixtures()[0]
 class Subject:
     """What faults are tried on. run: made on a card with the core; silent: the same for a memory that never answers;
     moments: of aborts and of resets; errors: error responses per channel; progress: beats before the result block whose
-    errors come too late to be told in it; told: whether the place that the result block names is right."""
+    errors come too late to be reported in it; is_place: whether the place that the result block names is right."""
 
     core: str
     run: Callable[[Any], Any]
@@ -36,13 +36,13 @@ class Subject:
     errors: int
     progress: int
     silent: Callable[[Any], Any] = lambda run: run
-    told: Callable[[Any, str, str, dict[str, int]], bool] = lambda *_: True
+    is_place: Callable[[Any, str, str, dict[str, int]], bool] = lambda *_: True
 
 
-def _mlp_place(run, port, way, told):
-    """A read's error is told with what was read, and with an instruction of that kind."""
-    item = int(run.words[told["instruction"], 0]) & 0xFF if told["detail"] else None
-    return way == "write" or (port, told["detail"], item) in {
+def _mlp_place(run, port, way, block):
+    """A read's error is reported with what was read, and with an instruction of that kind."""
+    item = int(run.words[block["instruction"], 0]) & 0xFF if block["detail"] else None
+    return way == "write" or (port, block["detail"], item) in {
         ("m00_axi", 0, None), ("m00_axi", 1, 1), ("m01_axi", 2, 2), ("m01_axi", 2, 3)}
 
 
@@ -50,18 +50,18 @@ HOTLINE_DETAILS = {("m00_axi", "read"): {0, 1, 2, 3, 5}, ("m01_axi", "read"): {4
                    ("m01_axi", "write"): {2}}
 
 
-def _hotline_place(run, port, way, told):
-    """A read's error is told with what was read, a write's with what was written."""
-    return told["detail"] in HOTLINE_DETAILS[port, way]
+def _hotline_place(run, port, way, block):
+    """A read's error is reported with what was read, a write's with what was written."""
+    return block["detail"] in HOTLINE_DETAILS[port, way]
 
 
 def _mlp(name):
-    return Subject("mlp", lambda bench: bench.network(*NETWORKS[name]), 30, 16, 2, told=_mlp_place)
+    return Subject("mlp", lambda bench: bench.network(*NETWORKS[name]), 30, 16, 2, is_place=_mlp_place)
 
 
 def _hotline(name):
     return Subject("hotline", lambda bench: hotline_bench.RUNS[name], 16, 12, 4,
-                   silent=lambda run: run.copy(timeout=6000), told=_hotline_place)
+                   silent=lambda run: run.copy(timeout=6000), is_place=_hotline_place)
 
 
 SUBJECTS = {"emb": Subject("emb", emb_bench.Bench.with_a_fill, 40, 24, 1), "mlp-dot": _mlp("dot"),
@@ -110,9 +110,9 @@ def test_error_responses(standing, name, port, way):
     """An error response on any beat of either port ends the run with cause and place."""
     bench, run, _ = standing(name)
     subject, ended = SUBJECTS[name], 0
-    for told in bench.error_responses(run, port, way, subject.errors, subject.progress):
-        assert not told["code"] or subject.told(run, port, way, told), told
-        ended += bool(told["code"])
+    for block in bench.error_responses(run, port, way, subject.errors, subject.progress):
+        assert not block["code"] or subject.is_place(run, port, way, block), block
+        ended += bool(block["code"])
     assert ended
 
 
@@ -172,7 +172,7 @@ def test_faults_with_the_ddr4_memory(request, name):
 
 
 @every(ONE_EACH)
-def test_a_hang_is_told(standing, name):
+def test_a_hang_is_reported(standing, name):
     """The card, not the core: too few cycles are an error of their own."""
     bench, run, _ = standing(name)
     bench.hang(run)
