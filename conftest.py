@@ -69,12 +69,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _not_their_turn(items):
-    """Of each test that is marked with `turns(count)`, the parameters beyond so many: those that run lie evenly among
-    all, and the first seed says where they begin, so that commits try them in turn."""
+    """Of each test that is marked with `turns(count)`, the parameters beyond so many, and of all tests marked with
+    `turns(count, of=group)` those beyond so many: those that run lie evenly among all, and the first seed says where
+    they begin, so that commits try them in turn."""
     matrices = {}
     for item in items:
         if (marker := item.get_closest_marker("turns")) and not item.get_closest_marker("regress"):
-            matrices.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
+            group = marker.kwargs.get("of") or item.nodeid.partition("[")[0]
+            matrices.setdefault((group, marker.args[0]), []).append(item)
     rest = set()
     for (_, count), matrix in matrices.items():
         matrix.sort(key=lambda item: item.nodeid)

@@ -11,15 +11,18 @@ class Item(SimpleNamespace):
     __hash__ = object.__hash__
 
     def get_closest_marker(self, name):
-        return SimpleNamespace(args=(self.count,)) if name == "turns" and self.count else None
+        given = {"of": self.group} if self.group else {}
+        return SimpleNamespace(args=(self.count,), kwargs=given) if name == "turns" and self.count else None
 
 
+@pytest.mark.parametrize("group", [None, "searches"])
 @pytest.mark.parametrize("count,size", [(1, 1), (1, 5), (3, 10), (4, 24), (7, 7), (9, 4)])
-def test_every_parameter_has_its_turn(monkeypatch, count, size):
-    """So many of each test run, others with another seed, all of them within as many seeds as there are; a test
-    without the marker runs whole, and no order of collection matters."""
-    tests = [Item(nodeid=f"test_a.py::test[{number}]", count=count) for number in range(size)]
-    others = [Item(nodeid=f"test_a.py::other[{number}]", count=0) for number in range(3)]
+def test_every_parameter_has_its_turn(monkeypatch, count, size, group):
+    """So many of each test, or of each group of tests, run, others with another seed, all of them within as many seeds
+    as there are; a test without the marker runs whole, and no order of collection matters."""
+    name = "test_{}.py::test" if group else "test_a.py::test[{}]"
+    tests = [Item(nodeid=name.format(number), count=count, group=group) for number in range(size)]
+    others = [Item(nodeid=f"test_a.py::other[{number}]", count=0, group=None) for number in range(3)]
     tried = set()
     for seed in range(1, size + 1):
         monkeypatch.setattr(conftest, "_seed", lambda seed=seed: str(seed))

@@ -155,7 +155,7 @@ async def flipped_bits(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_uram(number):
-    simulate(ProtectedUram(), "verif.test_uram", name="uram", tests=6, seed=number, extra_args=("--public-flat-rw",))
+    simulate(ProtectedUram(), "verif.test_uram", name="uram", tests=6, seed=number, memories=("mem",))
 
 
 def test_the_model_is_used_where_the_primitive_is():

@@ -27,7 +27,7 @@ from gen.base.tools import verilator as find_verilator
 __all__ = ["Options", "compile_model", "library", "model_flags", "run"]
 
 # One runtime serves programs and shared libraries.
-RUNTIME_FLAGS = ("-O2", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
+RUNTIME_FLAGS = ("-O1", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
 LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semantic-interposition")
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)

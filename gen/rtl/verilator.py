@@ -48,6 +48,7 @@ def build(
     target: str,
     arguments: Sequence[str],
     visible: Sequence[str] = (),
+    memories: Sequence[str] = (),
     sources: Mapping[str, str] | None = None,
     common: Mapping[str, str] | None = None,
     ldflags: str = "",
@@ -63,7 +64,8 @@ def build(
 
     Parameters  texts: Verilog by file name; top: the top module; name: for the folder's name, people read it;
                 target: file name of what is linked; arguments: for Verilator besides those that every model
-                has; visible: ports of the top that something other than the model's own class reaches;
+                has; visible: ports of the top that something other than the model's own class reaches; memories:
+                names, with wildcards, of memories in any part of the design that it writes to;
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 common: the same of what knows nothing of the model, compiled once for all models;
                 ldflags: for the linker; opt: the C++ optimisation of the design's own code; random: as above, else
@@ -94,8 +96,8 @@ def build(
         *arguments,
     ]
     options = cpp.Options(target, opt, ldflags, tuple(sorted((common or {}).items())))
-    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), astuple(options),
-               cpp.model_flags(), versions()]
+    content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), sorted(memories),
+               astuple(options), cpp.model_flags(), versions()]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):
@@ -106,7 +108,7 @@ def build(
         start = time.monotonic()
         try:
             _clear(folder)
-            _make(folder, texts, sources, top, flags, visible, inputs, options)
+            _make(folder, texts, sources, top, flags, visible, memories, inputs, options)
             seconds = time.monotonic() - start
             _clear(folder / "obj", but=target)      # objects and precompiled headers: ten times what is linked of them
             kept.stamp(folder, [f"obj/{target}"],
@@ -129,7 +131,7 @@ def _clear(folder: Path, but: str = "runs") -> None:
 
 
 def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], top: str, flags: list[str],
-          visible: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options) -> None:
+          visible: Sequence[str], memories: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options) -> None:
     """Writes the sources of a model and compiles them."""
     source = folder / "verilog"
     source.mkdir(parents=True)
@@ -139,6 +141,7 @@ def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], to
     (source / "ports.vlt").write_text(
         "`verilator_config\n"
         + "".join(f'public_flat_rw -module "{top}" -var "{port}"\n' for port in visible)
+        + "".join(f'public_flat_rw -module "*" -var "{memory}"\n' for memory in memories)
         + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs), "utf-8"
     )
     units = [source / file for file in sorted(sources) if file.endswith(".cpp")]

@@ -24,6 +24,7 @@ def test_the_heat_of_all_tables():
     assert heat.accesses.tolist() == [4, 2, 1] and heat.rows.tolist() == [2, 1, 2]
 
 
+@pytest.mark.turns(8, of="flows")
 def test_rows_of_even_heat_grow_with_the_batch_and_skewed_ones_hardly():
     even = papers_data.unique(np.ones(5_000_000), 10_240) / papers_data.unique(np.ones(1_000_000), 2048)
     assert even == pytest.approx(5, rel=0.01)

@@ -80,14 +80,16 @@ def build(
     *,
     waves: bool | None = None,
     opt: str = "-O0",
+    memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
     fresh: bool = False,
 ) -> Model:
     """The Verilator model of `component`, from the cache when one with the same content was built before.
 
     Parameters  component: a `wiring.Component`; name: for the folder's name, people read it; waves: build in
-                FST (default: when WAVES=1 is set); opt: the C++ optimisation of the design's own code; extra_args:
-                further arguments for Verilator; fresh: build again what is in the cache, to measure how long it takes
+                FST (default: when WAVES=1 is set); opt: the C++ optimisation of the design's own code; memories:
+                names, with wildcards, of those inside the design that a bench writes to; extra_args: further arguments
+                for Verilator; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log
     """
     from verif.formal import properties  # not in the simulations, which import this file too
@@ -98,7 +100,8 @@ def build(
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
-    return build_texts(texts, metadata, name, waves=waves, opt=opt, extra_args=extra_args, fresh=fresh)
+    return build_texts(texts, metadata, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args,
+                       fresh=fresh)
 
 
 def build_texts(
@@ -108,6 +111,7 @@ def build_texts(
     *,
     waves: bool = False,
     opt: str = "-O0",
+    memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
     fresh: bool = False,
 ) -> Model:
@@ -122,6 +126,7 @@ def build_texts(
         target="sim",
         # Only the top's ports are visible to cocotb.
         visible=tuple(filter(None, (metadata["clock"], metadata["reset"], *metadata["ports"]))),
+        memories=memories,
         arguments=(
             "--vpi",
             "--timescale",
@@ -218,6 +223,7 @@ def simulate(
     opt: str = "-O0",
     only: str | None = None,
     timeout_s: float = 1800,
+    memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
 ) -> Result:
     """Runs the cocotb tests of `test_module` against `component` and asserts that `tests` of them ran and
@@ -226,12 +232,13 @@ def simulate(
     Parameters  component: the unit; test_module: importable name of the cocotb module; name: of the model's
                 folder; tests: the exact number that has to run; env: handed on to the tests (values become
                 strings); waves: write FST (default: when WAVES=1 is set); seed: of all randomness (default:
-                the first of `seeds`); only: regular expression on test names; timeout_s: of the whole run
+                the first of `seeds`); only: regular expression on test names; timeout_s: of the whole run; memories:
+                names, with wildcards, of those inside the design that the tests write to
     Raises      AssertionError: a test failed, or another number of tests ran; names the seed and the command
                 RuntimeError: the model cannot be built or the simulator died
     """
     seed = seeds()[0] if seed is None else seed
-    model = build(component, name, waves=waves, opt=opt, extra_args=extra_args)
+    model = build(component, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args)
     return run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s)
 
 

@@ -20,6 +20,7 @@ from hw.fp.group_dot import SUBS, GroupDot
 from hw.fp.operand import Operand, delay, unpack
 from hw.fp.regroup import UNUSED_BITS, Regroup
 from hw.fp.rounder import Rounder
+from hw.place import place
 from hw.tt.grid import JointExponent
 from verif.bench.runner import seeds
 
@@ -39,7 +40,7 @@ class Lanes(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         for k, unit in enumerate(self._units):
-            m.submodules[f"unit{k}"] = unit
+            place(m, platform, f"unit{k}", unit)
             m.d.comb += [
                 unit.x.eq(self.i[64 * k:64 * k + 32]),
                 unit.y.eq(self.i[64 * k + 32:64 * k + 64]),
@@ -82,7 +83,7 @@ class DotLane(wiring.Component):
                 m.d.comb += to.eq(given)
                 continue
             for s in range(dot.subs):
-                m.submodules[f"{name}_{s}"] = aligner = Aligner()
+                place(m, platform, f"{name}_{s}", aligner := Aligner())
                 at = GROUP * s + 1 + (self._terms if name == "y" else 0)
                 mine = [given[GROUP * s + w] for w in range(GROUP)]
                 m.d.comb += aligner.i.eq(Cat(words[at:at + GROUP]))
@@ -113,7 +114,7 @@ class GroupLane(wiring.Component):
         def aligned(name: str, words, padding):
             """The groups of SUBS times four words."""
             for s in range(SUBS):
-                m.submodules[f"{name}_{s}"] = aligner = Aligner()
+                place(m, platform, f"{name}_{s}", aligner := Aligner())
                 m.d.comb += aligner.i.eq(words.word_select(s, size))
                 m.d.comb += aligner.padding.eq(padding.word_select(s, GROUP))
                 yield aligner.o
@@ -123,20 +124,20 @@ class GroupLane(wiring.Component):
             x = [data.View(Narrow, narrowed(alone(group))) for group in x]
         x = [skewed(m, f"x_{s}_skewed", group) for s, group in enumerate(x)]
         for c, dot in enumerate(self._dots):
-            m.submodules[f"dot_{c}"] = dot
+            place(m, platform, f"dot_{c}", dot)
             y = aligned(f"y_{c}", operands[size * SUBS * (c + 1):][:size * SUBS], self.i[48:64])
             m.d.comb += [dot.x[s].eq(group) for s, group in enumerate(x)]
             m.d.comb += [dot.y[s].eq(skewed(m, f"y_{c}_{s}_skewed", group)) for s, group in enumerate(y)]
             m.d.comb += Cat(dot.first, dot.combine, dot.share).eq(control)
         words = []
         for c, s in product(range(CELLS), range(SUBS)):
-            m.submodules[f"rounder_{c}_{s}"] = rounder = Rounder(width=self._dots[0].width)
+            place(m, platform, f"rounder_{c}_{s}", rounder := Rounder(width=self._dots[0].width))
             m.d.comb += rounder.i.eq(self._dots[c].o[s])
             words.append(rounder.o)
         groups = []
         for s in range(SUBS):
             m.submodules[f"joint_{s}"] = joint = JointExponent()
-            m.submodules[f"regroup_{s}"] = regroup = Regroup(width=self._dots[0].width - UNUSED_BITS)
+            place(m, platform, f"regroup_{s}", regroup := Regroup(width=self._dots[0].width - UNUSED_BITS))
             # One of the two is as good as the other.
             m.d.comb += joint.second.eq(s % 2)
             m.d.comb += regroup.i.top.eq(self._dots[0].o[s].top)

@@ -305,7 +305,7 @@ async def flipped_bits(dut):
 @pytest.mark.parametrize("shape", one_of(SHAPES))
 def test_bank(shape, number):
     simulate(LoggerBank(**SHAPES[shape]), "verif.hotline.test_bank", name=f"hotline_bank_{shape}", tests=6,
-             seed=number, env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))
+             seed=number, env={"HOTRAIL_SHAPE": shape}, memories=("store",))
 
 
 @pytest.mark.parametrize("change,sentence", [

@@ -373,7 +373,7 @@ async def flipped_bits(dut):
 @pytest.mark.parametrize("name", shapes(CONFIGS, 1))
 def test_logger(name, number):
     simulate(Logger(CONFIGS[name]), "verif.hotline.test_logger", name=f"hotline_logger_{name}", tests=7,
-             seed=number, env={"LOGGER": name}, extra_args=("--public-flat-rw",))
+             seed=number, env={"LOGGER": name}, memories=("store",))
 
 
 @pytest.mark.parametrize("change,sentence", [

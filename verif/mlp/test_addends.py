@@ -235,7 +235,7 @@ async def every_word_is_watched(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_addends(number, shape):
     simulate(AddendMemory(CONFIGS[shape]), "verif.mlp.test_addends", name=f"mlp_addends_{shape}", tests=8,
-             seed=number, env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))
+             seed=number, env={"HOTRAIL_SHAPE": shape}, memories=("store_*",))
 
 
 def test_illegal_config_wrong():

@@ -311,7 +311,7 @@ async def every_word_is_watched(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_rows(number, shape):
     simulate(RowMemory(CONFIGS[shape]), "verif.mlp.test_rows", name=f"mlp_rows_{shape}", tests=8, seed=number,
-             env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))
+             env={"HOTRAIL_SHAPE": shape}, memories=("store_*",))
 
 
 def test_illegal_config_wrong():

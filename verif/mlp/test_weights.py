@@ -213,7 +213,7 @@ async def every_word_is_watched(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.mlp.test_weights", name=f"mlp_weights_{shape}", tests=7,
-             seed=number, env={"HOTRAIL_SHAPE": shape}, extra_args=("--public-flat-rw",))
+             seed=number, env={"HOTRAIL_SHAPE": shape}, memories=("store_*", "mem",))
 
 
 def test_illegal_config_wrong():

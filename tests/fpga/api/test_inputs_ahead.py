@@ -218,6 +218,7 @@ def test_inputs_that_nobody_took_do_not_arrive_later(bags):
     same([bags.batch(requests) for requests in asked], wanted)
 
 
+@pytest.mark.turns(8, of="flows")
 def test_closing_waits_for_inputs_that_nobody_took():
     """Another owner of the card then has other buffers where they would arrive."""
     config, values = emb_tables.config(), np.random.default_rng(3).standard_normal((3000, 64), dtype=np.float32)

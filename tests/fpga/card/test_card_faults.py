@@ -103,7 +103,7 @@ def test_stalls(standing, name, channel, share):
     bench.stalls(run, channel, share)
 
 
-@pytest.mark.turns(9)
+@pytest.mark.turns(4, of="faults")
 @pytest.mark.parametrize(("name", "port", "way"), CHANNELS_OF)
 @pytest.mark.testpoint("errors")
 def test_error_responses(standing, name, port, way):
@@ -145,6 +145,7 @@ def test_a_host_killed_at_any_cycle(standing, name):
     bench.kills(run, cycles, 20)
 
 
+@pytest.mark.turns(4, of="faults")
 @every(SUBJECTS)
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(standing, name):
@@ -162,6 +163,7 @@ def test_reset_at_any_cycle(standing, name):
     bench.resets(run, cycles, SUBJECTS[name].moments)
 
 
+@pytest.mark.turns(4, of="faults")
 @every(ONE_EACH)
 @pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(request, name):

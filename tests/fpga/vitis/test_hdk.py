@@ -35,6 +35,7 @@ def quick(monkeypatch, logic):
     monkeypatch.setattr(hdk.verilog, "convert", lambda component, name: (logic, {}) if name == MODULE else None)
 
 
+@pytest.mark.turns(6, of="syntheses")
 def test_logic_is_clean(logic, tmp_path):
     """By Verilator, Yosys, slang and Icarus, of the interconnect and what is around it; cores are looked at by `make
     lint`."""

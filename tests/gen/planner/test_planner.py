@@ -134,7 +134,7 @@ def approximated(problem, placement):
 
 def test_time_to_spare_takes_accesses_off_the_trains():
     """Where the networks take longer than the embedding, no access need go to a tt, nor to the SSD."""
-    problem = many(26, 3, dram_bytes=10 ** 9, bottom_s=1.0, top_s=1.0)
+    problem = many(12, 3, dram_bytes=10 ** 9, bottom_s=1.0, top_s=1.0)
     placement = solve(problem)
     assert placement.gap < 1e-6 and approximated(problem, placement) == 0
     hot = sum(item.lookups * (item.share[choice.i_hot] - item.hot_share)

@@ -76,7 +76,7 @@ def a_log(tables=1, samples=3000):
     return known, Recommender.of("m", {name: 500 for name in ids}, 64, batch=BATCH)
 
 
-@pytest.mark.turns(1)
+@pytest.mark.turns(6, of="searches")
 @pytest.mark.parametrize("tables", [1, 2, 3])
 def test_eight_cards_bring_what_eight_cards_can(tables):
     known, model = a_log(tables)

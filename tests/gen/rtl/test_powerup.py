@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from amaranth import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -53,6 +54,7 @@ def test_random_fills_each_word_of_a_memory():
     assert "_index_1" not in text
 
 
+@pytest.mark.turns(6, of="syntheses")
 def test_no_core_keeps_an_initial_value():
     """Of a register, but for the one that says which loaded tables a reset has left, which nothing writes before the
     reset has been seen; a table's contents stay."""
