@@ -163,12 +163,13 @@ def faults() -> Iterator[Row]:
     """Faults that the EMB core is put through on the simulated card: all end with their cause."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "faults.json"
-        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests/fpga/card/test_card_emb.py"]
+        command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-k", "emb", "tests/fpga/card/test_card_emb.py",
+                   "tests/fpga/card/test_card_faults.py"]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
                              env=environment() | {"HOTRAIL_FAULTS": str(path), "HOTRAIL_REGRESS": "1",
                                                     "PYTHONPATH": os.fspath(ROOT)})
         if run.returncode:
-            raise RuntimeError("tests/fpga/card/test_card_emb.py failed:\n" + run.stdout[-3000:])
+            raise RuntimeError(f"{' '.join(command[3:])} failed:\n" + run.stdout[-3000:])
         tried: dict[str, int] = json.loads(path.read_text("utf-8"))
     for kind, count in tried.items():
         name = re.sub(r"\W+", "_", kind).lower()

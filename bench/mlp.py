@@ -1,6 +1,5 @@
 """The shipping MLP core on the simulated card: multiplier slots that networks, layers and matrix products use."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -269,33 +268,6 @@ def numerics() -> Iterator[Row]:
     seen = np.abs(fp32.sigmoid(points).astype(np.float64) - exact) / np.spacing(exact.astype(np.float32))
     normal = exact >= np.finfo(np.float32).tiny
     yield at_most("mlp.sigmoid.ulp", "sigmoid, 400,000 points: largest error", float(seen[normal].max()), "ulp", 2)
-
-
-@bench("mlp_cpu")
-def cpu() -> Iterator[Row]:
-    """RM0 to RM3 at D = 64 in NumPy float32 on this machine, next to the core's rate at 250 MHz."""
-    for name in MODELS:
-        network = _model(name, 64)
-        random = np.random.default_rng(3)
-        dense = random.standard_normal((BATCH, network.inputs), np.float32)
-        sparse = random.standard_normal((BATCH, network.features * network.dim), np.float32)
-        bottom, top = ([(layer.weights, layer.bias if layer.bias is not None else np.zeros(layer.outputs, np.float32))
-                        for layer in part] for part in (network.bottom, network.top))
-        times = []
-        for _ in range(15):
-            start = time.perf_counter()
-            x = dense
-            for weights, bias in bottom:
-                x = np.maximum(x @ weights + bias, 0)
-            x = np.concatenate([sparse, x], axis=1)
-            for weights, bias in top[:-1]:
-                x = np.maximum(x @ weights + bias, 0)
-            x = 1 / (1 + np.exp(-(x @ top[-1][0] + top[-1][1])))
-            times.append(time.perf_counter() - start)
-        theirs, ours = BATCH / float(np.median(times)), CLOCK_HZ * BATCH / _steady("ideal", network)
-        yield figure(f"mlp.cpu.{name}", f"{name.upper()}, D 64, NumPy float32 on this machine", theirs / 1e3,
-                     "k inferences/s")
-        yield figure(f"mlp.cpu.{name}.times", "the core at 250 MHz against it", ours / theirs, "times")
 
 
 @bench("mlp_sim")

@@ -1,4 +1,4 @@
-"""The cores of a table as lines of the TT unit's two memories, and back.
+"""The cores of a table as lines of the TT unit's two memories.
 
 X memory holds the narrow operands (first, third and last core), Y memory the wide one (the second core; of a
 two-core table the first). Slices of one mode index lie one after the other; nothing is padded but lines.
@@ -291,34 +291,6 @@ def image(layout: Layout, cores, *, block16: bool = False) -> Image:
     return Image(layout, np.concatenate(blocks), second, starts,
                  {part: p.operands for part, p in parts.items()},
                  {part: p.per_line_log2 for part, p in parts.items()}, int(block16))
-
-
-def cores_of(image_: Image) -> list[np.ndarray]:
-    """The inverse of `image`: the cores, bit for bit."""
-    layout = image_.layout
-    n = 1 << layout.grid_log2
-    cores: list[np.ndarray] = []
-    for k, (mode, column) in enumerate(zip(layout.modes, layout.columns, strict=True)):
-        cores.append(np.zeros((mode, layout.ranks[k] * column * layout.ranks[k + 1]), dtype=np.float32))
-    for part, p in placements(layout).items():
-        if part == "second":
-            words = image_.y.reshape(cores[p.core].shape[0], *p.index.shape)
-        else:
-            roles = operand_roles(getattr(layout, part), layout.grid_log2)
-            rows = _row_bits(roles)
-            subs = [sub for sub in range(n) if not any(sub >> bit & 1 for bit in rows)]
-            operand = np.arange(cores[p.core].shape[0] * p.operands)
-            line = image_.starts[part] + (operand >> p.per_line_log2)
-            place = operand & (1 << p.per_line_log2) - 1
-            base = sum((place >> at & 1) << bit for at, bit in enumerate(rows)) + 0 * operand
-            quarters = image_.x.reshape(-1, n, n, n)
-            words = np.stack([quarters[line, base | sub] for sub in subs], axis=1)
-            words = words.reshape(cores[p.core].shape[0], *p.index.shape)
-        held = p.index >= 0
-        for mode in range(cores[p.core].shape[0]):
-            cores[p.core][mode, p.index[held]] = words[mode][held]
-    return [np.moveaxis(flat.reshape(mode, layout.ranks[k], column, layout.ranks[k + 1]), 0, 1)
-            for k, (flat, mode, column) in enumerate(zip(cores, layout.modes, layout.columns, strict=True))]
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class EmbCore(Part):
                 in the tensor-train unit stay
     Reset       everything but the contents of the tensor-train unit; only with the bus
     Raises      ValueError: see EmbConfig
-    Golden      golden.emb.core          Tests  tests/fpga/card/test_card_emb.py
+    Golden      golden.emb.core          Tests  tests/fpga/card/test_card_emb.py, test_card_faults.py
     """
 
     kernel = EMB

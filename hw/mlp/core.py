@@ -50,7 +50,7 @@ class MlpCore(Part):
                 the outputs, and the result block names the cause and the instruction. The next run starts clean
     Reset       everything but what is in the memories; only with the bus
     Raises      ValueError: see MlpConfig
-    Golden      golden.mlp.core          Tests  tests/fpga/card/test_card_mlp.py
+    Golden      golden.mlp.core          Tests  tests/fpga/card/test_card_mlp.py, test_card_faults.py
     """
 
     kernel = MLP

@@ -14,6 +14,7 @@ import hotrail
 from hotrail import as_json
 from hotrail.__main__ import main
 from hotrail.boundary import PAGES
+from tests.support.command import call
 from tests.support.oracle_cards import opened_by
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ PAGE = (ROOT / "docs" / "command.md").read_text("utf-8")
 
 def told(*arguments, code=0):
     """The document that a command prints."""
-    done = CliRunner().invoke(main, [str(each) for each in arguments])
+    done = call(*arguments)
     assert done.exit_code == code, done.output
     return json.loads(done.stdout)
 
@@ -74,7 +75,7 @@ def test_others(place, arguments, key):
 
 
 def test_an_error_is_no_document(place):
-    done = CliRunner().invoke(main, ["plan", str(place / "none.npz"), "--json", "--out", str(place / "out")])
+    done = call("plan", place / "none.npz", "--json", "--out", place / "out")
     assert done.exit_code == 1 and done.stdout == "" and done.stderr.startswith("Error: ")
 
 
@@ -112,7 +113,7 @@ def test_what_has_no_place():
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell):
-    done = CliRunner().invoke(main, ["completion", shell])
+    done = call("completion", shell)
     assert done.exit_code == 0 and "_HOTRAIL_COMPLETE" in done.stdout
 
 

@@ -15,12 +15,9 @@ from click.testing import CliRunner
 from gen.base import staging
 from hotrail.__main__ import main
 from hotrail.boundary import Bounded, plain, sentence
+from tests.support.command import call
 
 ROOT = Path(__file__).parents[2]
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
 def group(action):

@@ -5,22 +5,17 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth.cells import CellReport, Part
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
 from gen.rtl import conversions
 from gen.rtl.config import load, names
-from hotrail.__main__ import main
 from hw.isa import EMB, HOTLINE, MLP
+from tests.support.command import call
 
 ROOT = Path(__file__).parents[2]
 KERNELS = {"emb": EMB, "hotline": HOTLINE, "mlp": MLP}
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
 def only(folder, core):

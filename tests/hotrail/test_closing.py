@@ -6,18 +6,13 @@ import re
 from statistics import median
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth import map as synth
 from fpga.synth.timing.calibrate import calibration
 from gen.base import kept, tools
 from gen.rtl import config
-from hotrail.__main__ import main
 from tests.support import circuits
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
+from tests.support.command import call
 
 
 @pytest.fixture
@@ -47,7 +42,7 @@ def test_timing(mapped):
 
 @pytest.mark.turns(6, of="syntheses")
 def test_timing_as_json(mapped):
-    done = CliRunner().invoke(main, ["timing", "tiny", "tt", "--json", "--out", str(mapped / "here")])
+    done = call("timing", "tiny", "tt", "--json", "--out", mapped / "here")
     (told,) = json.loads(done.stdout)["cores"].values()
     assert told["slack_ns"]["4.0"] > told["slack_ns"]["3.333"] > 0
     assert told["paths"][0]["steps"][0]["kind"] == "FDRE" and told["clock_ps"] == 234
@@ -60,7 +55,7 @@ def test_timing_as_json(mapped):
 def test_failfast(mapped):
     done = call("failfast", "tiny", "tt")
     assert done.exit_code == 0 and "all 12 within their guidelines" in done.output
-    told = json.loads(CliRunner().invoke(main, ["failfast", "tiny", "tt", "--json"]).stdout)["cores"]["tiny/tt"]
+    told = json.loads(call("failfast", "tiny", "tt", "--json").stdout)["cores"]["tiny/tt"]
     assert told["lut"] == {"value": pytest.approx(100 * (14 + 38_373) / 342_496), "guide": 70, "over": False}
     other = call("failfast", "tiny", "tt", "--platform", "u55c")
     assert "all 8 within their guidelines" in other.output and "of 1,303,680 by the core" in other.output

@@ -6,12 +6,11 @@ import tomllib
 from importlib import metadata
 
 import pytest
-from click.testing import CliRunner
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hotrail import inventory
-from hotrail.__main__ import main
+from tests.support.command import call
 
 # Permissive ones, and those whose conditions end at the files that they cover (LGPL, MPL).
 ALLOWED = {"0BSD", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-CMU",
@@ -94,7 +93,7 @@ def test_what_developers_get_is_what_users_get_and_more():
 
 def test_the_bill_of_materials(tmp_path):
     path = tmp_path / "sbom.json"
-    done = CliRunner().invoke(main, ["sbom", str(path)])
+    done = call("sbom", path)
     assert done.exit_code == 0, done.output
     told = json.loads(path.read_text("utf-8"))
     assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
@@ -110,7 +109,7 @@ def test_the_bill_of_materials(tmp_path):
     assert {one["ref"] for one in told["dependencies"]} == refs
     assert all(set(one["dependsOn"]) <= refs for one in told["dependencies"])
     assert inventory.bom() == told, "the same installation, the same bytes"
-    listed = CliRunner().invoke(main, ["sbom"])
+    listed = call("sbom")
     assert listed.exit_code == 0 and re.search(r"(?m)^verilator +5\.\S+ +LGPL-3.0-only OR Artistic-2.0$", listed.output)
-    refused = CliRunner().invoke(main, ["sbom", str(tmp_path)])
+    refused = call("sbom", tmp_path)
     assert refused.exit_code == 1 and "cannot be written: Is a directory" in refused.output

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.api.planning import plan
 from gen.data.logs import FORMATS
@@ -11,6 +10,7 @@ from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 from hotrail.__main__ import main
 from tests.support import log_files
+from tests.support.command import call
 
 
 def option(command, name):
@@ -29,7 +29,7 @@ def test_files_and_format(command):
                                                  ("demo", ("--log",))])
 def test_an_unknown_format_and_a_missing_file(command, before, tmp_path):
     def said(*arguments):
-        done = CliRunner().invoke(main, [command, *arguments])
+        done = call(command, *arguments)
         assert done.exit_code == 1
         return done.output
 
@@ -42,7 +42,7 @@ def test_an_unknown_format_and_a_missing_file(command, before, tmp_path):
 def test_several_files_are_one_log(tmp_path):
     path = str(log_files.written(tmp_path, "a.tsv"))
     arguments = ["--memory", "1", "--activations", "500", "--out", str(tmp_path / "out")]
-    one, two = (CliRunner().invoke(main, ["scars", *paths, *arguments]) for paths in ([path], [path, path]))
+    one, two = (call("scars", *paths, *arguments) for paths in ([path], [path, path]))
     assert one.exit_code == two.exit_code == 0
     head = f"{path}: {len(set(log_files.USER)) + len(set(log_files.ITEM))} rows accessed, 2.00 lookups per sample"
     assert f"log        {head}" in one.output and f"log        {path}, {head}" in two.output
@@ -66,7 +66,7 @@ def a_text(tmp_path):
 
 def test_how_a_log_was_read_is_said_and_is_in_the_model_file(tmp_path):
     path, options = a_text(tmp_path)
-    done = CliRunner().invoke(main, ["profile", str(path), *options, "--out", str(tmp_path / "one"), "--json"])
+    done = call("profile", path, *options, "--out", tmp_path / "one", "--json")
     assert done.exit_code == 0, done.output
     log = json.loads(done.stdout)["log"]
     assert log["form"] == "text, separated by '^', UTF-8, names in line 1, put in the order of when"
@@ -76,14 +76,13 @@ def test_how_a_log_was_read_is_said_and_is_in_the_model_file(tmp_path):
     assert "tables     who (whole numbers), what (lists, space-separated)\n" in done.stderr
     # A model made with the options says them; with it alone the log is read alike.
     model = tmp_path / "m.toml"
-    done = CliRunner().invoke(main, ["model", str(path), *options, "--out", str(model)])
+    done = call("model", path, *options, "--out", model)
     assert done.exit_code == 0, done.output
     found = Recommender.load(model)
     assert found.log == LogOptions(separator="^", lists=("what=space",), order_by="when")
-    again = CliRunner().invoke(main, ["profile", str(path), "--model", str(model), "--out", str(tmp_path / "two"),
-                                      "--json"])
+    again = call("profile", path, "--model", model, "--out", tmp_path / "two", "--json")
     assert json.loads(again.stdout)["log"] == {**log, "tables": {name: log["tables"][name] for name in found.tables}}
-    wrong = CliRunner().invoke(main, ["profile", str(path), "--model", str(model), "--table", "who"])
+    wrong = call("profile", path, "--model", model, "--table", "who")
     assert wrong.output == "Error: --table who: the tables are those of the model; leave out one of them\n"
 
 
@@ -98,14 +97,14 @@ def test_options_in_python(tmp_path):
 
 def test_no_command_destroys_what_another_wrote(tmp_path):
     log, folder = str(log_files.written(tmp_path, "a.csv")), tmp_path / "out"
-    made = CliRunner().invoke(main, ["profile", log, "--out", str(folder)])
+    made = call("profile", log, "--out", folder)
     assert made.exit_code == 0, made.output
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
     for command in ("plan", "scars"):
-        done = CliRunner().invoke(main, [command, log, "--out", str(folder)])
+        done = call(command, log, "--out", folder)
         assert done.output == (f"Error: {folder} holds what `hotrail profile` wrote, which `hotrail {command}` would "
                                "destroy; --out names another folder\n")
-    assert CliRunner().invoke(main, ["profile", log, "--out", str(folder)]).exit_code == 0
+    assert call("profile", log, "--out", folder).exit_code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
     for name, content, writer in (("manifest.json", '{"kind": "bundle"}', "compile"), ("plan.json", "", "plan"),
                                   ("manifest.json", '{"kind": "delta"}', "refresh")):
@@ -114,9 +113,9 @@ def test_no_command_destroys_what_another_wrote(tmp_path):
         (other / name).write_text(content, "utf-8")
         for command in ("profile", "size"):
             load = ["--qps", "9", "--p99-ms", "9"] if command == "size" else []
-            done = CliRunner().invoke(main, [command, log, *load, "--out", str(other)])
+            done = call(command, log, *load, "--out", other)
             assert done.exit_code == 1 and f"holds what `hotrail {writer}` wrote" in done.output
         assert [path.name for path in other.iterdir()] == [name]
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "manifest.json").write_text("[]", "utf-8")
-    assert CliRunner().invoke(main, ["profile", log, "--out", str(tmp_path / "site")]).exit_code == 0
+    assert call("profile", log, "--out", tmp_path / "site").exit_code == 0

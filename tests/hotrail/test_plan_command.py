@@ -3,23 +3,22 @@
 import hashlib
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.data.profile import Profile
 from gen.model.device import Device
 from gen.model.network import Model
 from gen.planner.plan import Plan
-from hotrail.__main__ import main
+from tests.support.command import call
 
 DATA = os.environ.get("HOTRAIL_DATA")
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+run = partial(call, "plan")
 
 
 @pytest.fixture
@@ -134,7 +133,7 @@ def test_parameters_without_a_budget_or_of_another_model(log, tmp_path):
 
 def test_a_model_is_written_and_planned_with(log, tmp_path):
     path = tmp_path / "new" / "m.toml"
-    done = CliRunner().invoke(main, ["model", str(log), "--dim", "16", "--batch", "64", "--out", str(path)])
+    done = call("model", log, "--dim", "16", "--batch", "64", "--out", path)
     assert done.exit_code == 0, done.output
     assert "assumed    no model was given: 2 tables" in done.output and "2 tables, " in done.output.splitlines()[-1]
     how = "--cards", 1, "--levels", 2, "--quick"
@@ -148,7 +147,7 @@ def test_a_model_is_written_and_planned_with(log, tmp_path):
                                                                                           "--out names another file")])
 def test_no_model_file_is_written_over(log, tmp_path, name, sentence):
     (tmp_path / "m.toml").write_text("mine", "utf-8")
-    done = CliRunner().invoke(main, ["model", str(log), "--out", str(tmp_path / name)])
+    done = call("model", log, "--out", tmp_path / name)
     assert done.exit_code != 0 and sentence in " ".join(done.output.split()), done.output
     assert (tmp_path / "m.toml").read_text("utf-8") == "mine" and not (tmp_path / "m.txt").exists()
 
@@ -235,7 +234,7 @@ def test_a_sample_is_said(log, tmp_path):
 @pytest.mark.parametrize("command", [["plan"], ["profile"], ["scars"], ["compile"]])
 def test_a_file_is_no_folder(log, tmp_path, command):
     (tmp_path / "f").write_text("mine", "utf-8")
-    done = CliRunner().invoke(main, [*command, str(log), "--out", str(tmp_path / "f")])
+    done = call(*command, log, "--out", tmp_path / "f")
     assert done.exit_code == 2 and "Invalid value for '--out'" in done.output and "is a file" in done.output
     assert (tmp_path / "f").read_text("utf-8") == "mine"
 

@@ -2,16 +2,16 @@
 
 import gzip
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.compress.ratio import ratios
 from gen.data.profile import Profile
 from gen.data.profiling import flow
-from hotrail.__main__ import main
+from tests.support.command import call
 
 DATA = Path(os.environ.get("HOTRAIL_DATA", "no folder"))
 
@@ -25,8 +25,7 @@ def log(tmp_path):
     return path
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["profile", *map(str, arguments)])
+run = partial(call, "profile")
 
 
 def test_the_whole_way(log, tmp_path):

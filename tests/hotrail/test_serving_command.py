@@ -4,16 +4,11 @@ import hashlib
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.bundle import Bundle
 from gen.delta import Delta
-from hotrail.__main__ import main
 from tests.support import bundles as make
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, [str(each) for each in arguments])
+from tests.support.command import call
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,15 @@
 """`hotrail scars`: what it says is what the formulas say, and a mistake is one sentence."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.data.profile import Heat
 from gen.data.scars import Device, Traffic, optimum
-from hotrail.__main__ import main
+from tests.support.command import call as call_hotrail
 
-
-def call(*arguments):
-    return CliRunner().invoke(main, ["scars", *(str(a) for a in arguments)])
+call = partial(call_hotrail, "scars")
 
 
 @pytest.fixture

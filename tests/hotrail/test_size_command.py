@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from bench.page import RESULTS, recorded
 from fpga.api import servers
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.model.network import Model
 from gen.model.recommender import Recommender
-from hotrail.__main__ import main
+from tests.support.command import call
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def short(monkeypatch):
 
 
 def run(log, *arguments):
-    return CliRunner().invoke(main, ["size", str(log), "--cards", "2", *map(str, arguments)], terminal_width=200)
+    return call("size", log, "--cards", "2", *arguments, terminal_width=200)
 
 
 def test_a_load_becomes_a_number_of_cards(log, tmp_path):
@@ -79,7 +78,7 @@ def test_prices_that_are_given(log, tmp_path):
 
 
 def test_help_names_the_prices_of_the_file():
-    shown = " ".join(CliRunner().invoke(main, ["size", "--help"], terminal_width=200).output.split())
+    shown = " ".join(call("size", "--help", terminal_width=200).output.split())
     told = servers.facts()
     for value in (told["cards"]["smartssd"]["usd"], told["server"]["usd"], told["gpu"]["usd"],
                   told["electricity"]["usd_per_kwh"]):
@@ -188,5 +187,5 @@ def test_the_median_of_a_calls_processor_time(monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_a_load_that_is_no_number(value):
-    done = CliRunner().invoke(main, ["size", "clicks.csv", "--qps", value, "--p99-ms", "5"])
+    done = call("size", "clicks.csv", "--qps", value, "--p99-ms", "5")
     assert done.exit_code == 2 and f"'--qps': {value} is not a finite number" in done.output

@@ -2,18 +2,16 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import hotrail
 from gen.data.profiling import flow
-from hotrail.__main__ import main
+from tests.support.command import call as call_hotrail
 
-
-def call(*arguments):
-    return CliRunner().invoke(main, ["train-time", *(str(a) for a in arguments)])
+call = partial(call_hotrail, "train-time")
 
 
 @pytest.fixture

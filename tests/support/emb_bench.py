@@ -78,6 +78,15 @@ class Bench(FaultyBench):
         self.compiler.commit(program)
         return run_of(program)
 
+    def with_a_fill(self):
+        """A batch with all modes, all memories and a fill; it has run once."""
+        for _ in range(20):
+            run = self.batch(8)
+            self.same(run)
+            if (run.words[:, 0] & 0xFF == EMB.instruction("FILL").opcode).any():
+                return run
+        raise AssertionError("no batch filled the row cache")
+
     def start(self, run):
         card, beat = self.card, self.beat
         self.busy = True

@@ -53,3 +53,9 @@ def plain(*widths: int, last: str = "none", bias: bool = True, seed: int = 1) ->
 def joined(interaction: str, features: int, dim: int, bottom=(5, 24), top=(20, 1), last="sigmoid") -> Network:
     """A small recommendation model."""
     return Model("small", "", (*bottom, dim), interaction, features, dim, top, "relu", last).network(3)
+
+
+# What faults are tried on, and samples of a batch: a network with an interaction, whose features and biases are all
+# loaded anew, and one whose first layer is computed in parts; both use both modes.
+NETWORKS = {"dot": (joined("dot", 5, 13, bottom=(21, 17), top=(30, 3)), 9),
+            "parts": (plain(700, 37, 5, last="sigmoid"), 6)}

@@ -3,7 +3,6 @@
 A change takes a run, whose `words` are a row for each instruction, and spoils it.
 """
 
-import numpy as np
 
 
 class ProgramMutator:
@@ -49,19 +48,6 @@ class ProgramMutator:
             self.set(words, field, value(self.value_of(words, field)) if callable(value) else value)
         return change
 
-    def bit(self, name, word, number):
-        """Sets a bit of the last such instruction."""
-        def change(run):
-            run.words[self.last_of(run, name), word] |= np.uint32(1 << number)
-        return change
-
-
-def every(*changes):
-    def change(run):
-        for one in changes:
-            one(run)
-    return change
-
 
 def shorter(arena, beats=1):
     """The buffer ends before what the program uses of it."""
@@ -71,8 +57,3 @@ def shorter(arena, beats=1):
         else:
             setattr(run, arena, getattr(run, arena)[:-beats])
     return change
-
-
-def longer(run):
-    """The program says one more instruction than was written: zeros follow."""
-    run.words = np.concatenate([run.words, np.zeros((1, run.words.shape[1]), np.uint32)])

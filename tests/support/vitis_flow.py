@@ -1,10 +1,6 @@
 """From a package to a bitstream with programs that stand in for Vivado and v++, shortly said."""
 
-
-from click.testing import CliRunner
-
 from fpga.vitis import flow, toolchain
-from hotrail.__main__ import main
 
 CORE = "mlp"
 STANDARD, FLAT = "xilinx_u2_gen3x4_xdma_gc_2_202110_1", "xilinx_u2_gen3x4_xdma_flat_gc_2_202110_1"
@@ -25,7 +21,3 @@ def build(made, target="hw", platform="", say=lambda line: None):
 def shown(folder):
     """What a folder holds besides its locks."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
-
-
-def command(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])

@@ -1,4 +1,6 @@
-"""A kernel's Verilog as Yosys reads it, against the rules of a Vitis kernel (UG1393, requirements of an RTL kernel)."""
+"""A kernel's ports and files as Yosys reads them, against the rules of a Vitis kernel (UG1393, requirements of an RTL
+kernel). Latches, open pins and what nothing drives are `make lint`'s.
+"""
 
 import json
 import re
@@ -13,11 +15,6 @@ _ADDRESS = {"ADDR": 64, "ID": 1, "LEN": 8, "SIZE": 3, "BURST": 2, "LOCK": 1, "CA
             "REGION": 4}
 _WIDTHS = {"master": (32, 64, 128, 256, 512), "slave": (32,)}
 _REQUESTS = ("AW", "W", "AR")       # what goes from a master to a slave; B and R come back
-# What holds a value and may: registers that one clock edge alone changes, and memories with their contents.
-_REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce")
-_MEMORIES = ("$memrd", "$memwr", "$meminit", "$memrd_v2", "$memwr_v2", "$meminit_v2")
-STARTER = "_start_"                 # gen.rtl.verilog's register that begins combinational blocks in simulation
-_HOLDS = re.compile(r"\$(?:a?l?s?dff|a?dlatch|sr$|ff$|mem|anyinit|_)")
 
 
 def modules(texts, top=""):
@@ -57,7 +54,7 @@ def faults(kernel, texts):
         made = modules(texts, kernel.name)
     except ValueError as error:
         return [str(error)]
-    return [*ports(kernel, made[kernel.name]), *(sentence for name in made for sentence in clocking(made, name))]
+    return list(ports(kernel, made[kernel.name]))
 
 
 def ports(kernel, top):
@@ -96,55 +93,3 @@ def _signals(bus):
 
 def _port(what):
     return f"{what[0]}, {what[1]} bits" if what else "not there"
-
-
-def clocking(made, name):
-    """Where a module is not synchronous to its one clock, or leaves something open: `ap_clk` of the top, `clk` of a
-    part."""
-    module = made[name]
-    clock = next((port for port in ("ap_clk", "clk") if port in module["ports"]), "")
-    bits = module["ports"][clock]["bits"] if clock else []
-    driven = {"0", "1"}
-    for port in module["ports"].values():
-        driven |= set(port["bits"]) if port["direction"] == "input" else set()
-    for cell in module["cells"].values():
-        driven |= {bit for pin, net in cell["connections"].items() if cell["port_directions"].get(pin) == "output"
-                   for bit in net}
-        for sentence in _cell(made, module, cell, clock, bits):
-            yield f"{name}: {sentence}"
-    for port, told in module["ports"].items():
-        if told["direction"] == "inout":
-            yield f"{name}: {port} is an inout"
-        if told["direction"] == "output" and not driven.issuperset(told["bits"]):
-            yield f"{name}: nothing drives port {port}"
-        if port != clock and set(bits) & set(told["bits"]):
-            yield f"{name}: {clock} leaves as {port}"
-    wires = module["netnames"]
-    for wire in sorted(found[1] for net in wires if (found := re.fullmatch(r"\$0\\(.*?)(\[\d+:\d+\])?", net))):
-        if wire != STARTER and wire in wires and all(isinstance(bit, str) for bit in wires[wire]["bits"]):
-            yield f"{name}: nothing but its initial value drives {wire}"
-
-
-def _cell(made, module, cell, clock, bits):
-    kind, pins, given = cell["type"], cell["connections"], cell["parameters"]
-    wired = {pin for pin, net in pins.items() if set(net) & set(bits)}
-    if not kind.startswith("$"):
-        own = "clk" if kind in made else "CLK"      # a primitive of the part
-        if left := sorted(set(made[kind]["ports"]) - set(pins) if kind in made else ()):
-            yield f"port {left[0]} of a part {kind} is left open"
-        if pins.get(own, bits) != bits or wired - {own}:
-            yield f"a part {kind} is not on {clock}"
-    elif not _HOLDS.match(kind):
-        if wired:
-            yield f"{clock} is used for something else than an edge or a part's clock"
-    else:
-        held = pins.get("Q", [])[:1]
-        what = given.get("MEMID") or next(
-            (wire for wire, net in module["netnames"].items() if held and net["bits"][:1] == held), "a register")
-        clocked = kind in _REGISTERS or "init" not in kind and int(given.get("CLK_ENABLE", "0"), 2)
-        if kind not in (*_REGISTERS, *_MEMORIES):
-            yield f"{what} is held by a {kind}, which more than a clock's edge changes"
-        elif "wr" in kind and not clocked:
-            yield f"{what} is a memory that is written without a clock"
-        elif clocked and (pins["CLK"] != bits or int(given["CLK_POLARITY"], 2) != 1):
-            yield f"{what} is not on the rising edge of {clock}"

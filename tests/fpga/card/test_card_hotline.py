@@ -19,7 +19,7 @@ from gen.compiler.hotline import Layout, Table, Train, indices_of
 from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests.support import hotline_logs as make
-from tests.support.faulty import CHANNELS, UNTOUCHED, count_of
+from tests.support.faulty import UNTOUCHED, count_of
 from tests.support.hotline_bench import HALVES, RUNS, Bench, Run, fixtures, run_of, tried
 from tests.support.program_mutator import ProgramMutator
 
@@ -262,16 +262,7 @@ def test_cards_side_by_side():
             bench.card.close()
 
 
-# Stalls
-
-@pytest.mark.turns(5)
-@pytest.mark.parametrize("channel", [*CHANNELS, "all"])
-@pytest.mark.parametrize("share", [0.3, 0.8])
-@pytest.mark.testpoint("backpressure_both_sides")
-def test_stalls(bench, standing, channel, share):
-    """Random stalls on every channel of both ports."""
-    bench.stalls(standing[0], channel, share)
-
+# What stalls are counted as
 
 def few(dealt_from=1.0, *, rows=(60, 70, 20), count=90, batch=30, slots=1, gpu=0, **options):
     """A few samples without bags; `batch` 30 are three mini-batches of hot rows, for which there are frames."""

@@ -1,23 +1,21 @@
-"""The Hotline core on the simulated card: every fault ends with its cause, and the next run is right.
+"""The Hotline core on the simulated card: faults that it alone meets end with their cause, and the next run is right.
+Those that every core meets are in test_card_faults.py, programs with mistakes in test_programs.py.
 
-All of it runs on the sizes of the preset `tiny`, as tests/fpga/card/test_card_hotline.py does; one model serves
-the whole
-file but for the logger's errors.
+All of it runs on the sizes of the preset `tiny`, as tests/fpga/card/test_card_hotline.py does; one model serves the
+whole file but for the logger's errors.
 """
 
 import numpy as np
 import pytest
 
 from fpga.api.gpu import Times
-from fpga.card import Faults
 from gen.compiler.hotline import Train
 from golden.hotline.randomizer import permute
 from hw.isa import HOTLINE
 from tests.support import hotline_logs as make
-from tests.support.faulty import CHANNELS, count_of
-from tests.support.hotline_bench import HALVES, PORTS, RUNS, Bench, fixtures, run_of, tried
+from tests.support.hotline_bench import HALVES, RUNS, Bench, fixtures, run_of, tried
 from tests.support.hotline_broken import BrokenCore, broken
-from tests.support.program_mutator import ProgramMutator, every, shorter
+from tests.support.program_mutator import ProgramMutator, shorter
 
 UNIT = "hotline/core"
 
@@ -27,72 +25,8 @@ benches, bench, standing = fixtures()
 
 # Programs and arguments that are wrong
 
-spoil = ProgramMutator(HOTLINE)
-put, bit = spoil.put, spoil.bit
-
-
-def foreign(run):
-    """An index that its table does not have."""
-    run.inputs.reshape(len(run.log.indices), -1)[len(run.log.indices) * 3 // 4, 1] = 200
-
-
-def twice(run):
-    """One register is written twice, another one not at all."""
-    run.words[1] = run.words[0]
-
-
-HUGE = (1 << 32) - 1
-WRONG = {
-    "opcode 0": put("TRAIN", "opcode", 0), "opcode 7": put("LEARN", "opcode", 7),
-    "opcode 255": put("S_WR", "opcode", 255),
-    **{f"reserved bit {number} of {name}": bit(name, 0, number)
-       for name, number in (("S_WR", 13), ("CLEAR", 15), ("LEARN", 24), ("TRAIN", 31), ("SAVE", 30))},
-    "reserved bit of word 9": bit("S_WR", 9, 8), "reserved bit of word 9 of TRAIN": bit("TRAIN", 9, 31),
-    "more positions than registers": put("S_WR", "position", TINY.positions),
-    "position 255": put("S_WR", "position", 255), "join 3": put("S_WR", "join", 3),
-    "a pinned row that joins": every(put("S_WR", "pinned", 1), put("S_WR", "join", 1)),
-    "a table without rows": put("S_WR", "table_rows", 0), "2^31 rows": put("S_WR", "table_rows", 1 << 31),
-    "rows past the domain": put("S_WR", "first_low", (1 << TINY.domain_bits) - 1),
-    "rows far past the domain": put("S_WR", "first_high", 255),
-    **{f"no {field} of {name}": put(name, field, 0) for name, fields in (
-        ("LEARN", ("count", "sample_beats", "indices")),
-        ("TRAIN", ("count", "sample_beats", "indices", "batch", "mailbox_slots", "mailbox_pitch", "gradients_pitch")))
-       for field in fields},
-    "too long samples": put("LEARN", "sample_beats", 9), "the longest samples": put("TRAIN", "sample_beats", 255),
-    "more indices than registers": every(put("TRAIN", "indices", TINY.positions + 1), put("TRAIN", "sample_beats", 3)),
-    "more indices than words": put("LEARN", "indices", TINY.words + 1),
-    "indices 255": put("TRAIN", "indices", 255),
-    "rows of 2^7 beats": put("TRAIN", "row_beats_log2", 7),
-    "rows that do not fit the buffer": put("TRAIN", "row_beats_log2", 6),
-    "a mini-batch of more than a frame": put("TRAIN", "batch", TINY.frame_beats + 1),
-    "the largest mini-batch": put("TRAIN", "batch", 65535),
-    "samples past the inputs": put("TRAIN", "source", 1), "samples that wrap": put("LEARN", "source", HUGE),
-    "too many samples": put("TRAIN", "count", HUGE), "too many to learn": put("LEARN", "count", 1 << 20),
-    "inputs a beat short": shorter("inputs"), "mailbox short": shorter("mailbox", TINY.sets * TINY.banks * 4 // 8 + 1),
-    "no room for the image": shorter("mailbox"), "gradients a beat short": shorter("gradients"),
-    "a mailbox pitch too small": put("TRAIN", "mailbox_pitch", lambda pitch: pitch - 1),
-    "too many slots": put("TRAIN", "mailbox_slots", 255), "slots that wrap": put("TRAIN", "mailbox_pitch", HUGE),
-    "a gradients' pitch too small": put("TRAIN", "gradients_pitch", lambda pitch: pitch - 1),
-    "gradients that wrap": put("TRAIN", "gradients_pitch", HUGE),
-    "an image past the mailbox": put("SAVE", "out", lambda out: out + 1),
-    "an image that wraps": put("SAVE", "out", HUGE), "an index too large": foreign,
-    "a register that was not written": twice,
-}
-
-
-@pytest.mark.turns(11)
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.testpoint("corner_values")
-def test_wrong_programs(bench, name):
-    """Every field wrong, at its end or past it: code and place are those of the oracle."""
-    run = RUNS["rows"].copy()
-    WRONG[name](run)
-    where = ("code", "instruction", "detail")
-    if name in ("an index too large", "a register that was not written"):
-        where += ("sample", "position")
-    bench.refused(run, where)
-    tried["wrong programs"] += 1
-    bench.mend(RUNS["rows"])
+put = ProgramMutator(HOTLINE).put
+LAST = (1 << 32) - 1      # of a word
 
 
 @pytest.mark.testpoint("corner_values")
@@ -164,7 +98,7 @@ def stopped(bench, run, taken):
 
 
 @pytest.mark.turns(4, of="faults")
-@pytest.mark.parametrize("ahead", [1, 2, HUGE])
+@pytest.mark.parametrize("ahead", [1, 2, LAST])
 @pytest.mark.parametrize("taken", [0, 4])
 @pytest.mark.testpoint("errors")
 def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
@@ -179,11 +113,11 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
         if now == dealt:
             break
         dealt = now
-    claimed = (dealt + ahead) & HUGE
+    claimed = (dealt + ahead) & LAST
     bench.card.write(bench.buffers["result"], np.array([claimed], np.uint32), 4 * HOTLINE.value("finished").word)
     bench.card.wait(bench.limit)
     told, _ = bench.collect(run)
-    if ahead == HUGE:       # one less than dealt: a claim, but no lie, where the GPU stops thereafter
+    if ahead == LAST:       # one less than dealt: a claim, but no lie, where the GPU stops thereafter
         assert told["code"] in (bench.codes["TIMEOUT"], bench.codes["OVERRUN"])
     else:
         assert (told["code"], told["detail"]) == (bench.codes["OVERRUN"], claimed), told
@@ -205,22 +139,6 @@ def test_a_gpu_of_any_speed(bench, standing):
 
 
 # Errors of the bus
-
-@pytest.mark.turns(4, of="faults")
-@pytest.mark.parametrize("port, way", PORTS)
-@pytest.mark.testpoint("errors")
-def test_error_responses(bench, standing, port, way):
-    """On any beat; a read's is told with what was read, a write's with what was written."""
-    run, _ = standing
-    of = {("m00_axi", "read"): {0, 1, 2, 3, 5}, ("m01_axi", "read"): {4}, ("m00_axi", "write"): {0, 1},
-          ("m01_axi", "write"): {2}}[port, way]
-    seen = set()
-    for told in bench.error_responses(run, port, way, 12, progress=4):
-        if told["code"]:
-            assert told["detail"] in of, told
-            seen.add(told["detail"])
-    assert seen
-
 
 @pytest.mark.turns(3)
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("rows", 4), ("gradients", 3), ("hot", 5)])
@@ -256,29 +174,6 @@ def test_faults_in_half_precision(bench, name):
     stopped(bench, run, 2)
 
 
-# Abort and reset
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("errors")
-def test_abort_at_any_cycle(bench, standing):
-    """While it learns, deals, gathers, updates and waits for the GPU."""
-    bench.aborts(*standing, 16)
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("killed_hosts")
-def test_a_host_killed_at_any_cycle(bench, standing):
-    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
-    bench.kills(*standing, 20)
-
-
-@pytest.mark.turns(4, of="faults")
-@pytest.mark.testpoint("watchdog")
-def test_a_memory_that_never_answers(bench, standing):
-    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
-    bench.silences(standing[0].copy(timeout=6000))
-
-
 @pytest.mark.testpoint("watchdog")
 def test_a_limit_that_the_memory_does_not_keep(bench, standing):
     """Fewer cycles than a read takes, and the report: the run ends with STALLED in the register alone. With 0 there is
@@ -290,35 +185,6 @@ def test_a_limit_that_the_memory_does_not_keep(bench, standing):
     assert bench.card.code() == bench.codes["STALLED"]
     bench.rest()
     bench.mend(run.copy(timeout=0))
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("errors")
-def test_abort_with_stalls(bench, standing):
-    """An abort while every channel stalls."""
-    run, cycles = standing
-    for seed in range(count_of(8)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.7)))
-        bench.abort(run, bench.draw.integers(1, 2 * cycles))
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("reset_midstream")
-def test_reset_at_any_cycle(bench, standing):
-    """Reset at any cycle of either phase: the next run is right."""
-    bench.resets(*standing, 16)
-
-
-@pytest.mark.turns(4, of="faults")
-@pytest.mark.testpoint("errors")
-def test_faults_with_the_ddr4_memory(benches):
-    """A few faults of each kind with the times of DDR4 memory."""
-    benches("ddr4", seed=5).some_of_each(RUNS["rows"])
-
-
-def test_a_hang_is_told(bench):
-    """The card, not the core: too few cycles are an error of their own."""
-    bench.hang(RUNS["rows"])
 
 
 # Errors of the memories on chip

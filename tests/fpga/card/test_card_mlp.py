@@ -1,4 +1,5 @@
-"""The MLP core on the simulated card: bit for bit as the oracle says, and every fault ends with its cause.
+"""The MLP core on the simulated card: bit for bit as the oracle says, and errors of its memories end with their cause.
+Faults that every core meets are in test_card_faults.py, programs with mistakes in test_programs.py.
 
 All of it runs on the preset `tiny`; one model serves the whole file but for the memories' errors, which a core with
 broken memories makes. Beside what each test compares, every run that ends is checked by the card: rules of the bus,
@@ -12,22 +13,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga.card import Faults
 from gen.compiler.mlp import Compiler
 from gen.rtl.config import load
 from hw.isa import MLP
-from hw.isa.mlp import TARGET
-from tests.support.faulty import CHANNELS, PORTS, UNTOUCHED, benches_of, count_of, side_by_side
+from tests.support.faulty import UNTOUCHED, benches_of, count_of, side_by_side
 from tests.support.mlp_bench import TIMEOUT, Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import Mix, Run, any_program
-from tests.support.mlp_sizes import TINY, batch, joined, plain
+from tests.support.mlp_sizes import NETWORKS, TINY, batch, joined, plain
 from tests.support.mlp_timed import freed, two_layers
-from tests.support.program_mutator import ProgramMutator, every, longer, shorter
 
 UNIT = "mlp/core"
 
-PLACE = ("code", "instruction", "detail")
 benches = benches_of(Bench, tried, "MLP", "HOTRAIL_MLP_FAULTS")
 
 
@@ -35,12 +32,6 @@ benches = benches_of(Bench, tried, "MLP", "HOTRAIL_MLP_FAULTS")
 def bench(benches):
     """The card that faults are tried on; nothing else draws from its generator, so its batch is always the same."""
     return benches(seed=5)
-
-
-# A network with an interaction, whose features and biases are all loaded anew, and one whose first layer is computed
-# in parts; both use both modes.
-NETWORKS = {"dot": (joined("dot", 5, 13, bottom=(21, 17), top=(30, 3)), 9),
-            "parts": (plain(700, 37, 5, last="sigmoid"), 6)}
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
@@ -172,98 +163,7 @@ def test_cards_side_by_side():
                  lambda bench: any_program(bench.config, bench.draw))
 
 
-# Stalls
-
-@pytest.mark.turns(5)
-@pytest.mark.parametrize("channel", [*CHANNELS, "all"])
-@pytest.mark.parametrize("share", [0.3, 0.8])
-@pytest.mark.testpoint("backpressure_both_sides")
-def test_stalls(bench, standing, channel, share):
-    """Random stalls on every channel of both ports."""
-    bench.stalls(standing[0], channel, share)
-
-
-# Programs and arguments that are wrong
-
-spoil = ProgramMutator(MLP)
-put, bit = spoil.put, spoil.bit
-ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT = "LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"
-STORE = {"target": TARGET.MEMORY}
-HUGE = (1 << 32) - 1
-WRONG = {
-    "opcode 0": put(LAYER, "opcode", 0), "opcode 6": put(ROWS, "opcode", 6), "opcode 255": put(WEIGHTS, "opcode", 255),
-    "reserved bit 17": bit(LAYER, 0, 17), "reserved bit 31": bit(ROWS, 0, 31),
-    "reserved bit of weights": bit(WEIGHTS, 0, 20),
-    "reserved bit of addends": bit(ADDENDS, 0, 24),
-    "reserved bit of an interaction": bit(INTERACT, 0, 17),
-    "addend 3": put(LAYER, "addend", 3), "activation 3": put(LAYER, "activation", 3, **STORE),
-    "sigmoid on chip": put(LAYER, "activation", 2, target=0), "ReLU of partials": put(LAYER, "target", 2, activation=1),
-    "sigmoid of partials": put(LAYER, "target", 2, activation=2),
-    **{f"no {field} of {name}": put(name, field, 0) for name, fields in (
-        (ROWS, ("count", "row_beats", "features")), (WEIGHTS, ("count", "steps")), (ADDENDS, ("count",)),
-        (LAYER, ("count", "steps", "groups", "last_columns")), (INTERACT, ("count", "row_beats", "features")))
-       for field in fields},
-    **{f"too many {field} of {name}": put(name, field, most) for name, field, most in (
-        (ROWS, "count", 1 << 20), (ROWS, "row_beats", 1 << 12), (WEIGHTS, "count", HUGE), (WEIGHTS, "steps", 1 << 15),
-        (ADDENDS, "count", 1 << 31), (LAYER, "count", 1 << 20), (LAYER, "steps", 1 << 12),
-        (LAYER, "groups", (1 << 16) - 1), (INTERACT, "count", 1 << 24), (INTERACT, "row_beats", 1 << 13))},
-    "a tail past the group": put(LAYER, "last_columns", TINY.columns + 1), "the longest tail": put(LAYER,
-                                                                                                   "last_columns", 255),
-    "features of plain rows": put(ROWS, "features", 2, features_in=0), "one feature": put(INTERACT, "features", 1),
-    **{f"{name} waits for {what} to come": put(name, f"wait_{what}", HUGE)
-       for name in (ROWS, WEIGHTS, ADDENDS, LAYER, INTERACT) for what in ("rows", "weights", "layers")},
-    "a layer waits for itself": lambda run: put(LAYER, "wait_layers", int(np.isin(
-        run.words[:spoil.last_of(run, LAYER) + 1, 0] & 0xFF, (4, 5)).sum()))(run),
-    "a load waits for itself": lambda run: put(ROWS, "wait_rows", int(
-        (run.words[:spoil.last_of(run, ROWS) + 1, 0] & 0xFF == 1).sum()))(run),
-    "rows past the end": put(ROWS, "source", lambda v: v + 1000), "rows wrap": put(ROWS, "source", HUGE),
-    "rows far apart": put(ROWS, "stride", HUGE), "too many rows": put(ROWS, "count", (1 << 20) - 1),
-    "all of it too large": every(*(put(ROWS, field, most) for field, most in (
-        ("count", (1 << 20) - 1), ("stride", HUGE), ("row_beats", (1 << 12) - 1), ("source", HUGE)))),
-    "features past the end": put(ROWS, "features", 255, features_in=1),
-    "weights past the end": put(WEIGHTS, "source", lambda v: v + 100_000), "weights wrap": put(WEIGHTS, "source", HUGE),
-    "too many weights": put(WEIGHTS, "count", (1 << 20) - 1),
-    "the longest weights": put(WEIGHTS, "steps", (1 << 12) - 1),
-    "addends past the end": put(ADDENDS, "source", lambda v: v + 100_000), "addends wrap": put(ADDENDS, "source", HUGE),
-    "too many addends": put(ADDENDS, "count", (1 << 20) - 1),
-    "outputs past the end": put(LAYER, "out", 1 << 24, **STORE), "outputs wrap": put(LAYER, "out", HUGE, **STORE),
-    "outputs far apart": put(LAYER, "out_stride", HUGE, **STORE),
-    "too many outputs": put(LAYER, "count", (1 << 20) - 1, **STORE),
-    "too wide outputs": put(LAYER, "groups", (1 << 12) - 1, **STORE),
-    "inputs a beat short": shorter("inputs"), "outputs a beat short": shorter("outputs"),
-    "weights a beat short": shorter("weights"), "no outputs": lambda run: setattr(run, "outputs_beats", 0),
-    "program too short": longer,
-}
-
-
-@pytest.mark.turns(16)
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.testpoint("corner_values")
-def test_wrong_programs(bench, mixed, name):
-    """Every field wrong, at its end or past it: code and place are those of the oracle, and what is written is right
-    or untouched."""
-    run = mixed.copy()
-    WRONG[name](run)
-    told, result = bench.refused(run, PLACE)
-    assert told["instructions_done"] <= result.instructions_done
-    tried["wrong programs"] += 1
-    bench.mend(mixed)
-
-
 # Errors of the bus
-
-@pytest.mark.turns(4, of="faults")
-@pytest.mark.parametrize("port, way", PORTS)
-@pytest.mark.testpoint("errors")
-def test_error_responses(bench, standing, port, way):
-    """On any beat; a read's is told with what was read."""
-    run, _ = standing
-    for told in bench.error_responses(run, port, way, 16, progress=2):
-        if told["code"] and way == "read":
-            item = int(run.words[told["instruction"], 0]) & 0xFF if told["detail"] else None
-            assert (port, told["detail"], item) in {
-                ("m00_axi", 0, None), ("m00_axi", 1, 1), ("m01_axi", 2, 2), ("m01_axi", 2, 3)}, told
-
 
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("weights", 2)])
 @pytest.mark.testpoint("corner_values")
@@ -292,58 +192,6 @@ def test_memory_that_was_never_written(bench, mixed, arena, detail):
         assert bench.never_written()[1] == detail
         bench.card.free(bench.buffers.pop(arena))
     bench.mend(mixed)
-
-
-# Abort and reset
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("errors")
-def test_abort_at_any_cycle(bench, standing):
-    """An abort at any cycle ends the run with that cause."""
-    bench.aborts(*standing, 30)
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("killed_hosts")
-def test_a_host_killed_at_any_cycle(bench, standing):
-    """Its driver resets the core alone: nothing is written from then on, and the next run is right."""
-    bench.kills(*standing, 20)
-
-
-@pytest.mark.turns(4, of="faults")
-@pytest.mark.testpoint("watchdog")
-def test_a_memory_that_never_answers(bench, standing):
-    """The watchdog ends the run with what owed an answer, and runs are right again when it has come."""
-    bench.silences(standing[0])
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("errors")
-def test_abort_with_stalls(bench, standing):
-    """Transfers that take long are waited for, and end whole."""
-    run, cycles = standing
-    for seed in range(count_of(10)):
-        bench.card.set_faults(Faults(seed=seed, stalls=dict.fromkeys(CHANNELS, 0.7)))
-        bench.abort(run, bench.draw.integers(1, 2 * cycles))
-
-
-@pytest.mark.turns(1)
-@pytest.mark.testpoint("reset_midstream")
-def test_reset_at_any_cycle(bench, standing):
-    """Reset at any cycle: the next run is right."""
-    bench.resets(*standing, 30)
-
-
-@pytest.mark.testpoint("errors")
-def test_faults_with_the_ddr4_memory(benches):
-    """The same kinds of faults with times that vary: a few of each."""
-    bench = benches("ddr4", seed=5)
-    bench.some_of_each(bench.network(*NETWORKS["dot"]))
-
-
-def test_a_hang_is_told(bench, mixed):
-    """The card, not the core: too few cycles are an error of their own."""
-    bench.hang(mixed)
 
 
 # Errors of the memories on chip

@@ -1,10 +1,9 @@
 """fpga.card.discover on trees as sysfs has them, and the command that prints what it finds."""
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.card.discover import P2P_OFF, P2P_ON, P2P_UNKNOWN, cards, drives_of, loose
-from hotrail.__main__ import main
+from tests.support.command import call
 from tests.support.sysfs import SHELL, Sysfs
 
 ROOT_PORT = "pci0000:00/0000:00:01.0"
@@ -134,7 +133,7 @@ def test_a_file_on_no_drive(sysfs, tmp_path):
 # The command
 
 def printed(root):
-    done = CliRunner().invoke(main, ["cards", "--sysfs", str(root)], env={"COLUMNS": "200"})
+    done = call("cards", "--sysfs", root, env={"COLUMNS": "200"})
     return done.exit_code, done.output
 
 

@@ -9,7 +9,6 @@ import time
 import tomllib
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth import ecp5
 from fpga.synth.board import BOARD_TOP, FOLDER, EcpBoard, constraints, wrapper
@@ -17,7 +16,7 @@ from fpga.synth.ecp5 import Ecp5Error, unpacked
 from gen.rtl.board import board as component
 from gen.rtl.config import ConfigError
 from gen.rtl.verilog import convert
-from hotrail.__main__ import main
+from tests.support.command import call
 
 NAME = "ulx3s_85f"
 FAMILY = ("TRELLIS_FF", "DP16KD", "MULT18X18D")     # what nextpnr neither splits nor joins
@@ -270,7 +269,7 @@ def test_a_button_that_is_low_when_pressed(tmp_path):
     (["none", "--seeds", "0"], "0 is not in the range x>=1"),
 ])
 def test_command_wrong(arguments, message):
-    done = CliRunner().invoke(main, ["ecp5", *arguments])
+    done = call("ecp5", *arguments)
     assert done.exit_code in (1, 2) and message in done.output, done.output
 
 

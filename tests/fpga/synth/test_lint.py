@@ -1,13 +1,12 @@
 """The Verilog checks see what they are there for, and waivers neither hide more nor outlive their reason."""
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth import lint
 from gen.rtl.config import Preset, load, names
 from gen.rtl.verilog import emit
-from hotrail.__main__ import main
 from hw.stream.skid_buffer import SkidBuffer
+from tests.support.command import call
 
 CLEAN = """module unit(clk, a, o);
   input clk;
@@ -105,7 +104,7 @@ def test_presets_are_checked_side_by_side(tmp_path, monkeypatch):
 @pytest.mark.regress
 def test_all_presets_pass():
     """And each waiver is still needed."""
-    done = CliRunner().invoke(main, ["lint"])
+    done = call("lint")
     assert done.exit_code == 0, done.output
 
 

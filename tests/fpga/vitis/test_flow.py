@@ -17,7 +17,8 @@ from fpga.vitis.check import check
 from fpga.vitis.xgui import xgui_path
 from gen.model.device import FOLDER
 from gen.model.platform import find
-from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, command, files, make, shown
+from tests.support.command import call
+from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, files, make, shown
 from tests.support.vitis_kernels import prepared
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -98,7 +99,7 @@ def test_what_is_not_on_disk_as_it_was_written_is_not_kept(tmp_path, monkeypatch
     write = Path.write_bytes
     monkeypatch.setattr(Path, "write_bytes", lambda path, data: write(
         path, spoilt(path, data) if path.name == "link.cfg" else data))
-    done = command("package", "tiny", CORE, "--out", tmp_path, "--no-gate")
+    done = call("package", "tiny", CORE, "--out", tmp_path, "--no-gate")
     assert done.exit_code == 1 and f"refused: {sentence}" in done.output
     assert done.output.endswith("tiny/mlp: nothing was packaged\n") and shown(tmp_path / "tiny" / "vitis") == []
 
@@ -133,7 +134,7 @@ def test_a_flat_shell_s_package_lies_by_itself(tmp_path, tools):
     standard = make(tmp_path)
     image = build(standard)
     image.write_text("hours of work", "utf-8")
-    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--platform", FLAT)
+    done = call("bitstream", "tiny", CORE, "--out", tmp_path, "--platform", FLAT)
     assert done.exit_code == 0 and "note: hotrail_mlp: held against the standard shell's budget" in done.output
     assert shown(image.parents[1]) == ["mlp", "mlp-flat", "mlp-flat-hw", "mlp-hw"]
     assert image.read_text("utf-8") == "hours of work"

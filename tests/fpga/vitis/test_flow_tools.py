@@ -12,7 +12,8 @@ from fpga.synth.map import Area, Report
 from fpga.vitis import check as checks
 from fpga.vitis import flow, toolchain
 from fpga.vitis.check import check
-from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, command, files, make, shown
+from tests.support.command import call
+from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, files, make, shown
 from tests.support.vitis_kernels import prepared
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -100,13 +101,13 @@ def test_image_is_what_bitstream_made(tmp_path, tools, monkeypatch):
 def test_bitstream_in_a_relative_folder(tmp_path, tools, monkeypatch):
     """The tools work in folders of their own: what they are given must be absolute."""
     monkeypatch.chdir(tmp_path)
-    done = command("bitstream", "tiny", CORE, "--out", "here", "--no-gate")
+    done = call("bitstream", "tiny", CORE, "--out", "here", "--no-gate")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "here/tiny/vitis/mlp-hw/hotrail_mlp.xclbin").exists()
-    for call in tools():
-        for word in call:
+    for words in tools():
+        for word in words:
             path = Path(word.replace("mlp-hw-new", "mlp-hw"))
-            assert "here/" not in word or path.is_absolute() and path.exists(), call
+            assert "here/" not in word or path.is_absolute() and path.exists(), words
 
 
 def test_a_failure_keeps_the_last_bitstream(tmp_path, tools, monkeypatch):
@@ -180,7 +181,7 @@ def test_what_is_missing_is_one_sentence(tmp_path, tools, monkeypatch, change, s
     """Said before the conversion, and nothing is made."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     change(tmp_path / "bin", monkeypatch)
-    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
+    done = call("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
     assert done.exit_code == 1 and done.output.startswith("Error: ") and done.output.count("\n") == 1
     assert all(sentence in done.output for sentence in sentences)
     assert done.output.endswith(f"; without it `hotrail package tiny {CORE}` makes the package alone\n")
@@ -198,7 +199,7 @@ def test_platform_file_wrong(tmp_path, tools):
 
 
 def test_command_package(tmp_path):
-    done = command("package", "tiny", "mlp", "--out", tmp_path, "--experimental-xo")
+    done = call("package", "tiny", "mlp", "--out", tmp_path, "--experimental-xo")
     assert done.exit_code == 0, done.output
     assert "0.3 % of 310,000" in done.output and "depth: LUT levels 6 of 6 allowed, carry chains 1 of 1;" in done.output
     assert "note: flat shell: no published budget" in done.output
@@ -210,7 +211,7 @@ def test_command_package(tmp_path):
 
 def test_command_tells_of_tools_in_other_versions(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "version", lambda name: "9.9")
-    done = command("package", "tiny", "mlp", "--out", tmp_path, "--no-gate")
+    done = call("package", "tiny", "mlp", "--out", tmp_path, "--no-gate")
     assert done.exit_code == 0, done.output
     assert [line.split(" is installed; ")[0] for line in done.output.splitlines()[-3:]] == [
         "note: amaranth 9.9", "note: pyosys 9.9", "note: lxml 9.9"]
@@ -219,11 +220,11 @@ def test_command_tells_of_tools_in_other_versions(tmp_path, monkeypatch):
 def test_command_refuses(tmp_path, quick, monkeypatch):
     big = Report(quick.core, Area(lut=1, dsp=2000), {}, quick.worst, quick.most_chains, quick.boundary)
     monkeypatch.setattr(flow.gates, "measure", lambda kernel, texts, say: big)
-    done = command("package", "tiny", CORE, "--out", tmp_path)
+    done = call("package", "tiny", CORE, "--out", tmp_path)
     assert done.exit_code == 1
     assert "refused: hotrail_mlp: 2,000 DSP, 662 more than the standard shell's 1,338" in done.output
     assert done.output.endswith("tiny/mlp: nothing was packaged\n") and not shown(tmp_path / "tiny" / "vitis")
-    done = command("package", "tiny", CORE, "--out", tmp_path, "--force")
+    done = call("package", "tiny", CORE, "--out", tmp_path, "--force")
     assert done.exit_code == 0 and "forced: hotrail_mlp: 2,000 DSP" in done.output
 
 
@@ -231,15 +232,15 @@ def test_command_takes_all_kernels_of_a_preset(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(flow, "package", lambda preset, core, **options: asked.append((preset, core)) or flow.Package(
         tmp_path, prepared(CORE)[0], 300, 1, "", None))
-    assert command("package", "tiny", "--no-gate").exit_code == 0
+    assert call("package", "tiny", "--no-gate").exit_code == 0
     assert asked == [("tiny", "emb"), ("tiny", "mlp"), ("tiny", "hotline")]
 
 
 def test_commands_go_the_whole_way(tmp_path, tools):
-    done = command("xo", "tiny", CORE, "--out", tmp_path, "--no-gate")
+    done = call("xo", "tiny", CORE, "--out", tmp_path, "--no-gate")
     assert done.exit_code == 0, done.output
     assert done.output.endswith(f"made {tmp_path}/tiny/vitis/mlp-xo/hotrail_mlp.xo\n")
-    done = command("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
+    done = call("bitstream", "tiny", CORE, "--out", tmp_path, "--target", "hw_emu")
     assert done.exit_code == 0 and done.output.endswith(f"made {tmp_path}/tiny/vitis/mlp-hw_emu/hotrail_mlp.xclbin\n")
 
 
@@ -257,19 +258,19 @@ def test_commands_go_the_whole_way(tmp_path, tools):
 ])
 def test_commands_wrong(tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.setattr(flow, "prepare", lambda preset, core: pytest.fail("converted first"))
-    done = command(*arguments, "--out", tmp_path)
+    done = call(*arguments, "--out", tmp_path)
     assert done.exit_code and sentence in done.output.splitlines()[-1] and "Yosys" not in done.output
     assert not list(tmp_path.iterdir())
 
 
 def test_commands_where_nothing_can_be_written(tmp_path, tools):
     for command_name in ("package", "xo", "bitstream"):
-        done = command(command_name, "tiny", CORE, "--out", "/dev/null")
+        done = call(command_name, "tiny", CORE, "--out", "/dev/null")
         assert done.exit_code == 1 and done.output.endswith(
             "Error: nothing can be written to /dev/null/tiny/vitis: Not a directory\n")
     (tmp_path / "tiny").write_text("in the way", "utf-8")
     for out, why in ((tmp_path, "Not a directory"), ("/proc/x", "No such file or directory")):
-        done = command("package", "tiny", CORE, "--out", out, "--no-gate")
+        done = call("package", "tiny", CORE, "--out", out, "--no-gate")
         assert (done.exit_code, done.output) == (1, f"Error: nothing can be written to {out}/tiny/vitis: {why}\n")
 
 

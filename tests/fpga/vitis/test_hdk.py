@@ -7,7 +7,6 @@ import shutil
 import subprocess
 
 import pytest
-from click.testing import CliRunner
 
 from fpga.synth import lint
 from fpga.synth.depth import Depth
@@ -19,8 +18,8 @@ from gen.model.platform import Platform
 from gen.rtl.config import load
 from gen.rtl.f2 import top
 from gen.rtl.verilog import convert, interface
-from hotrail.__main__ import main
 from hw.f2.logic import ADDRESS_BITS, CustomLogic
+from tests.support.command import call
 from verif.f2.shell import CL, Registers, ports, texts
 
 MODULE = "hotrail_emb_f2"
@@ -165,31 +164,30 @@ def test_synthesis_script(quick, tmp_path):
 def test_command(quick, tmp_path):
     """`hotrail package --platform f2`, and what it does not take."""
     command = ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path)]
-    run = CliRunner().invoke(main, command)
+    run = call(*command)
     assert run.exit_code == 0 and "custom logic complete in" in run.output, run.output
-    run = CliRunner().invoke(main, [*command, "--instances", "2"])
+    run = call(*command, "--instances", "2")
     assert run.exit_code and "--instances is for packages that Vitis links" in run.output
 
 
 def test_gate(quick, tmp_path):
     """What does not fit the board is refused with the sentence of any gate, and written when it is forced."""
     quick["lut"] = 1_100_000
-    command = ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path)]
-    run = CliRunner().invoke(main, command)
+    command = "package", "smartssd", "emb", "--platform", "f2", "--out", tmp_path
+    run = call(*command)
     assert run.exit_code == 1 and not list(tmp_path.rglob("*.sv")), run.output
     assert "refused: hotrail_emb_f2: 1,100,000 LUT, 79,000 more than the F2 Small Shell's 1,021,000" in run.output
     assert "over AMD's guideline, with the platform's logic: LUT: 106.1 %, guideline 70 %" in run.output
     for option, record in (("--force", {"passed": False, "forced": True}), ("--no-gate", {"passed": None})):
-        run = CliRunner().invoke(main, [*command, option])
+        run = call(*command, option)
         told = json.loads((tmp_path / "smartssd/f2/cl_hotrail_emb/package.json").read_text("utf-8"))
         assert run.exit_code == 0 and record.items() <= told["gate"].items()
 
 
 def test_command_refuses(tmp_path):
-    run = CliRunner().invoke(main, ["package", "tiny", "emb", "--platform", "f2", "--out", str(tmp_path)])
+    run = call("package", "tiny", "emb", "--platform", "f2", "--out", tmp_path)
     assert run.exit_code and "has beats of 16 bytes, and F2's memory has beats of 64" in run.output
     for option in ("--monitors", "--experimental-xo", "--host=m01_axi", "--clock=250"):
-        run = CliRunner().invoke(main, ["package", "smartssd", "emb", "--platform", "f2", "--out", str(tmp_path),
-                                        option])
+        run = call("package", "smartssd", "emb", "--platform", "f2", "--out", tmp_path, option)
         assert run.exit_code and f"{option.split('=')[0]} is for packages that Vitis links" in run.output, run.output
     assert not list(tmp_path.rglob("*.sv"))

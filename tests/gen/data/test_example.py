@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.data import example
 from gen.data.logs import Trace, open_log
 from gen.model.recommender import Recommender
 from gen.model.weights import FileWeights
-from hotrail.__main__ import main
+from tests.support.command import call
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +49,12 @@ def test_the_label_can_be_learned(folder):
 
 
 def test_files_are_the_same_every_time_and_nothing_is_overwritten(folder, tmp_path):
-    again = CliRunner().invoke(main, ["example", str(tmp_path)])
+    again = call("example", tmp_path)
     assert again.exit_code == 0 and len(again.output.splitlines()) == len(example.FILES)
     assert all((tmp_path / name).read_bytes() == (folder / name).read_bytes() for name in example.FILES)
     for name in example.FILES:
         if name != "day_1.gz":
             (tmp_path / name).unlink()
-    refused = CliRunner().invoke(main, ["example", str(tmp_path)])
+    refused = call("example", tmp_path)
     assert refused.exit_code == 1 and "day_1.gz exists already; name another folder" in refused.output
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["day_1.gz"]

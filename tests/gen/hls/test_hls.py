@@ -5,21 +5,20 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from gen.compiler.emb import encode
 from gen.hls import project
 from gen.hls.vectors import UNTOUCHED, Vectors, emb_case, emb_start, vectors
 from gen.rtl.config import load, names
 from golden.emb.core import Emb, Memory
-from hotrail.__main__ import main
 from hw.isa import EMB
+from tests.support.command import call
 from tests.support.emb_programs import PAGE, Drawn, Programs, images
 from tests.support.hls_subset import offences
 
@@ -233,8 +232,7 @@ def test_the_top_function_has_the_arguments_of_the_isa():
     assert set(re.findall(r"s_axilite port=(\w+)", top)) == {*(item.name for item in EMB.arguments), "return"}
 
 
-def command(*arguments):
-    return CliRunner().invoke(main, ["hls", *map(str, arguments)])
+command = partial(call, "hls")
 
 
 def test_the_command(tmp_path):

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from golden.tt.image import cores_of, image
+from golden.tt.image import image
 from golden.tt.layout import plan
 from tests.support import lane
 
@@ -37,17 +37,15 @@ def _dense_row(cores, index):
 @pytest.mark.parametrize("grid_log2, columns, rank", CASES)
 @pytest.mark.testpoint("random_match_golden", unit="tt/unit")
 def test_lane_turns_images_into_rows(grid_log2, columns, rank):
-    """The image of a table, as the unit reads it, gives the table's rows and its cores back."""
+    """The image of a table, as the unit reads it, gives the table's rows."""
     rng = np.random.default_rng(7)
     modes = (3, 2, 4, 2)[: len(columns)]
     ranks = (1, *(max(1, rank - k) for k in range(len(columns) - 1)), 1)
     layout = plan(modes, columns, ranks, grid_log2=grid_log2)
     cores = _cores(modes, columns, ranks, rng)
     packed = image(layout, cores)
-    for index in rng.integers(0, layout.rows, 3):
+    for index in rng.integers(0, layout.rows, 4):
         assert np.array_equal(lane.row(packed, index), _dense_row(cores, index)), (layout, index)
-    for core, again in zip(cores, cores_of(packed), strict=True):
-        assert np.array_equal(core, again)
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented", unit="tt/unit")

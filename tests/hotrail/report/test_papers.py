@@ -1,17 +1,15 @@
 """`hotrail papers`, as a user calls it."""
 
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from hotrail.__main__ import main
 from hotrail.papers import KEYS
 from hotrail.report import papers as report
+from tests.support.command import call
 
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["papers", *map(str, arguments)], terminal_width=150)
+run = partial(call, "papers", terminal_width=150)
 
 
 def test_every_paper_is_there():
