@@ -26,8 +26,8 @@ Every component of `hw` with the oracle that it is held against and the benches 
 `hw/x/y.py`, `golden/x/y.py` and `verif/x/test_y.py` belong together; where a path differs,
 the component is a part of a larger unit and is tested there, or what it does needs no model beyond the words named.
 
-Of each file: its testpoints, how many of them `make test` runs, how many are waived; the mutants that
-`make mutants` draws from; the claims about it that are proven, and asserted in every simulation.
+Of each file: its testpoints, how many of them `make test` runs, how many are waived; the mutants in its table, and
+those that `make mutants` draws from; the claims about it that are proven, and asserted in every simulation.
 
 | component | oracle | benches | testpoints | mutants | claims |
 |---|---|---|---|---|---|

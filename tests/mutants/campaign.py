@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 
+from tests.mutants.mutant import COPIED, ROOT, Copy
 from tests.mutants.operators import Change, benches, changes
-from tests.mutants.source_copy import COPIED, ROOT, Copy
 from tests.mutants.weave import woven
 
 __all__ = ["Campaign", "Share", "Tried", "sample", "share"]

@@ -1,7 +1,7 @@
 """Mutants by operator: small changes to the text of any file of hw, drawn instead of written by hand.
 
 An operator changes one place of a statement that assigns to a domain: an operation, a comparison, a constant, an arm of
-a choice, an inversion, a reset, or the whole statement.
+a choice, an inversion, a reset, or the whole statement. Units whose table lists mutants by hand have these as well.
 """
 
 import ast
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tests.mutants.source_copy import ROOT
+from tests.mutants.mutant import ROOT
 from verif import units
 
 __all__ = ["Change", "benches", "changes", "files"]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.mutants.campaign import Campaign, Tried, sample, share
 from tests.mutants.equivalence import compare
+from tests.mutants.mutant import ROOT
 from tests.mutants.operators import Change, benches, changes, files
-from tests.mutants.source_copy import ROOT
 from tests.mutants.weave import woven
 
 FILE = "hw/stream/skid_buffer.py"

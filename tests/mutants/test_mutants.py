@@ -1,0 +1,47 @@
+"""Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps."""
+
+import pytest
+
+from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
+from tests.mutants.emb_rows import DECODER, FETCH, REQUESTS
+from tests.mutants.emb_writes import JOINER, POST_POOL
+from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
+from tests.mutants.mlp_sequencer import SEQUENCER
+from tests.mutants.mutant import ROOT, Copy
+from tests.mutants.stream import FIFO, ROUND_ROBIN
+from tests.mutants.tt_index import INDEX
+from tests.mutants.tt_reuse import MARKS, REUSE
+
+UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SCHEDULER, SPLITTER, RELEASE, QUEUE, SEQUENCER, INDEX,
+         REUSE, MARKS, JOINER, POST_POOL, DECODER, FETCH, REQUESTS)
+BENCHES = sorted({unit.benches for unit in UNITS})
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return Copy(tmp_path_factory.mktemp("mutants"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.file)
+def test_mutants_change_one_place(unit):
+    """The tables follow the units: a text that is gone is a mutant to write anew."""
+    text = (ROOT / unit.file).read_text("utf-8")
+    lost = [mutant.why for mutant in unit.mutants if text.count(mutant.old) != 1 or mutant.old == mutant.new]
+    assert not lost, f"{unit.file}: `old` does not occur once: {'; '.join(lost)}"
+    changes = [(mutant.old, mutant.new) for mutant in unit.mutants]
+    assert len(set(changes)) == len(changes) and all((ROOT / bench).exists() for bench in unit.benches)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("benches", BENCHES, ids="+".join)
+def test_the_sound_copy_passes(copy, benches):
+    code, output = copy.run(benches)
+    assert code == 0, output
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("unit, mutant", [(unit, mutant) for unit in UNITS for mutant in unit.mutants],
+                         ids=lambda item: getattr(item, "why", None) or item.file)
+def test_mutant_is_found(copy, unit, mutant):
+    found, output = copy.found(unit, mutant)
+    assert found, f"{unit.file}: {mutant.why}: {' '.join(unit.benches)} does not find it\n{output[-3000:]}"
