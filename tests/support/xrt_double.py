@@ -39,6 +39,7 @@ class Xrt:
         self.memory = np.frombuffer(mmap.mmap(-1, 1 << 20), np.uint8)
         self.memory[:] = 0xEE
         self.state, self.over, self.last, self.is_old = 1, threading.Event(), 100, is_old
+        self.worker = None
         self.status, self.may_start, self.code = IDLE, True, 0
         self.identity = {EMB.register(name).offset: value for name, value in identity(EMB, TINY)}
         for name in dir(type(self)):
@@ -152,6 +153,8 @@ class Xrt:
     def xrtRunStart(self, run):
         if not self.may_start:
             return -1
+        if self.worker is not None:
+            self.worker.join()      # what was stopped is over before the next run
         self.state, self.status, self.may_start = RUNNING, DRAINING, not self.is_old
         self.over.clear()
 
@@ -160,7 +163,8 @@ class Xrt:
                 self.core(self)
             if self.ends is not None:
                 self.end(self.ends)
-        threading.Thread(target=work, daemon=True).start()
+        self.worker = threading.Thread(target=work, daemon=True)
+        self.worker.start()
         return 0
 
     def end(self, state):
