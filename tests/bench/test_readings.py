@@ -68,7 +68,7 @@ DERIVED = {
         15.5,                   # 20.8 less 5.3 epochs per hour
         11.25,                  # indices of 4 bytes: 15.75 GB/s over 350 MHz
         4096,                   # thousand entries of 17 bits: 8.5 MB
-        0.346, 23.2},           # square micrometres of Intel's bit cell, square millimetres of 8 MB of them
+        23.2},                  # square millimetres of 8 MB of Intel's bit cells
     "el-rec": {
         1.77,                   # mean of 1.83 and 1.70
         1.11, 2.08, 1.15},      # 1 over 1 less 10, 52 and 13 %
