@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.framework import Row, joined, values, with_unit
 from bench.plots import Plot, svg
-from bench.readings import Paper, document, newer, packed, papers
+from bench.readings import Paper, disputed, document, newer, packed, papers
 from gen.base.tools import build_folder
 
 __all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "PICTURES", "RESULTS", "Line", "Section", "Selection",
@@ -184,7 +184,7 @@ def main() -> None:
     PAGE.write_text(decisive(known, selections(text)), "utf-8")
     for plot in (plot for part in selections(text) for plot in part.plots):
         (PICTURES / f"{plot.name}.svg").write_text(svg(plot, known), "utf-8")
-    PAPERS.write_text(document(rows, papers(other), newer(other)), "utf-8")
+    PAPERS.write_text(document(rows, papers(other), disputed(other), newer(other)), "utf-8")
     PACKED.write_text(shown(rows, papers(other)), "utf-8")
 
 

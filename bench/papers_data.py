@@ -5,7 +5,7 @@ SCARS Fig. 4, tables 3 and 4 and §II, frequency-aware cache Fig. 2, 7 and 9. do
 reading.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -34,6 +34,8 @@ TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-awar
 PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
 CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
 GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+#: For the least growth by Zipf's law: rows and batches before.
+ZIPF_ROWS, ZIPF_BATCHES = (10**3, 10**4, 10**5), (128, 2048, 32_768, 262_144)
 STEP_BATCHES = (2048, 4096, 8192, 16_384)   # of SCARS tables 3 to 5
 MASS = 1e-9                                 # one access in a billion
 
@@ -159,14 +161,23 @@ def unique(chance: NDArray[np.float64], batch: int) -> float:
 def growth() -> Iterator[Row]:
     """SCARS §II: what five times the rows and five times the batch move, by eq. 2, and on how many rows a law puts
     a chance of MASS and more."""
-    for name, weight in (("zipf", lambda x: 1 / x), ("exponential", lambda x: np.exp(-x)),
-                         ("normal", lambda x: np.exp(-x * x))):
-        small, large = (weight(np.arange(1.0, times * RANKED + 1)) for times in (1, GROWTH))
+    def grown(weight: Callable[[NDArray[np.float64]], NDArray[np.float64]], rows: int, batch: int) -> float:
+        small, large = (weight(np.arange(1.0, times * rows + 1)) for times in (1, GROWTH))
+        return round(unique(large, GROWTH * batch) / unique(small, batch), 2)
+
+    def zipf(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+        return 1 / ranks
+
+    for name, weight in (("zipf", zipf), ("exponential", lambda x: np.exp(-x)), ("normal", lambda x: np.exp(-x * x))):
+        small = weight(np.arange(1.0, RANKED + 1))
         yield figure(f"papers.scars.growth.{name}", f"rows by rank, {name}, {RANKED:,} rows and batches of "
                      f"{SCALED_BATCH:,}, then five times both: rows moved per batch over those before",
-                     round(unique(large, GROWTH * SCALED_BATCH) / unique(small, SCALED_BATCH), 2), "times")
+                     grown(weight, RANKED, SCALED_BATCH), "times")
         yield figure(f"papers.scars.growth.{name}.rows", f"rows by rank, {name}, {RANKED:,} rows: those that a lookup "
                      f"asks for with a chance of {MASS:g} and more", int((small / small.sum() >= MASS).sum()), "rows")
+    least = min(grown(zipf, rows, batch) for rows in ZIPF_ROWS for batch in ZIPF_BATCHES)
+    yield figure("papers.scars.growth.zipf.least", f"the least of Zipf's law over {ZIPF_ROWS[0]:,} to {ZIPF_ROWS[-1]:,}"
+                 f" rows and batches of {ZIPF_BATCHES[0]} to {ZIPF_BATCHES[-1]:,} before", least, "times")
 
 
 @bench("papers_data")

@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.framework import Row, shortened, values, with_unit
 
-__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "document", "figures",
-           "newer", "packed", "papers", "reading"]
+__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "disputed", "document",
+           "figures", "newer", "packed", "papers", "reading"]
 
 HOLDS = ("yes", "partly", "no", "not shown")
 HEAD = """# Papers
@@ -101,6 +101,11 @@ def about(text: str) -> str:
     return str(tomllib.loads(text)["about"]).strip()
 
 
+def disputed(text: str) -> str:
+    """What bench/papers.toml has of verdicts on which readers differ."""
+    return str(tomllib.loads(text)["disputed"]).strip()
+
+
 def newer(text: str) -> str:
     """What bench/papers.toml has of later and neighbouring work."""
     return str(tomllib.loads(text)["newer"]).strip()
@@ -143,8 +148,11 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
         "figures": [_packed(each, _known(known, each.ids)) for each in paper.figures]} for paper in layout]}
 
 
-def document(rows: Iterable[Row], layout: Sequence[Paper], beside: str = "") -> str:
-    """The text of docs/papers.md. beside: of other work. Raises LookupError: an id that is not recorded"""
+def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", beside: str = "") -> str:
+    """The text of docs/papers.md. differ: of disputed verdicts; beside: of other work.
+
+    Raises      LookupError: an id that is not recorded
+    """
     known = {row.id: row for row in rows}
     out = [HEAD, "| short name | publication | where it is |", "|---|---|---|"]
     out += [f"| {paper.title} | {paper.publication} | {paper.code} |" for paper in layout]
@@ -152,7 +160,8 @@ def document(rows: Iterable[Row], layout: Sequence[Paper], beside: str = "") -> 
             "## Do the papers' results hold?\n", "| claim | holds | why |", "|---|---|---|"]
     out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
             for paper in layout for each in paper.headlines]
-    out += ["", FIGURES]
+    out += ["", differ, ""] if differ else [""]
+    out += [FIGURES]
     out += ["## Newer and neighbouring work\n", beside] if beside else []
     return "\n".join(out).rstrip() + "\n"
 

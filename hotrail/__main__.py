@@ -131,7 +131,7 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
                 continue
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
             if liberty is not None:
-                mapped = cells.map_cells(texts, metadata["top"], liberty, say=aside)
+                mapped = cells.map_cells(texts, metadata["top"], liberty, cache=build_folder() / "synth", say=aside)
                 node = int(node_nm) if node_nm else None
                 click.echo("\n".join(cells.lines(mapped, node)))
                 found[f"{chosen.name}/{name}"] = {

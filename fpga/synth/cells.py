@@ -2,7 +2,8 @@
 
 Every distinct Verilog module is mapped once, with its parts as black boxes, and areas add up over the instances.
 Memories that are written and have more than FLIP_FLOP_WORDS words are counted in bits and not mapped: they become
-macros, whose area is estimated from the published bit cell of a process. Power is what charges the cells' inputs, once
+macros, whose area is estimated from the published bit cell of a process. Mapped modules are kept by their content, so
+that a mapping that was interrupted goes on where it stopped. Power is what charges the cells' inputs, once
 for a change and twice a cycle for a clock, times what wires and the inside of cells add, and leakage; that of memories
 is left out. Not modelled: placement density, clock tree, timing.
 
@@ -10,16 +11,20 @@ Source: bit cells of Intel's processes as published at IEDM (S. Yang 1998, S. Ty
 K. Mistry 2007); share of a macro's area that is cells, what wires and the inside of cells add: own assumptions
 """
 
+import hashlib
 import json
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fpga.synth.map import instances, leaves_first
+from gen.base import kept
 from gen.base.tools import yosys
 from gen.rtl.verilog import children, interface
 
@@ -118,11 +123,12 @@ class CellReport:
         return cells / CELL_SHARE[1], cells / CELL_SHARE[0]
 
 
-def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *,
+def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *, cache: Path | str = "build/synth",
               say: Callable[[str], None] = lambda line: None) -> CellReport:
     """Maps the Verilog of a core to the cells of a Liberty file.
 
-    Parameters  texts, top: as fpga.synth.map.synthesise takes them; say: is told of each module
+    Parameters  texts, top, cache: as fpga.synth.map.synthesise takes them; say: is told of each module that is not in
+                the cache
     Raises      ValueError: the file has no cells that make logic, or a module has a part that is neither cell nor
                 memory; RuntimeError: Yosys failed; OSError: the file cannot be read
     """
@@ -133,7 +139,7 @@ def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *,
         raise ValueError(f"liberty {liberty}: it has no cells; a Liberty file of a standard-cell library is needed")
     modules = {file.removesuffix(".v"): text for file, text in texts.items()}
     try:
-        nand = _part("nand2", {"nand2": NAND}, library).area_um2
+        nand = _part("nand2", {"nand2": NAND}, library, Path(cache), lambda: None).area_um2
     except RuntimeError as error:
         raise ValueError(f"liberty {liberty}: {str(error).splitlines()[0]}") from None
     if not nand:
@@ -141,8 +147,8 @@ def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *,
     parts: dict[str, Part] = {}
     order = leaves_first(top, modules)
     for number, name in enumerate(order, 1):
-        say(f"mapping {number} of {len(order)}: {name}")
-        parts[name] = part = _part(name, modules, library)
+        begins = partial(say, f"mapping {number} of {len(order)}: {name}")
+        parts[name] = part = _part(name, modules, library, Path(cache), begins)
         if others := sorted(set(part.kinds) - names):
             raise ValueError(f"module {name}: {', '.join(others)} is no cell of {liberty}; a preset for FPGAs has such "
                              "parts")
@@ -181,22 +187,30 @@ def electrical(liberty: str) -> dict[str, Electrical]:
     return found
 
 
-def _part(name: str, modules: Mapping[str, str], library: Path) -> Part:
-    """A module, its parts as black boxes."""
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        boxes = [interface(modules[part]) for part in sorted(children(modules[name], modules))]
-        (work / "own.v").write_text(modules[name], "utf-8")
-        (work / "parts.v").write_text("".join(boxes), "utf-8")
-        (work / "cells.lib").symlink_to(library)
-        yosys(["read_verilog own.v", "read_verilog -lib parts.v",
-               *FLOW.format(name=name, words=FLIP_FLOP_WORDS, library="cells.lib").splitlines()], cwd=work)
-        netlist = json.loads((work / "mapped.json").read_bytes())["modules"][name]["cells"].values()
-        area = json.loads((work / "area.json").read_bytes())["design"]
-    memories = [_bits(cell) for cell in netlist if cell["type"] in ("$mem_v2", "URAM288")]
-    kinds = Counter(cell["type"] for cell in netlist if cell["type"] not in ("$mem_v2", "URAM288", "$scopeinfo"))
-    uses = {kind: kinds.pop(kind) for kind in list(kinds) if kind in modules}
-    return Part(area.get("area", 0.0), sum(kinds.values()), len(memories), sum(memories), uses, kinds)
+def _part(name: str, modules: Mapping[str, str], library: Path, cache: Path, begins: Callable[[], None]) -> Part:
+    """A module, its parts as black boxes. begins: is called unless it is in the cache."""
+    boxes = [interface(modules[part]) for part in sorted(children(modules[name], modules))]
+    flow = ["read_verilog own.v", "read_verilog -lib parts.v",
+            *FLOW.format(name=name, words=FLIP_FLOP_WORDS, library="cells.lib").splitlines()]
+    content = [modules[name], boxes, flow, kept.digest(library), version("pyosys")]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+    def make() -> dict[str, Any]:
+        begins()
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            (work / "own.v").write_text(modules[name], "utf-8")
+            (work / "parts.v").write_text("".join(boxes), "utf-8")
+            (work / "cells.lib").symlink_to(library)
+            yosys(flow, cwd=work)
+            netlist = json.loads((work / "mapped.json").read_bytes())["modules"][name]["cells"].values()
+            area = json.loads((work / "area.json").read_bytes())["design"]
+        memories = [_bits(cell) for cell in netlist if cell["type"] in ("$mem_v2", "URAM288")]
+        kinds = Counter(cell["type"] for cell in netlist if cell["type"] not in ("$mem_v2", "URAM288", "$scopeinfo"))
+        uses = {kind: kinds.pop(kind) for kind in list(kinds) if kind in modules}
+        return asdict(Part(area.get("area", 0.0), sum(kinds.values()), len(memories), sum(memories), uses, dict(kinds)))
+
+    return Part(**kept.remembered(cache / f"{name}-{digest}.cells", make))
 
 
 def _bits(cell: Mapping[str, Any]) -> int:

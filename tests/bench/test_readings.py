@@ -11,7 +11,7 @@ from bench.readings import Figure, Headline, Paper
 from gen.base.tools import data_path
 
 TEXT = page.PAPER_LINES.read_text("utf-8")
-LAYOUT, NEWER = readings.papers(TEXT), readings.newer(TEXT)
+LAYOUT, DISPUTED, NEWER = readings.papers(TEXT), readings.disputed(TEXT), readings.newer(TEXT)
 RECORDED = page.recorded(page.RESULTS)
 
 
@@ -32,7 +32,8 @@ WANTED = {
 
 def test_the_page_and_the_commands_file_show_the_recorded_results():
     rows = RECORDED.values()
-    assert page.PAPERS.read_text("utf-8") == readings.document(rows, LAYOUT, NEWER), "run python -m bench.page"
+    text = readings.document(rows, LAYOUT, DISPUTED, NEWER)
+    assert page.PAPERS.read_text("utf-8") == text, "run python -m bench.page"
     assert page.PACKED.read_text("utf-8") == page.shown(rows, LAYOUT), "run python -m bench.page"
 
 
@@ -55,6 +56,23 @@ def test_the_site_shows_every_figure():
 
 
 NUMBER = re.compile(r"(\d[\d,]*\.?\d*)(K?)")
+ROMAN = "I", "II", "III", "IV", "V", "VI", "VII"
+# Headings: "IV. EVALUATION" and "C. Performance", or "# 7.2.1 Accuracy" and "## Chapter 5".
+LETTERED = re.compile(r"(?m)^(?:([IVX]+)\. [A-Z]{2}|([A-H])\. [A-Z][A-Za-z])")
+NUMBERED = re.compile(r"(?m)^(?:#* ?(\d(?:\.\d+)*) \*?[A-Z]|#+ Chapter (\d))")
+NEAR = 2500         # characters around the name of a figure or a table
+QUOTES = re.compile(r"paper|thesis|caption|SCRec|TT-Rec|§|\btext\b|published")
+#: In sentences on a paper, what follows from its numbers, or is hotrail's.
+DERIVED = {
+    "hotline": {
+        15.5,                   # 20.8 less 5.3 epochs per hour
+        11.25,                  # indices of 4 bytes: 15.75 GB/s over 350 MHz
+        4096,                   # thousand entries of 17 bits: 8.5 MB
+        23.2},                  # square millimetres of 8 MB of Intel's bit cells
+    "el-rec": {
+        1.77,                   # mean of 1.83 and 1.70
+        1.11, 2.08, 1.15},      # 1 over 1 less 10, 52 and 13 %
+}
 
 
 def numbers(text):
@@ -62,25 +80,107 @@ def numbers(text):
             for digits, thousands in NUMBER.findall(text)}
 
 
+def sections(text):
+    """The text of each section with its parts, by its number; what is before the first is the abstract."""
+    lettered = re.search(r"(?m)^I\. INTRO", text)
+    chapter, marks = "", []
+    for match in (LETTERED if lettered else NUMBERED).finditer(text):
+        whole, part = match.groups()
+        if lettered and part:
+            label = f"{chapter}.{part}"
+        else:
+            label = chapter = whole or part
+        marks.append((label, match.start()))
+    found = {"abstract": text[:marks[0][1]]}
+    for (label, start), (_, end) in zip(marks, [*marks[1:], ("", len(text))], strict=True):
+        parts = label.split(".")
+        for depth in range(1, len(parts) + 1):
+            name = ".".join(parts[:depth])
+            found[name] = found.get(name, "") + text[start:end]
+    return found
+
+
+def near(text, kind, number):
+    """What stands around each mention of a figure or a table."""
+    roman = "" if "." in number else f"|{ROMAN[int(number) - 1]}" if int(number) <= len(ROMAN) else ""
+    names = rf"(?:fig\.|figure)\s?{re.escape(number)}" if kind == "Fig." else rf"able\s(?:{re.escape(number)}{roman})"
+    return " ".join(text[max(0, match.start() - NEAR):match.end() + NEAR]
+                    for match in re.finditer(rf"(?i){names}(?![\d.]*\d)(?![IVX])", text))
+
+
+def places(text, where):
+    """What a paper has at the sections, figures and tables that a line names, by their names."""
+    parts = sections(text)
+    named = re.findall(r"§([IVX]+(?:\.[A-H])?|\d(?:\.\d+)*)", where) + re.findall("abstract", where)
+    found = {name: parts.get(name, "") for name in named}
+    for kind, listed in re.findall(r"(Fig\.|[Tt]able) ((?:\d+(?:\.\d+)?[ab]?(?:, (?=\d))?)+)", where):
+        for number in listed.split(", "):
+            found[f"{kind} {number}"] = near(text, kind, number.rstrip("ab"))
+    return found
+
+
+def labelled(claim):
+    """(a claim without where it stands, where it stands)."""
+    where = " ".join(re.findall(r"\(([^)]*)\)", claim))
+    return re.sub(r"(?:Fig\.|[Tt]able|§|eq\.) ?[\d.IVXab, ]+", "", claim), where
+
+
 def quoted(paper):
-    """What is the paper's own in its lines: claims, readings, the words beside ours, and lines without rows of ours."""
-    texts = [each.claim for each in paper.headlines]
-    texts += [f"{each.at} {each.source} {each.beside} {'' if each.ids else each.what}" for each in paper.figures]
-    return numbers(" ".join(texts)) | {each for line in paper.figures for each in line.reading if not math.isnan(each)}
+    """(numbers that are the paper's own, where they stand, the line): claims, readings, the words beside ours, and
+    lines without rows of ours."""
+    for each in paper.headlines:
+        claim, where = labelled(each.claim)
+        yield numbers(claim), where, each.claim
+    for each in paper.figures:
+        own = numbers(f"{each.beside} {'' if each.ids else each.what}")
+        yield own | {one for one in each.reading if not math.isnan(one)}, f"{each.at} {each.source}", each.what
 
 
-@pytest.mark.parametrize("paper", LAYOUT, ids=lambda paper: paper.key)
-def test_numbers_of_a_paper_stand_in_its_text(paper):
+def remarks(paper):
+    """Sentences on the paper in answers, reasons and verdicts, without values of ours."""
+    texts = [*(each.answer for each in paper.headlines), *(f"{each.why} {each.needs}" for each in paper.figures),
+             *paper.verdict.values()]
+    sentences = {one for each in texts for one in re.split(r"(?<=[.;:]) ", re.sub(r"\{[^}]*\}|`[^`]*`", "", each))}
+    return sorted(filter(QUOTES.search, sentences))
+
+
+@pytest.fixture(params=LAYOUT, ids=lambda paper: paper.key)
+def source(request):
+    """(a paper, its text)."""
     index = data_path("../papers/README.md")
     if index is None:
         pytest.skip("needs the papers' texts, in the folder papers beside the one that HOTRAIL_DATA names")
-    name = re.search(rf"^\| {paper.title} \| (\S+) \|", index.read_text("utf-8"), re.MULTILINE)[1]
-    assert not quoted(paper) - numbers((index.parent / name).read_text("utf-8"))
+    name = re.search(rf"^\| {request.param.title} \| (\S+) \|", index.read_text("utf-8"), re.MULTILINE)[1]
+    return request.param, (index.parent / name).read_text("utf-8")
+
+
+def test_numbers_of_a_paper_stand_where_the_line_says(source):
+    paper, text = source
+    for own, where, line in quoted(paper):
+        found = places(text, where)
+        assert found and all(found.values()), f"{line}: {where}"
+        assert not own - numbers(" ".join(found.values())), f"{line}: {where}"
+
+
+def test_numbers_in_sentences_on_a_paper_stand_in_its_text(source):
+    paper, text = source
+    known = numbers(text) | DERIVED.get(paper.key, set())
+    assert not [(numbers(one) - known, one) for one in remarks(paper) if numbers(one) - known]
 
 
 def test_numbers_are_read_as_papers_write_them():
     assert numbers("229.0K LUT, 2,048 samples, 1.5% of §7.2.1, up to 13.35×. In 2022.") == {
         229000, 2048, 1.5, 7.2, 1, 13.35, 2022}
+
+
+def test_sections_figures_and_tables_of_a_paper_are_found():
+    text = "Up to 9.\nI. INTRODUCTION\n7\nA. Setup\n8, see Fig. 12\nII. END\n6\n" + "-" * NEAR + "\nTABLE II\n5"
+    assert places(text, "abstract, §I, §I.A, §II; §III") == {
+        "abstract": "Up to 9.\n", "I": "I. INTRODUCTION\n7\nA. Setup\n8, see Fig. 12\n",
+        "I.A": "A. Setup\n8, see Fig. 12\n", "II": text[text.index("II. END"):], "III": ""}
+    found = places(text, "Fig. 1, 12b, table 2")
+    assert not found["Fig. 1"] and numbers(found["Fig. 12b"]) >= {9, 8} and numbers(found["table 2"]) == {5}
+    assert places("# 7.1 Setup\n3\n#### 7.1.2 Server\n4", "§7.1.2") == {"7.1.2": "#### 7.1.2 Server\n4"}
 
 
 ROWS = [at_least("a.x", "", 30.0, "times", 20), figure("a.y", "", "none", ""), figure("b", "", 5.0, "times")]
@@ -109,9 +209,14 @@ def test_a_line_has_reading_value_ratio_and_why():
 
 def test_only_what_is_the_papers_own_counts_as_quoted():
     lines = (Figure("Fig. 1", "§2", "7 of ours", ("b", "a.x"), reading=(60.5, math.nan), why="8."),
-             Figure("Fig. 3", "§4", "9 of ours", ("b",), beside="0.5 to 11", why="12."),
+             Figure("Fig. 3", "§4", "9 of ours", ("b",), beside="0.5 to 11", why="12. The paper has 17; {a.x} here."),
              Figure("Fig. 5", "§6", "13 %", needs="14 GPUs."))
-    assert quoted(of(*lines, answer="15, {a.x}.")) == {1, 2, 60.5, 3, 4, 0.5, 11, 5, 6, 13}
+    paper = of(*lines, answer="15, {a.x}.")
+    assert list(quoted(paper)) == [(set(), "", "c"), ({60.5}, "Fig. 1 §2", "7 of ours"),
+                                   ({0.5, 11}, "Fig. 3 §4", "9 of ours"), ({13}, "Fig. 5 §6", "13 %")]
+    assert remarks(paper) == ["The paper has 17;"]
+    assert labelled("2 times (Fig. 11, 12: 8 cards; §5.2, table 7.6)")[1] == "Fig. 11, 12: 8 cards; §5.2, table 7.6"
+    assert numbers(labelled("2 times (Fig. 11, 12: 8 cards; §5.2, table 7.6)")[0]) == {2, 8}
 
 
 def test_what_is_not_recorded_is_named():

@@ -119,7 +119,7 @@ def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
 
 def test_synth_in_standard_cells(monkeypatch, tmp_path):
     part = Part(20.0, 9, 1, 8192, {}, {})
-    monkeypatch.setattr("fpga.synth.cells.map_cells", lambda texts, top, liberty, say: CellReport(
+    monkeypatch.setattr("fpga.synth.cells.map_cells", lambda texts, top, liberty, **options: CellReport(
         top, 20.0, 2.0, 9, 1, 8192, {top: (part, 1)}))
     (tmp_path / "cells.lib").write_text("", "utf-8")
     done = call("synth", "tiny", "tt", "--liberty", str(tmp_path / "cells.lib"), "--node-nm", "45")

@@ -72,8 +72,10 @@ def library(tmp_path):
 
 def test_cells_and_memories_of_all_instances(library):
     said = []
-    report = map_cells({"leaf.v": LEAF, "top.v": TOP}, "top", library, say=said.append)
+    report = map_cells({"leaf.v": LEAF, "top.v": TOP}, "top", library, cache=library.parent, say=said.append)
     assert said == ["mapping 1 of 2: leaf", "mapping 2 of 2: top"]
+    assert map_cells({"leaf.v": LEAF, "top.v": TOP}, "top", library, cache=library.parent, say=said.append) == report
+    assert len(said) == 2       # kept
     leaf, count = report.modules["leaf"]
     assert (count, leaf.memories, leaf.memory_bits) == (2, 1, 64 * 8)
     assert (report.memories, report.memory_bits, report.nand_um2) == (2, 1024, 2)
@@ -92,7 +94,7 @@ def test_cells_and_memories_of_all_instances(library):
 def test_what_is_no_library_is_refused(library):
     library.write_text("module x;", "utf-8")
     with pytest.raises(ValueError, match=r"four\.lib: it has no cells"):
-        map_cells({"leaf.v": LEAF}, "leaf", library)
+        map_cells({"leaf.v": LEAF}, "leaf", library, cache=library.parent)
     library.write_text(LIBRARY.split("  cell (NAND2)")[0] + "}", "utf-8")
     with pytest.raises(ValueError, match=r"four\.lib: Yosys failed"):
-        map_cells({"leaf.v": LEAF}, "leaf", library)
+        map_cells({"leaf.v": LEAF}, "leaf", library, cache=library.parent)
