@@ -164,7 +164,8 @@ async def reset_midstream(dut):
     host, shell = await _begin(dut)
     draw = rng("when")
     for kind in KINDS * 3:
-        program = host.work.batch()
+        program = host.work.batch(40)
+        assert len(program.pages), "none would be late"
         await _interrupt(host, shell, kind, program, draw)
         await host.run(program)
     shell.check()
