@@ -27,12 +27,19 @@ USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 MARKS = ("token", "token_seq", "float", "float_seq")
 BOM = b"\xef\xbb\xbf"
 JSON = re.compile(rb"\s*(\[\s*)?\{")
-#: How files begin that are no text, and what they are.
-OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet",
-          b"\x89HDF": "HDF5", b"\x93NUMPY": "an array of NumPy", b"ARROW1": "Arrow's IPC format", b"ORC": "ORC",
-          b"Obj\1": "Avro", b"SQLite": "a database of SQLite", b"\x80\4": "a pickle", b"\x80\5": "a pickle",
-          **{sign: stream.COMPRESSED[ending] for sign, ending in stream.SIGNS.items()}}
-ENDINGS = {"a zip archive": ".zip", "Parquet": ".parquet", **{kind: end for end, kind in stream.COMPRESSED.items()}}
+#: How files begin that are no text: what they are, and what to do.
+OTHERS = {b"\xff\xfe": ("UTF-16", ": `iconv -f UTF-16 -t UTF-8` converts it"),
+          b"\xfe\xff": ("UTF-16", ": `iconv -f UTF-16 -t UTF-8` converts it"),
+          b"<!doctype": ("a page of HTML", ": is it one of a download that failed?"),
+          b"version https://git-lfs": ("a pointer of Git LFS", ": `git lfs pull` fetches the file"),
+          **{sign: (kind, f"; its name must end in {ending}") for sign, kind, ending in (
+              (b"PK\x03\x04", "a zip archive", ".zip"), (b"PAR1", "Parquet", ".parquet"),
+              *((sign, stream.COMPRESSED[ending], ending) for sign, ending in stream.SIGNS.items()))},
+          **{sign: (kind, ": write its columns as Parquet, npz or CSV") for sign, kind in (
+              (b"\x89HDF", "HDF5"), (b"\x93NUMPY", "an array of NumPy"), (b"ARROW1", "Arrow's IPC format"),
+              (b"ORC", "ORC"), (b"Obj\1", "Avro"), (b"SQLite", "a database of SQLite"), (b"\x80\4", "a pickle"),
+              (b"\x80\5", "a pickle"))}}
+BOOKS = (".xlsx", ".xlsm", ".ods")      # of spreadsheet programs
 
 
 @dataclass(frozen=True)
@@ -96,11 +103,10 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
     if not texts:
         line = begin.partition(b"\n")[0].decode(errors="replace")
         return Dialect(separator or "\t", (line.split(separator or "\t"),), len(BOM) * begin.startswith(BOM), 0, 0)
-    for sign, kind in OTHERS.items():
-        if begin.startswith(sign):
-            what = (": `iconv -f UTF-16 -t UTF-8` converts it" if kind == "UTF-16" else
-                    f"; its name must end in {ENDINGS[kind]}" if kind in ENDINGS else
-                    ": write its columns as Parquet, npz or CSV")
+    for sign, (kind, what) in OTHERS.items():
+        if begin.startswith(sign) or begin[:len(sign)].lower() == sign:
+            if path.suffix.lower() in BOOKS:
+                kind, what = "a workbook", ": save its sheet as CSV"
             raise ValueError(f"{path} is {kind}, not text in UTF-8{what}")
     if begin[257:262] == b"ustar":
         raise ValueError(f"{path} is a tar archive; `tar -xOf {path} NAME` writes one of its files, and - reads it "
@@ -195,7 +201,7 @@ def _other(lines: Sequence[str]) -> str:
     if len(widths) > 1 and min(widths) > 1:
         return ("and lines with different numbers of ids are not read: write the ids of a line as one field, which "
                 "--list separates")
-    return "--separator space reads these" if widths != {1} else "--separator names another"
+    return "--separator space reads these" if len(widths) == 1 and widths != {1} else "--separator names another"
 
 
 def _marked(name: str) -> bool:
