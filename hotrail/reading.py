@@ -30,12 +30,16 @@ _OPTIONS = (
 class Count(click.IntRange):
     """A whole number up to 10^12, so that what is estimated from it stays finite."""
 
+    name = "whole number"
+
     def __init__(self, least: int = 1):
         super().__init__(least, 10**12)
 
 
 class Number(click.FloatRange):
     """A number in a range, which `nan` and `inf` are not."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)

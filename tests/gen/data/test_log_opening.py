@@ -268,7 +268,7 @@ def test_what_is_no_log(log):
 
 @pytest.mark.parametrize(("name", "data", "sentence"), [
     ("a.csv", b"<!DOCTYPE html>\n<html>\n", "a.csv is a page of HTML, not text in UTF-8: is it one of a download that"),
-    ("a.csv", b"version https://git-lfs.github.com/spec/v1\n", "a.csv is a pointer of Git LFS, not text in UTF-8: `git"),
+    ("a.csv", b"version https://git-lfs.github.com/spec/v1\n", "a.csv is a pointer of Git LFS, not text in UTF-8"),
     ("a.xlsx", b"PK\3\4", "a.xlsx is a workbook, not text in UTF-8: save its sheet as CSV"),
     ("plan.json", b"{}", "holds what `hotrail plan` wrote and is no log"),
 ])
