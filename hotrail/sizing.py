@@ -93,7 +93,7 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
         load = Lookups.of(found[0].plan.model, profile)
         offers = compare(load, prices)
         sized = report.Sized(found, qps, p99_ms * 1e-3, core_s, LOOKUPS[by],
-                             decide(found, card, profile, qps, core_s, prices), notes, offers,
+                             decide(found, card, profile, qps, core_s, prices, p99_ms * 1e-3), notes, offers,
                              sentence(offers, load) if offers else "")
         page = report.write(sized, half)
     report.show(sized)
