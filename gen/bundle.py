@@ -235,7 +235,7 @@ def load_inputs(plan: str | Path, profile: str | Path | None = None) -> tuple[Pl
     loaded, path = Plan.load(plan), Path(plan)
     beside = (path if path.is_dir() else path.parent) / PROFILE
     if profile is None and not beside.is_file():
-        raise ValueError(f"there is no {beside}: name the profile of the log")
+        raise ValueError(f"there is no {beside}: --profile names that of the log")
     if profile is None and loaded.profile_sha256:
         with beside.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != loaded.profile_sha256:

@@ -126,9 +126,8 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
         raise click.UsageError("--node-nm is for --liberty")
     met, found = True, dict[str, dict[str, Any]]()
     for chosen in _presets((preset,)):
-        for name, config in chosen.cores.items():
-            if core not in (None, name):
-                continue
+        for name in closing.of_preset(chosen, core):
+            config = chosen.cores[name]
             texts, metadata = convert(CORES[name].unit(config), f"hotrail_{name}")
             if liberty is not None:
                 mapped = cells.map_cells(texts, metadata["top"], liberty, cache=build_folder() / "synth", say=aside)

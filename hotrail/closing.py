@@ -9,7 +9,14 @@ import click
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "of_preset"]
+
+
+def of_preset(chosen: Any, core: str | None) -> tuple[str, ...]:
+    """This core of a preset, or all. Raises ClickException: there is none"""
+    if core and core not in chosen.cores:
+        raise click.ClickException(f"preset {chosen.name} has no core {core}: it has {', '.join(chosen.cores)}")
+    return (core,) if core else tuple(chosen.cores)
 
 
 def _wanted(preset: str, core: str) -> tuple[str, ...]:
@@ -18,9 +25,7 @@ def _wanted(preset: str, core: str) -> tuple[str, ...]:
     from gen.rtl import config as presets
 
     chosen = presets.load(preset)
-    if core and core not in chosen.cores:
-        raise click.ClickException(f"preset {chosen.name} has no core {core}: it has {', '.join(chosen.cores)}")
-    names = (core,) if core else tuple(flow.kernels(preset))
+    names = of_preset(chosen, core) if core else tuple(flow.kernels(preset))
     if not names:
         raise click.ClickException(f"preset {chosen.name} describes no kernel: name one of its cores, "
                                    f"{', '.join(chosen.cores)}")

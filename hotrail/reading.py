@@ -13,7 +13,8 @@ _OPTIONS = (
     click.option("--format", "kind", help="The log's format [detected from its ending and first line]."),
     click.option("--table", multiple=True, metavar="COLUMN",
                  help="A column of ids to look up; may be given several times [all, or the model's]."),
-    click.option("--missing", type=int, metavar="ID", help="The id that an empty id stands for [its line is broken]."),
+    click.option("--missing", type=int, metavar="ID",
+                 help="The id that an empty id stands for, such as 0 [its line is broken]."),
     click.option("--separator", metavar="SIGN",
                  help="What separates a text's fields: comma, tab, semicolon, pipe, space or another character "
                       "[detected]."),
@@ -30,12 +31,16 @@ _OPTIONS = (
 class Count(click.IntRange):
     """A whole number up to 10^12, so that what is estimated from it stays finite."""
 
+    name = "whole number"
+
     def __init__(self, least: int = 1):
         super().__init__(least, 10**12)
 
 
 class Number(click.FloatRange):
     """A number in a range, which `nan` and `inf` are not."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)

@@ -67,7 +67,7 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
 
     A plan is made for groups of 1, 2, 4 .. cards, each of which holds the model. Samples arrive at random; batches
     follow each other through link, memories and networks by the plan's seconds. Cores look up rows with FBGEMM where
-    it is installed, else at its recorded rates.
+    it is installed, else at its recorded rates. LOG: see `hotrail plan --help`.
     """
     from fpga.api import planning as flow
     from fpga.api.comparison import Lookups, compare, sentence
@@ -93,7 +93,7 @@ def size(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], qps:
         load = Lookups.of(found[0].plan.model, profile)
         offers = compare(load, prices)
         sized = report.Sized(found, qps, p99_ms * 1e-3, core_s, LOOKUPS[by],
-                             decide(found, card, profile, qps, core_s, prices), notes, offers,
+                             decide(found, card, profile, qps, core_s, prices, p99_ms * 1e-3), notes, offers,
                              sentence(offers, load) if offers else "")
         page = report.write(sized, half)
     report.show(sized)

@@ -92,7 +92,7 @@ def payload_of(trace: Trace, label: str | None) -> tuple[NDArray[np.uint32], lis
     Raises      ValueError: no such column, samples without a label or with a feature that is no finite float32
     """
     columns = {name: value for name, value in trace.values.items() if value.ndim == 1}
-    name = label or next((name for name in LABELS if name in columns), None)
+    name = label or features.label_among(columns, LABELS)
     if name is None or name not in columns:
         what = f"no column {label!r}" if label else "none of " + ", ".join(LABELS)
         raise ValueError(f"{trace.source} has {what}; its columns are {', '.join(columns) or 'none'}: --label says "

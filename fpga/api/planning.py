@@ -22,6 +22,7 @@ from gen.data.profile import Profile
 from gen.data.profiling import flow
 from gen.data.profiling.held import parted, tail_of
 from gen.data.profiling.sources import statistics_of
+from gen.data.shapes import positive
 from gen.model.device import Device
 from gen.model.log_options import LogOptions
 from gen.model.recommender import CHOSEN, ROW_FORMATS, WORDS, Recommender, TableSpec
@@ -93,6 +94,7 @@ def plan(log: str | Path | Sequence[str | Path], *, out: str | Path | None = Non
                 a multiple of the log's
     Raises      ValueError: what is missing or does not fit, in one sentence; TypeError: no such option
     """
+    positive("cards", options.get("cards", 1))
     logs = [str(each) for each in ([log] if isinstance(log, str | Path) else log)]
     with together(Path(out or build_folder() / "plan"), "plan") as half:
         return run(Options(logs, **options), half, say=say)[0]

@@ -17,9 +17,10 @@ from gen.base.tools import build_folder
 from gen.bundle import Bundle
 from gen.data.checkpoint import read
 from gen.data.logs.columns import by_table
-from gen.data.logs.opening import LogLike, opened
+from gen.data.logs.opening import LogLike, named_in, opened
 from gen.data.profile import Profile
 from gen.data.profiling import stream
+from gen.data.shapes import positive
 from gen.data.trained import Ids, Placed, TrainedTable, TrainedWeights, placed
 from gen.model.device import Device
 from gen.model.log_options import LogOptions
@@ -77,6 +78,8 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
         if name not in OPTIONS:
             raise TypeError(f"there is no option {name!r}; there are {', '.join(OPTIONS)}, device, preset, cards, "
                             f"batch, mode, levels, sample, {', '.join(READING)}")
+    positive("cards", cards)
+    positive("batch", batch)
     config.load(preset)
     Device.load(device)
     held = [_named(table, columns or {}, ids, unknown or {}, mode) for table in held]
@@ -88,8 +91,13 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
                 raise ValueError(f"there is no table {name!r}; there are {', '.join(table.name for table in held)}")
     by_name = {table.name: table.columns or (table.name,) for table in held}
     wanted = tuple(dict.fromkeys(column for each in by_name.values() for column in each))
-    source_log = opened(log, wanted, **reading.given())
-    found = by_table(source_log, by_name)
+    try:
+        source_log = opened(log, wanted, **reading.given())
+        found = by_table(source_log, by_name)
+    except ValueError as error:
+        if at := named_in(error, by_name):
+            raise ValueError(f"{error}: columns={{{at!r}: COLUMN}} names the table's own") from error
+        raise
     profile = stream.profile(found, sample=sample)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables")
     given = {name: value for name, value in options.items() if value is not None}

@@ -147,19 +147,22 @@ class Decision:
 
 
 def decide(copies: Sequence[Copy], device: Device, profile: Profile, qps: float, core_s: float,
-           prices: Prices) -> Decision:
-    """core_s: seconds of a core for a sample."""
+           prices: Prices, limit_s: float = inf) -> Decision:
+    """core_s: seconds of a core for a sample; limit_s: within which a sample must have its result."""
     told, model, power = facts()["plan_over_twin"], copies[0].plan.model, device.power
     spread = (float(told["low"]), float(told["high"]))
     groups = tuple((device.boards(len(each.plan.cards)), each.rate) for each in copies)
     cards = Choice(f"cards, {device.name}", "card", groups, 0.0, spread,
                    (power.fpga_idle_w + power.drive_idle_w, power.slot_w), prices.card, _limit(copies))
     choices = (cards, _cores(model, profile, qps, core_s, prices), _gpus(model, profile, qps, prices))
-    least = [money[1] for each in choices[1:] if (money := each.money(qps, prices))]
+    others = choices[1:] if core_s <= limit_s else choices[2:]
+    least = [money[1] for each in others if (money := each.money(qps, prices))]
     break_even = None
     if least and cards.enough:
         break_even = min(least) / cards.numbers(qps)[2] - cards.energy(cards.watts[1], prices)
-    kind, sentence = _sentence(choices, qps, prices, break_even)
+    kind, sentence = _sentence(choices, others, qps, prices, break_even)
+    if core_s > limit_s:
+        sentence += f"; cores do not count, as one takes {core_s * 1e3:.3g} ms for a sample, longer than the limit"
     return Decision(kind, sentence, break_even, choices, prices, qps, spread)
 
 
@@ -189,9 +192,11 @@ def _gpus(model: Recommender, profile: Profile, qps: float, prices: Prices) -> C
                   prices.gpu, max(need, key=lambda k: need[k]))
 
 
-def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even: float | None) -> tuple[str, str]:
+def _sentence(choices: Sequence[Choice], others: Sequence[Choice], qps: float, prices: Prices,
+              break_even: float | None) -> tuple[str, str]:
+    """others: those among the choices that cards are held against."""
     cards, cores, _ = choices
-    if cores.number(qps) <= 1:
+    if cores in others and cores.number(qps) <= 1:
         return "core", f"one core serves this ({part(cores.need(qps), 2)} of one, by {cores.limit}): no card pays off"
     if not cards.enough:
         return "none", (f"no number of cards answers within the limit; by throughput the load takes "
@@ -201,7 +206,7 @@ def _sentence(choices: Sequence[Choice], qps: float, prices: Prices, break_even:
     span = f": {least:,} to {many(most, 'card')}" if least != most else ""
     count = (f"{many(number, 'card')} (the load takes {need:.3g} by the plan, {low:.3g} to {high:.3g} by the spread of "
              f"plans over twins{span})")
-    priced = [(money, each) for each in choices[1:] if (money := each.money(qps, prices))]
+    priced = [(money, each) for each in others if (money := each.money(qps, prices))]
     own = cards.money(qps, prices)
     if not priced or own is None:
         text = f"; a card pays off below USD {break_even:,.0f}" if break_even and break_even > 0 else ""

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.data.shapes import factorizations, macs
+from gen.data.shapes import factorizations, macs, positive
 from gen.model.recommender import TT_FORMATS
 from golden import tt
 from golden.tt import Limits
@@ -88,9 +88,8 @@ def candidates(rows: int, dim: int, *, config: Any, ranks: Iterable[int] = RANKS
     config: a TT unit's configuration; form: of the cores, here and in all of this module. Raises ValueError: rows or
     dim below 1.
     """
-    for name, value in (("rows", rows), ("dim", dim)):
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name} is {value}; it must be a whole number of 1 or more")
+    positive("rows", rows)
+    positive("dim", dim)
     fitting = (_candidate(int(rows), int(dim), kind, config)
              for rank in sorted(set(ranks)) for kind in _kinds(int(dim), rank, tuple(cores), config, form)[0])
     return [each for each in fitting if each is not None]

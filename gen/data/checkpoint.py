@@ -44,6 +44,8 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
     uint8 whose format the file does not say.
     Raises      ValueError: one sentence with the file, and the arrays that it has
     """
+    if tables is not None and not isinstance(tables, Mapping):
+        raise ValueError(f"tables must say by name where each lies, as {{'user': 'user_embedding'}}, not {tables!r}")
     if hasattr(source, "split_embedding_weights"):
         return of_fbgemm(source)
     if isinstance(source, Mapping):
@@ -68,7 +70,8 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
             raise ValueError(f"{path} holds a {type(content).__name__}, no state dict; torch.save(model.state_dict(), "
                              "path) writes one")
         return of_state(content, tables, str(path), quantised)
-    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from {', '.join(TORCH)}, .npz and .onnx")
+    by = "; safetensors.numpy.load_file(path) makes a state dict" if path.suffix == ".safetensors" else ""
+    raise ValueError(f"{path} ends in {path.suffix!r}; models are read from {', '.join(TORCH)}, .npz and .onnx{by}")
 
 
 def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: str,

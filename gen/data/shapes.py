@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from math import prod
+from numbers import Real
 
 
 def row_modes(rows: int, cores: int = 3) -> tuple[int, ...]:
@@ -10,8 +11,8 @@ def row_modes(rows: int, cores: int = 3) -> tuple[int, ...]:
     The unit splits an index by any integers, so the factors need not be powers of two: 1,682 rows take
     (12, 12, 12) with 46 rows of padding where powers of two would pad 366.
     """
-    _positive("rows", rows)
-    _positive("cores", cores)
+    positive("rows", rows)
+    positive("cores", cores)
     side = max(1, round(rows ** (1 / cores)))
     while side ** cores < rows:
         side += 1
@@ -27,8 +28,8 @@ def row_modes(rows: int, cores: int = 3) -> tuple[int, ...]:
 
 def column_modes(columns: int, cores: int = 3) -> tuple[int, ...]:
     """The most equal factors of `columns` (least sum), ascending: 64 is (4, 4, 4), 128 is (4, 4, 8)."""
-    _positive("columns", columns)
-    _positive("cores", cores)
+    positive("columns", columns)
+    positive("cores", cores)
     return min((modes for modes in factorizations(columns, cores) if list(modes) == sorted(modes)),
                key=lambda modes: (sum(modes), modes))
 
@@ -40,8 +41,8 @@ def fastest_column_modes(columns: int, rank: int, cycles_per_row: Callable[[tupl
     `cycles_per_row(column_modes, rank)` is the unit's own cost, and raises ValueError for modes that the
     unit cannot hold: those are passed over.
     """
-    _positive("columns", columns)
-    _positive("rank", rank)
+    positive("columns", columns)
+    positive("rank", rank)
     best: tuple[tuple, tuple[int, ...]] | None = None
     refusal = ""
     for modes in factorizations(columns, cores):
@@ -78,6 +79,7 @@ def factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
                 yield (first, *rest)
 
 
-def _positive(name: str, value: int) -> None:
-    if int(value) != value or value < 1:
-        raise ValueError(f"{name} is {value}; it must be a whole number of 1 or more")
+def positive(name: str, value: int) -> None:
+    """Raises ValueError: it is no whole number of 1 or more"""
+    if not isinstance(value, Real) or int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of 1 or more")

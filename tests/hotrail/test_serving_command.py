@@ -82,7 +82,7 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
     (tmp_path / "plan.json").write_bytes((load_inputs / "plan.json").read_bytes())
     done = call("compile", tmp_path, "--out", tmp_path / "b")
     assert done.exit_code == 1
-    assert done.output == f"Error: there is no {tmp_path / 'profile.npz'}: name the profile of the log\n"
+    assert done.output == f"Error: there is no {tmp_path / 'profile.npz'}: --profile names that of the log\n"
     make.profile(make.log(200)).save(tmp_path / "profile.npz")
     done = call("compile", tmp_path, "--out", tmp_path / "b")
     assert done.output == (f"Error: {tmp_path / 'profile.npz'} is not the profile that the plan beside it was made "

@@ -43,7 +43,7 @@ def readable(where: str | Path, form: str = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        text = " ".join(str(error).split())
+        text = " ".join((isinstance(error, OSError) and error.strerror or str(error)).split())
         if isinstance(error, ValueError) and str(where) in text:
             raise
         if isinstance(error, MemoryError):

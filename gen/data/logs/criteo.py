@@ -109,9 +109,9 @@ class ClickLog:
                 each[key] for key in each if key.startswith("knots_count"))) for name, each in found]
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{calibration} is no calibration: {error}") from None
-        except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        except (KeyError, TypeError, AttributeError, StopIteration):
             raise ValueError(f"{calibration} is no calibration: it lacks tables with rows, knots_rank and "
-                             f"knots_count ({type(error).__name__}: {error})") from None
+                             "knots_count") from None
         names = [table.name for table in self.tables]
         joined = [name for group in correlated for name in group]
         for name in joined:

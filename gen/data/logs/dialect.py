@@ -13,7 +13,7 @@ import numpy as np
 from gen.data.logs import parse, stream
 from gen.data.logs.bounds import COLUMNS
 
-__all__ = ["NAMES", "Dialect", "character", "dialect", "first_lines", "is_json_lines", "not_utf8", "rows"]
+__all__ = ["MARKS", "NAMES", "Dialect", "character", "dialect", "first_lines", "is_json_lines", "not_utf8", "rows"]
 
 SAMPLE = 1 << 16    # bytes in which a text is looked at
 FIRST = 1 << 13     # bytes in which formats without a header line are looked for
@@ -23,12 +23,23 @@ NAMES = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 TRIED = (",", "\t", ";", "|")
 #: By a file's ending, what a text of one field per line, or of several possible separators, has.
 USUAL = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
+#: RecBole's kinds of fields.
+MARKS = ("token", "token_seq", "float", "float_seq")
 BOM = b"\xef\xbb\xbf"
 JSON = re.compile(rb"\s*(\[\s*)?\{")
-#: How files begin that are no text, and what they are.
-OTHERS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive", b"PAR1": "Parquet",
-          **{sign: stream.COMPRESSED[ending] for sign, ending in stream.SIGNS.items()}}
-ENDINGS = {"a zip archive": ".zip", "Parquet": ".parquet", **{kind: end for end, kind in stream.COMPRESSED.items()}}
+#: How files begin that are no text: what they are, and what to do.
+OTHERS = {b"\xff\xfe": ("UTF-16", ": `iconv -f UTF-16 -t UTF-8` converts it"),
+          b"\xfe\xff": ("UTF-16", ": `iconv -f UTF-16 -t UTF-8` converts it"),
+          b"<!doctype": ("a page of HTML", ": is it one of a download that failed?"),
+          b"version https://git-lfs": ("a pointer of Git LFS", ": `git lfs pull` fetches the file"),
+          **{sign: (kind, f"; its name must end in {ending}") for sign, kind, ending in (
+              (b"PK\x03\x04", "a zip archive", ".zip"), (b"PAR1", "Parquet", ".parquet"),
+              *((sign, stream.COMPRESSED[ending], ending) for sign, ending in stream.SIGNS.items()))},
+          **{sign: (kind, ": write its columns as Parquet, npz or CSV") for sign, kind in (
+              (b"\x89HDF", "HDF5"), (b"\x93NUMPY", "an array of NumPy"), (b"ARROW1", "Arrow's IPC format"),
+              (b"ORC", "ORC"), (b"Obj\1", "Avro"), (b"SQLite", "a database of SQLite"), (b"\x80\4", "a pickle"),
+              (b"\x80\5", "a pickle"))}}
+BOOKS = (".xlsx", ".xlsm", ".ods")      # of spreadsheet programs
 
 
 @dataclass(frozen=True)
@@ -92,16 +103,16 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
     if not texts:
         line = begin.partition(b"\n")[0].decode(errors="replace")
         return Dialect(separator or "\t", (line.split(separator or "\t"),), len(BOM) * begin.startswith(BOM), 0, 0)
-    for sign, kind in OTHERS.items():
-        if begin.startswith(sign):
-            what = (": `iconv -f UTF-16 -t UTF-8` converts it" if kind == "UTF-16" else
-                    f"; its name must end in {ENDINGS[kind]}")
+    for sign, (kind, what) in OTHERS.items():
+        if begin.startswith(sign) or begin[:len(sign)].lower() == sign:
+            if path.suffix.lower() in BOOKS:
+                kind, what = "a workbook", ": save its sheet as CSV"
             raise ValueError(f"{path} is {kind}, not text in UTF-8{what}")
     if begin[257:262] == b"ustar":
         raise ValueError(f"{path} is a tar archive; `tar -xOf {path} NAME` writes one of its files, and - reads it "
                          "from a pipe")
     if b"\0" in begin:
-        raise ValueError(f"{path} has a byte of 0; is it text?")
+        raise ValueError(f"{path} has a byte of 0, which is in no text; beside texts, Parquet and npz are read")
     start = len(BOM) if begin.startswith(BOM) else 0
     start += len(begin[start:]) - len(begin[start:].lstrip(b"\r\n"))
     body = begin[start:]
@@ -171,7 +182,7 @@ def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:
         name = found[TRIED[0]][0][0] if found[TRIED[0]] else ""
         if any(not each.isprintable() or each in " ^~:" for each in name) and not _marked(name):
             raise ValueError(f"{path}: nothing separates fields in line 1, {name[:80]!r}; comma, tab, semicolon and "
-                             "pipe were looked for, --separator names another")
+                             f"pipe were looked for, {_other([row[0] for row in found[TRIED[0]]])}")
         return usual or TRIED[0]
     best = max(rank.values())
     chosen = [sign for sign in rank if rank[sign] == best]
@@ -182,6 +193,17 @@ def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:
     return chosen[0]
 
 
+def _other(lines: Sequence[str]) -> str:
+    """What lines of one field may be."""
+    widths = {len(line.split(" ")) for line in lines}
+    if all(":" in part for part in lines[0].split()[1:]) and " " in lines[0].strip():
+        return "and pairs of index and value, as LIBSVM's, are not read: write a column for each field"
+    if len(widths) > 1 and min(widths) > 1:
+        return ("and lines with different numbers of ids are not read: write the ids of a line as one field, which "
+                "--list separates")
+    return "--separator space reads these" if len(widths) == 1 and widths != {1} else "--separator names another"
+
+
 def _marked(name: str) -> bool:
     """Whether it is one field as RecBole marks it."""
-    return name.count(":") == 1 and name.partition(":")[2] in ("token", "token_seq", "float", "float_seq")
+    return name.count(":") == 1 and name.partition(":")[2] in MARKS

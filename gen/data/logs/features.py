@@ -1,18 +1,18 @@
 """Dense features of samples, under the names that logs give them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.logs.chunk import Chunk
 
-__all__ = ["LABELS", "dense_features", "dense_names", "dense_of", "labels_of"]
+__all__ = ["LABELS", "dense_features", "dense_names", "dense_of", "label_among", "labels_of"]
 
 COUNT = re.compile(r"I\d\d?")
-#: Columns that say whether a sample was a click.
-LABELS = ("label", "click", "clicked", "is_click")
+#: Columns that say whether a sample was a click, in small or capital letters.
+LABELS = ("label", "click", "clicked", "is_click", "clk")
 
 
 def dense_names(values: Mapping[str, NDArray]) -> list[str]:
@@ -20,6 +20,12 @@ def dense_names(values: Mapping[str, NDArray]) -> list[str]:
     if "dense" in values:
         return ["dense"]
     return sorted((name for name in values if COUNT.fullmatch(name)), key=lambda name: int(name[1:]))
+
+
+def label_among(columns: Iterable[str], labels: Sequence[str] = LABELS) -> str | None:
+    """The column of the first of these names that a log has."""
+    there = {name.lower(): name for name in columns}
+    return next((there[label] for label in labels if label in there), None)
 
 
 def dense_features(values: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
@@ -51,7 +57,6 @@ def dense_of(chunk: Chunk, inputs: int) -> tuple[NDArray[np.float32], str]:
 
 def labels_of(values: Mapping[str, NDArray]) -> NDArray[np.int64] | None:
     """(samples,) 1 for a click and 0 for none, None where a log has no column of such numbers."""
-    for name in LABELS:
-        if name in values and np.isin(found := np.asarray(values[name]), (0, 1)).all():
-            return found.astype(np.int64)
-    return None
+    binary = {name: each.astype(np.int64) for name, each in values.items()
+              if name.lower() in LABELS and np.isin(each, (0, 1)).all()}
+    return binary.get(label_among(binary) or "")

@@ -1,7 +1,7 @@
 """Arrays in an npz file, member by member in a stream, however they are packed.
 
 `idx_<table>` is one index per sample, `ind_<table>` with `off_<table>` bags of indices; other arrays with one entry a
-sample are values.
+sample are values, or a table's indices where they are asked for by their names.
 """
 
 import math
@@ -85,8 +85,8 @@ class Member:
 
 
 @contextmanager
-def members(path: Path) -> Iterator[dict[str, Member]]:
-    """The arrays of a log by name, open for as long as the context is.
+def members(path: Path, wanted: Iterable[str] = ()) -> Iterator[dict[str, Member]]:
+    """The arrays of a log by name, open for as long as the context is. wanted: tables, whose arrays may be named so.
 
     Raises      ValueError: no npz file, or one that turns out damaged; a member that is no array; no table in it,
                 tables that are no whole numbers, offsets that are missing or do not rise from 0 to the indices' end
@@ -95,6 +95,8 @@ def members(path: Path) -> Iterator[dict[str, Member]]:
         if (double := twice(name.removesuffix(".npy") for name in file.namelist())) is not None:
             raise ValueError(f"it has the array {double!r} twice")
         found = {name.removesuffix(".npy"): Member(file, name) for name in file.namelist()}
+        for name in [name for name in wanted if name in found and name not in tables_of(found)]:
+            found[f"idx_{name}"] = found.pop(name)
         for name, member in found.items():
             kind, _, table = name.partition("_")
             if kind in ("idx", "ind") and not member.whole_numbers:
@@ -103,7 +105,8 @@ def members(path: Path) -> Iterator[dict[str, Member]]:
             if kind == "ind":
                 _check_offsets(path, found.get(f"off_{table}"), table, member.entries)
         if not tables_of(found):
-            raise ValueError(f"{path} has no array named idx_<table> or ind_<table>; it has {few(found) or 'none'}")
+            raise ValueError(f"{path} has no array named idx_<table> or ind_<table>: --table names those that are "
+                             f"tables; it has {few(found) or 'none'}")
         if (double := twice(name[4:] for name in found if name[:4] in ("idx_", "ind_"))) is not None:
             raise ValueError(f"{path} has the table {double!r} twice, as idx_{double} and as ind_{double}")
         yield found
@@ -148,7 +151,7 @@ class NpzPiece(Piece):
 
     def _chunks(self, samples: int) -> Iterator[Chunk]:
         self.done = 0
-        with members(self.path) as found:
+        with members(self.path, self.tables) as found:
             tables = {name: found[f"ind_{name}" if f"ind_{name}" in found else f"idx_{name}"] for name in self.tables}
             left_out = set(self.unread)
             values = {name: member for name, member in values_of(found).items()
@@ -175,9 +178,10 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
 
     Raises      ValueError: see members; a table that it has not, tables whose samples differ
     """
-    with members(path) as found:
+    asked = () if tables is None else tuple(tables)
+    with members(path, asked) as found:
         there = tables_of(found)
-        wanted = tuple(there) if tables is None else tuple(tables)
+        wanted = asked or tuple(there)
         for name in wanted:
             if name not in there:
                 raise ValueError(f"{path} has no table {name!r}; it has {few(there)}")

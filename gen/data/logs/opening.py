@@ -10,6 +10,7 @@ from typing import Any
 
 from gen.base.extras import extra
 from gen.base.pipes import copied, with_names
+from gen.base.staging import written_by
 from gen.data.logs import dialect, lines, mels, npz, ordering, stream, text
 from gen.data.logs.bounds import archive, readable
 from gen.data.logs.log import Log, Piece, Pieces, Progress
@@ -17,7 +18,7 @@ from gen.data.logs.movielens import movielens
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["FORMATS", "LogLike", "format_of", "open_for", "open_log", "opened", "settled"]
+__all__ = ["FORMATS", "LogLike", "format_of", "named_in", "open_for", "open_log", "opened", "settled"]
 
 #: What can be read. text: with a header line; movielens: ratings without one.
 FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels", "jsonl")
@@ -48,7 +49,12 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
     >>> for chunk in log.chunks(): use(chunk.ids["C03"])                       # doctest: +SKIP
     >>> print(log.report())                                                    # doctest: +SKIP
     """
-    named = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    several: Sequence[Any] = (
+        [paths] if isinstance(paths, str) or not isinstance(paths, Sequence | Iterator) else [*paths])
+    if not all(isinstance(each, str | Path) for each in several):
+        raise ValueError("a log is a path, paths, or what hotrail.open_log makes of them, not a "
+                         f"{type(paths).__name__}; hotrail.of_arrays({{column: ids}}) makes one of arrays")
+    named = [Path(each) for each in several]
     if format is not None and format not in FORMATS:
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
@@ -82,7 +88,18 @@ def open_for(logs: Sequence[str | Path], options: LogOptions, tables: Sequence[s
         return open_log(logs, tables=tables or None, progress=progress, **options.given())
     if tables:
         raise ValueError(f"--table {tables[0]}: the tables are those of the model; leave out one of them")
-    return open_log(logs, tables=model.columns, progress=progress, **options.over(model.log).given())
+    try:
+        return open_log(logs, tables=model.columns, progress=progress, **options.over(model.log).given())
+    except ValueError as error:
+        if name := named_in(error, {name: spec.looked_up_by for name, spec in model.tables.items()}):
+            raise ValueError(f"{error}: columns = [..] in the model's [tables.{name}] names its own") from error
+        raise
+
+
+def named_in(error: ValueError, columns: Mapping[str, tuple[str, ...]]) -> str | None:
+    """The table of whose columns, by table, an error names one that the log does not have."""
+    return next((table for table, names in columns.items() if any(
+        f"has no {what} {name!r}" in str(error) for name in names for what in ("field", "column", "table"))), None)
 
 
 #: A log, or the paths of one.
@@ -129,6 +146,8 @@ def _files(path: Path) -> Iterator[Path]:
 def _within(folder: Path) -> Iterator[Path]:
     """Files, but none that are hidden or say something of the others, as _SUCCESS; those of Hive's folders, as
     date=2024-01-01."""
+    if writer := written_by(folder):
+        raise ValueError(f"{folder} holds what `hotrail {writer}` wrote and is no log")
     there = sorted((path for path in folder.iterdir() if path.name[0] not in "._"), key=lambda path: _order(path.name))
     folders = [path for path in there if path.is_dir()]
     if other := [path for path in folders if "=" not in path.name] or folders[:len(there) - len(folders)]:

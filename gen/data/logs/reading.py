@@ -6,7 +6,7 @@ from typing import Any
 
 from gen.data.logs.bounds import few
 from gen.data.logs.chunk import Chunk
-from gen.data.logs.features import LABELS, dense_names
+from gen.data.logs.features import dense_names, label_among
 
 __all__ = ["SHOWN", "Form", "Reading", "first_of"]
 
@@ -46,7 +46,7 @@ class Reading:
         """first: samples of the log, None where it has none."""
         values = tuple(first.values) if first else ()
         dense = tuple(dense_names(first.values)) if first else ()
-        label = next((name for name in LABELS if name in values), None)
+        label = label_among(values)
         return cls(form.text, {name: form.tables.get(name, "") for name in tables}, dense, label,
                    tuple(name for name in values if name not in dense and name != label), unread,
                    () if first is None else _shown(first), notes)

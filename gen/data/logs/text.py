@@ -9,7 +9,7 @@ from pathlib import Path
 from gen.data.logs import parse
 from gen.data.logs.bounds import few, twice
 from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
-from gen.data.logs.dialect import NAMES, Dialect, character, dialect, first_lines
+from gen.data.logs.dialect import MARKS, NAMES, Dialect, character, dialect, first_lines
 
 __all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
            "is_movielens", "is_number", "lists_of", "movielens", "together", "with_header"]
@@ -28,13 +28,16 @@ AVAZU_VALUES = ("click", "hour")
 #: MovieLens' ratings without a header line: u.data, and ratings.dat with its two colons.
 RATING = re.compile(r"[0-9]+(\t|::)[0-9]+\1[0-5](\.[0-9])?\1[0-9]{8,10}")
 RATING_NAMES = ("user_id", "item_id", "rating", "timestamp")
-#: Fields that are ids by their names.
-ID = re.compile(r".*_[iI][dD]|.*[a-z0-9]I[dD]", re.DOTALL)
+#: Fields that are ids by their names: user_id, userId, 用户ID, userid.
+ID = re.compile(r".*_[iI][dD]|.*[a-z0-9\x80-\U0010ffff]I[dD]|(?i:user|visitor|member|customer|session|item|product|"
+                r"movie|video|song|track|artist|book|news|article|author|brand|category|cate|shop|store|ad|app|device)"
+                r"[iI][dD]", re.DOTALL)
 #: A writer's row numbers, which pandas and R put first.
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
 BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
-MANY = re.compile(r"[0-9]+( *[,;^] *[0-9]+| +[0-9]+)+")
+#: Several ids in a cell: 1 2, 1^2, N55189 N42782, N55689-1 N35729-0.
+MANY = re.compile(r"[0-9]+( *[,;^] *[0-9]+)+|{0}( +{0})+".format(CODE := r"[A-Z]?[0-9]+(-[0-9])?"))
 WHOLE = re.compile(r" *[+-]?[0-9]+(\.0*)? *")
 NONE = "none"
 _CALLED = {sign: name for name, sign in NAMES.items()}
@@ -158,8 +161,7 @@ class Header:
         numbers = any(is_number(name) for name in self.names)
         hint = "; line 1 holds numbers: --fields names the fields of a log without a header line" if numbers else ""
         if not chosen and numbers:
-            raise ValueError(f"{source}: line 1 names no fields, it holds numbers: {few(self.names)}; --fields names "
-                             f"its {len(self.names)} fields, as --fields user_id,item_id,..")
+            raise ValueError(_no_names(self.names, source))
         if not chosen:
             raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices (--table); "
                              f"there are {few(self.names)}; without a header line --fields names them")
@@ -178,14 +180,21 @@ def header(cells: Sequence[str], source: str, where: str = "line 1") -> Header:
     titles = [_mark(cell.strip()) for cell in cells]
     names = tuple(name for name, _ in titles)
     if (double := twice(names)) is not None:
-        raise ValueError(f"{source}: {where} names the field {double!r} twice")
+        raise ValueError(_no_names(cells, source) if where == "line 1" and any(map(is_number, cells)) else
+                         f"{source}: {where} names the field {double!r} twice")
     return Header(names, tuple(kind for _, kind in titles))
+
+
+def _no_names(cells: Sequence[str], source: str) -> str:
+    """Of a first line with numbers in it."""
+    return (f"{source}: line 1 holds numbers: {few(cells, 8)}; if it is no header line, --fields names its "
+            f"{len(cells)} fields, as --fields user_id,item_id,..; if it is one, --table names those that are tables")
 
 
 def _mark(cell: str) -> tuple[str, str]:
     """A field's name, and its kind where RecBole marks one."""
     name, _, kind = cell.partition(":")
-    return name, kind
+    return (name, kind) if kind in MARKS else (cell, "")
 
 
 def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, missing: int | None = None,
@@ -200,7 +209,8 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     found = header(of.rows[0] if fields is None else fields, str(path), "line 1" if fields is None else "--fields")
     chosen = found.chosen(tables, str(path))
     cells = {name: [] for name in found.names}      # type: dict[str, list[str]]
-    for row in of.rows[fields is None:]:
+    titled = fields is None or _names(of.rows, found.names)
+    for row in of.rows[titled:]:
         if len(row) == len(found.names):
             for name, cell in zip(found.names, row):
                 cells[name].append(cell)
@@ -230,10 +240,20 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     kinds = [kind if name not in bags or kind != parse.AUTO else parse.PLAIN if bags[name] == NONE else parse.BAG
              for name, kind in zip(found.names, kinds)]
     bags = {name: sign for name, sign in bags.items() if sign != NONE}
-    named = "names in line 1" if fields is None else "no header line"
-    return Layout(of.separator, found.names, tuple(kinds), missing, of.first if fields is None else of.start,
-                  of.lines if fields is None else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
+    named = "names in line 1" if fields is None else "other names in line 1" if titled else "no header line"
+    return Layout(of.separator, found.names, tuple(kinds), missing, of.first if titled else of.start,
+                  of.lines if titled else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
                   {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why)
+
+
+def _names(rows: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
+    """Whether the first line of a text whose fields are named otherwise holds names: no number where all others have
+    numbers, or pandas' numbers of columns."""
+    if not rows or [*rows[0][1:]] == [str(number) for number in range(len(rows[0]) - 1)] and not rows[0][0]:
+        return bool(rows)
+    columns = [each for each in zip(*(row for row in rows if len(row) == len(fields))) if all(map(is_number, each[1:]))]
+    first = [each[0] for each in columns if each[0] not in _EMPTY]
+    return len(rows) > 1 and bool(first) and not any(map(is_number, first))
 
 
 def _how(kind: int, sign: str | None, cells: Sequence[str]) -> str:
@@ -276,7 +296,8 @@ def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: s
                                                        for cell in told):
             found[name] = "|"
         odd = next((cell for cell in told if "|" in cell or LISTED.fullmatch(cell)), None)
-        if odd is None and all(WHOLE.fullmatch(cell) or MANY.fullmatch(cell) for cell in told):
+        if odd is None and all(re.fullmatch(CODE, cell) or MANY.fullmatch(cell) or WHOLE.fullmatch(cell)
+                               for cell in told):
             odd = next(filter(MANY.fullmatch, told), None)
         if odd is not None and name not in found:
             sign = "|" if "|" in odd else next((each for each in ",;^ " if each in odd), ",")

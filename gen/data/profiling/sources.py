@@ -31,7 +31,8 @@ def statistics_of(log: str | Path) -> Profile | None:
         if (found := data_path(file)) is None:
             folder = os.environ.get("HOTRAIL_DATA")
             raise ValueError(f"{log}: its statistics, {file}, are looked for in the folder that HOTRAIL_DATA names" + (
-                f", {folder}, and are not there" if folder else ""))
+                f", {folder}, and are not there" if folder else
+                "; without them, your own log or movielens, which is fetched, says how often rows are accessed"))
         path = found
     with readable(path):
         if path.name.startswith("locality_stats") and path.suffix == ".txt":

@@ -102,7 +102,10 @@ def test_formats_within_an_error_budget(tmp_path, monkeypatch):
     ({"error_budget": 0.1, "row_format": "int8"},
      "table user: error_budget = 0.1 lets the planner choose row_format; leave out row_format = 'int8'"),
     ({"columns": {"users": "user"}}, "there is no table 'users'; there are user"),
-    ({"columns": {"user": "person"}}, "table user: arrays has no column 'person'; it has user, item, seen"),
+    ({"columns": {"user": "person"}}, "table user: arrays has no column 'person'; it has user, item, seen: "
+                                      "columns={'user': COLUMN} names the table's own"),
+    ({"cards": "2"}, "cards is '2'; it must be a whole number of 1 or more"),
+    ({"tables": ["user"]}, "tables must say by name where each lies, as {'user': 'user_embedding'}, not ['user']"),
     ({"ids": {"item": "modulo"}}, "there is no table 'item'; there are user"),
     ({"ids": "hash"}, "table user: ids = 'hash': must be one of index, modulo, vocabulary"),
     ({"row_format": "int3"}, "table user: row_format = 'int3': must be one of float32, float16, bfloat16, int8, int4"),
@@ -110,8 +113,8 @@ def test_formats_within_an_error_budget(tmp_path, monkeypatch):
 ])
 def test_mistakes_are_a_sentence(tmp_path, options, sentence):
     with pytest.raises(ValueError) as error:
-        hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, out=tmp_path / "bundle",
-                       **{**LAYOUT, **options})
+        hotrail.bundle({"user.weight": USER}, log(), out=tmp_path / "bundle",
+                       **{"tables": {"user": "user"}, **LAYOUT, **options})
     assert str(error.value) == sentence and not (tmp_path / "bundle").exists()
     with pytest.raises(TypeError, match="there is no option 'rank'; there are results, row_format, tt_format, error"):
         hotrail.bundle({"user.weight": USER}, log(), tables={"user": "user"}, rank=4)

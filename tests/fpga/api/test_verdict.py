@@ -24,14 +24,23 @@ def spread(monkeypatch):
     monkeypatch.setattr(verdict, "facts", lambda: {**facts(), "plan_over_twin": {"low": 0.59, "high": 1.01}})
 
 
-def decided(rate, qps, core_s, *, rows=1000, prices=PRICES, group=1):
+def decided(rate, qps, core_s, *, rows=1000, prices=PRICES, group=1, **limit):
     """Of cards of which a group bears `rate`."""
     model = Recommender.of("m", {"t": rows}, 64)
     table = TableProfile("t", rows, 500, Heat.of([500]), np.array([1]), np.array([500]))
     stages = Stages.linear(("in", "embedding"), np.array([1e-5, 1e-5]), np.array([1e-7, 2e-7]), 100)
     plan = Plan(model, "smartssd", "smartssd", 4096, 1 << 24, {}, {}, (PlanCard(0, "emb"),) * group, 0, 0, 1e-3, 1e-3)
     return decide([Copy(plan, stages, rate, int(rate > 0), None)], Device.load("smartssd"),
-                  Profile("log", 500, {"t": table}), qps, core_s, prices)
+                  Profile("log", 500, {"t": table}), qps, core_s, prices, **limit)
+
+
+def test_a_core_that_takes_too_long_for_a_sample_serves_nothing():
+    made = decided(1e4, 100, 5e-3, limit_s=5e-3)
+    assert made.kind == "core" and made.sentence.startswith("one core serves this (0.5 of one, by its cores)")
+    made = decided(1e4, 100, 5e-3, limit_s=2e-3)
+    assert made.kind == "cards" and "1 GPU USD 8,000" in made.sentence
+    assert made.sentence.endswith("; cores do not count, as one takes 5 ms for a sample, longer than the limit")
+    assert decided(0, 100, 5e-3, limit_s=2e-3).kind == "none"
 
 
 def test_numbers_of_groups_and_their_spread():

@@ -178,10 +178,15 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     ("user_id,item_id\n1,2\n".encode("utf-16"), "is UTF-16, not text in UTF-8: `iconv -f UTF-16 -t UTF-8` converts it"),
     (gzip.compress(b"user_id,item_id\n1,2\n", mtime=0),
      "is gzip, not text in UTF-8; its name must end in .gz"),
-    (b"user_id,item_id\n1,\0\n", "has a byte of 0; is it text?"),
+    (b"user_id,item_id\n1,\0\n", "has a byte of 0, which is in no text; beside texts, Parquet and npz are read"),
+    (b"\x89HDF\r\n\x1a\n", "is HDF5, not text in UTF-8: write its columns as Parquet, npz or CSV"),
     (b"user_id item_id\n1 2\n", "nothing separates fields in line 1, 'user_id item_id'; comma, tab, semicolon and pipe "
-                                "were looked for, --separator names another"),
-    (b"1,2,0.5\n3,4,1\n", ": line 1 names no fields, it holds numbers: 1, 2, 0.5; --fields names its 3 fields, as"),
+                                "were looked for, --separator space reads these"),
+    (b"user_id~item_id\n1~2\n", "were looked for, --separator names another"),
+    (b"1 3:0.5 7:1\n0 2:1\n", "looked for, and pairs of index and value, as LIBSVM's, are not read: write a column"),
+    (b"0 7580 3730\n1 31613\n", "looked for, and lines with different numbers of ids are not read: write the ids of a"),
+    (b"1,2,0.5\n3,4,1\n", ": line 1 holds numbers: 1, 2, 0.5; if it is no header line, --fields names its 3 fields"),
+    (b"9,0,0\n3,0,1\n", ": line 1 holds numbers: 9, 0, 0; if it is no header line, --fields names its 3 fields, as"),
     (b'[{"user_id": 1, "item_id": 2}]\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
     (b'{"user_id": 1,\n"item_id": 2}\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
     (b"PK\x03\x04", "is a zip archive, not text in UTF-8; its name must end in .zip"),
@@ -213,6 +218,17 @@ def test_separators_and_fields_that_are_named(tmp_path):
         open_log(path, separator="ab")
 
 
+@pytest.mark.parametrize(("first", "samples"), [
+    ("uid,iid,t", 2), (",0,1", 2), ("user_id,item_id,t", 2), ("8,7,2014-04-07T10:51:09.277Z", 3), ("a,7,", 3)])
+def test_other_names_in_line_1(tmp_path, first, samples):
+    """A header line is no sample where --fields gives other names."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\n1,2,0.5\n3,4,1\n", "utf-8")
+    log = open_log(path, fields="user_id,item_id,t")
+    assert sum(chunk.samples for chunk in log.chunks()) == samples
+    assert log.reading().form.endswith("other names in line 1" if samples == 2 else "no header line")
+
+
 def test_a_report_of_parts_that_were_read_elsewhere(tmp_path):
     """The first samples are read for it, and what the parts have found is kept."""
     path = tmp_path / "a.csv"
@@ -234,12 +250,12 @@ def test_blank_lines_before_the_names(tmp_path):
 def test_row_numbers_and_names_of_ids(tmp_path):
     """What pandas' to_csv puts first is no feature; userId, ITEM_ID and the like are ids."""
     path = tmp_path / "a.csv"
-    path.write_text(",userId,ITEM_ID,clicked,paid\n0,5,6,True,\n1,7,8,False,nan\n", "utf-8")
+    path.write_text(",userId,ITEM_ID,visitorid,用户ID,Clicked,paid\n0,5,6,1,2,True,\n1,7,8,3,4,False,nan\n", "utf-8")
     log = open_log(path)
     (chunk,) = log.chunks()
-    assert log.tables == ("userId", "ITEM_ID") and log.unread == ("",)
-    assert chunk.values["clicked"].tolist() == [1, 0] and np.isnan(chunk.values["paid"]).all()
+    assert log.tables == ("userId", "ITEM_ID", "visitorid", "用户ID") and log.unread == ("",)
+    assert chunk.values["Clicked"].tolist() == [1, 0] and np.isnan(chunk.values["paid"]).all()
     reading = log.reading()
-    assert reading.unread == {"": "the writer's row numbers"} and reading.label == "clicked"
-    assert reading.first[0] == {"userId": 5, "ITEM_ID": 6, "clicked": 1.0, "paid": None}
-    assert "sample     userId 5, ITEM_ID 6, clicked 1, paid none" in log.report()
+    assert reading.unread == {"": "the writer's row numbers"} and reading.label == "Clicked"
+    assert reading.first[0] == {"userId": 5, "ITEM_ID": 6, "visitorid": 1, "用户ID": 2, "Clicked": 1.0, "paid": None}
+    assert "sample     userId 5, ITEM_ID 6, visitorid 1, 用户ID 2, Clicked 1, paid none" in log.report()

@@ -37,7 +37,10 @@ def test_streamed_as_loaded(tmp_path, monkeypatch, save, samples):
 
 
 @pytest.mark.parametrize(("arrays", "tables", "message"), [
-    ({"label": [1]}, None, "{} has no array named idx_<table> or ind_<table>; it has label"),
+    ({"label": [1]}, None,
+     "{} has no array named idx_<table> or ind_<table>: --table names those that are tables; it has label"),
+    ({"user": [3], "price": [0.5]}, ["price"],
+     "{}: idx_price is float64 of shape (1,); it must be whole numbers in one dimension"),
     ({"idx_a": [0.5]}, None, "{}: idx_a is float64 of shape (1,); it must be whole numbers in one dimension"),
     ({"ind_a": [3, 2]}, None, "{}: off_a is missing; the bags of ind_a need it"),
     ({"ind_a": [3, 2], "off_a": [0, 2, 1, 2]}, None,
@@ -50,6 +53,14 @@ def test_npz_wrong(tmp_path, arrays, tables, message):
     with pytest.raises(ValueError) as caught:
         open_log(path, tables=tables)
     assert str(caught.value) == message.format(path)
+
+
+def test_arrays_by_their_own_names(tmp_path):
+    path = written(tmp_path / "a.npz", user=[3, 2], item=[7, 1], clk=[1, 0])
+    log = open_log(path, tables=["item", "user"])
+    (chunk,) = log.chunks()
+    assert {name: ids.tolist() for name, ids in chunk.ids.items()} == {"item": [7, 1], "user": [3, 2]}
+    assert log.reading().label == "clk" and not log.unread
 
 
 def test_faults_that_reading_meets(tmp_path):

@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -256,3 +258,21 @@ def test_lists_in_texts_of_parquet(tmp_path):
     pq.write_table(pa.table({"tags": ["a"] * 2000 + ["4|5"]}), path)
     with pytest.raises(ValueError, match=r"the column 'tags' has '4\|5' behind the first rows, which may be a list"):
         list(open_log(path, tables=["tags"]).chunks())
+
+
+@pytest.mark.parametrize("log", [None, 5, {"user": [1]}, pandas.DataFrame({"user": [1]}), [b"a.csv"]])
+def test_what_is_no_log(log):
+    with pytest.raises(ValueError, match=r"^a log is a path, paths, .* not a \w+; hotrail.of_arrays"):
+        open_log(log)
+
+
+@pytest.mark.parametrize(("name", "data", "sentence"), [
+    ("a.csv", b"<!DOCTYPE html>\n<html>\n", "a.csv is a page of HTML, not text in UTF-8: is it one of a download that"),
+    ("a.csv", b"version https://git-lfs.github.com/spec/v1\n", "a.csv is a pointer of Git LFS, not text in UTF-8"),
+    ("a.xlsx", b"PK\3\4", "a.xlsx is a workbook, not text in UTF-8: save its sheet as CSV"),
+    ("plan.json", b"{}", "holds what `hotrail plan` wrote and is no log"),
+])
+def test_files_of_other_kinds(tmp_path, name, data, sentence):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        open_log(tmp_path)

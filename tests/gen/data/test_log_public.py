@@ -60,6 +60,21 @@ LOGS = {
     "goodreads_interactions.csv": ("user_id,book_id,is_read,rating,is_reviewed", None,
                                    (drawn(99), drawn(999), drawn(2), drawn(6), drawn(2)), ",", {},
                                    ["user_id", "book_id"]),
+    "train.tiny.csv": (",".join(["Id", "Label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27))]),
+                       None, (drawn(99), drawn(2), *(drawn(5) for _ in range(13)), *(drawn(9, HEX) for _ in range(26))),
+                       ",", {}, [f"C{k}" for k in range(1, 27)]),
+    "events.csv": ("timestamp,visitorid,event,itemid,transactionid", None,
+                   (TIMES, drawn(99), ["view"] * COUNT, drawn(999), [""] * COUNT), ",", {}, ["visitorid", "itemid"]),
+    "ali_ccp_train.csv": ("click,purchase,101,121,D109_14", None,
+                          (drawn(2), drawn(2), drawn(99), drawn(99), drawn(9, "0.{}")), ",", {"tables": ["101", "121"]},
+                          ["101", "121"]),
+    "behaviors.tsv": (None, "impression_id,user_id,time,history,impressions".split(","),
+                      (map(str, range(COUNT)), drawn(99, "U{}"), ["11/11/2019 9:05:58 AM"] * COUNT, drawn(99, "N{} N7"),
+                       drawn(99, "N{}-1 N35729-0")), "\t",
+                      {"fields": "impression_id,user_id,time,history,impressions"}, ["impression_id", "user_id"]),
+    "train-item-views.csv": ("sessionId;userId;itemId;timeframe;eventdate", None,
+                             (drawn(99), ["NA"] * COUNT, drawn(999), drawn(999), ["2016-05-09"] * COUNT), ";",
+                             {"tables": ["sessionId", "itemId"]}, ["sessionId", "itemId"]),
     "BX-Book-Ratings.csv": ('"User-ID";"ISBN";"Book-Rating"', None,
                             (drawn(999, '"{}"'), drawn(99, '"0{}X"'), drawn(9, '"{}"')), ";",
                             {"tables": ["User-ID", "ISBN"]}, ["User-ID", "ISBN"]),
@@ -84,7 +99,7 @@ def test_text(name, tmp_path):
     lines = [header] * bool(header) + [separator.join(row) for row in zip(*columns, strict=True)]
     path = tmp_path / name
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    own = {table: lambda cell: int(cell, 16) for table in tables} if name == "day_0" else {
+    own = {table: lambda cell: int(cell, 16) for table in tables} if name in ("day_0", "train.tiny.csv") else {
         table: lambda cell: int(cell, 16) for table in tables
         if name.startswith("avazu") and table.split("_")[0] in ("site", "app", "device") and "_type" not in table}
     read = pd.read_csv(path, sep=separator, names=names, header=0 if header else None, converters=own,
@@ -131,6 +146,16 @@ def test_deepctrs_movielens_with_its_genres(tmp_path):
     assert [len(row) for row in csv.reader(io.StringIO(path.read_text("utf-8")))] == [5] * 3
     chunk, = open_log(path, tables=["user_id", "movie_id", "genres"], lists=["genres=pipe"]).chunks()
     assert chunk.ids["user_id"].tolist() == [1, 2] and len(set(chunk.ids["genres"].tolist())) == 3
+
+
+def test_minds_impressions_are_lists(tmp_path):
+    path = tmp_path / "behaviors.tsv"
+    path.write_text("1\tU5\tN1 N2\tN3-1 N4-0\n2\tU6\tN2\tN4-1\n", "utf-8")
+    options = {"fields": "impression_id,user_id,history,impressions", "tables": ["history", "impressions"]}
+    with pytest.raises(ValueError, match=r"'history' has 'N1 N2', which may be a list: --list 'history=space' reads"):
+        open_log(path, **options)
+    chunk, = open_log(path, lists="space", **options).chunks()
+    assert chunk.offsets["history"].tolist() == [0, 2, 3] and len(set(chunk.ids["impressions"].tolist())) == 3
 
 
 def test_the_page_gives_these_options():

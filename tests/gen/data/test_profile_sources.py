@@ -66,7 +66,7 @@ def test_what_is_broken_is_said(tmp_path):
 def test_statistics_by_name_or_file(tmp_path, monkeypatch):
     monkeypatch.delenv("HOTRAIL_DATA", raising=False)
     with pytest.raises(ValueError, match="^mels2021: its statistics, mels_stats/locality_stats_2021.txt, are looked "
-                                         "for in the folder that HOTRAIL_DATA names$"):
+                                         "for in the folder that HOTRAIL_DATA names; without them, your own log"):
         profile_of("mels2021")
     monkeypatch.setenv("HOTRAIL_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=f"names, {tmp_path}, and are not there$"):
