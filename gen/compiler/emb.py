@@ -19,7 +19,7 @@ from gen.compiler.dies import geometry, over_dies
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
-from gen.compiler.turns import ahead, in_turns, kind, part_sizes, parts
+from gen.compiler.turns import ahead, in_turns, kind, part_sizes, parts, without_pages
 from gen.data.remap import TT
 from gen.model.device import Drive
 from golden.emb import packer
@@ -275,9 +275,12 @@ class Compiler:
         turns = []
         kinds = [kind(request.address, request.placed.row_beats) for request in requests]
         sizes = part_sizes(kinds, [len(request.address) for request in requests], self.images.config)
-        for number, request in enumerate(requests):
+        each_cycles = [request.placed.tt_cycles if of == TT else request.placed.row_beats
+                       for of, request in zip(kinds, requests, strict=True)]
+        spare = self.wait - sum(cycles * len(request.address)
+                                for of, cycles, request in zip(kinds, each_cycles, requests, strict=True) if of != SSD)
+        for number, (cycles, request) in enumerate(zip(each_cycles, requests, strict=True)):
             placed, name = request.placed, request.placed.table.name
-            cycles = placed.tt_cycles if kinds[number] == TT else placed.row_beats
             lookups = len(_on_ssd(request)[0])
             asked += lookups * placed.row_beats * self.images.words * 4
             count = len(request.offsets) - 1
@@ -285,8 +288,11 @@ class Compiler:
             if name in steps:       # its ranks stand there behind those of the requests before
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
-            turns += [(kinds[number], cycles, item) for item in
-                      self._bags(request, number, slots, ring, inputs, out, size=sizes.get(kinds[number]))]
+            mine = list(self._bags(request, number, slots, ring, inputs, out, size=sizes.get(kinds[number]),
+                                   free=spare / cycles))
+            if kinds[number] == SSD:
+                spare -= cycles * sum(item.values["indices_count"] for item in mine if item.first == NOWHERE)
+            turns += [(kinds[number], cycles, item) for item in mine]
             outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
             out += count * placed.vector_beats
         if (beats := max(inputs.beats, out)) >= 1 << 32:
@@ -316,9 +322,10 @@ class Compiler:
             yield _Item("FILL", values, first, Origin())
 
     def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: Inputs,
-              out: int, *, size: float | None) -> Iterator["_Item"]:
+              out: int, *, size: float | None, free: float) -> Iterator["_Item"]:
         """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD. size: lookups
-        of a part where parts take turns with those of other requests."""
+        of a part where parts take turns with those of other requests. free: lookups in bags without pages that
+        instructions of their own are to have."""
         placed, address, offsets = request.placed, request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
         if slots is not None:
@@ -334,7 +341,10 @@ class Compiler:
         if size:
             cuts = [(*part, first, beats) for start, end, first, beats in cuts
                     for part in parts(offsets, start, end, size)]
+        reading = np.unique(np.searchsorted(offsets, at, side="right") - 1)
+        cuts = _split(cuts, without_pages(offsets, reading, free).ravel()) if len(reading) else cuts
         for start, end, first, beats in cuts:
+            beats = beats if np.searchsorted(reading, start) < np.searchsorted(reading, end) else 0
             part = slice(int(offsets[start]), int(offsets[end]))
             bags = offsets[start:end + 1] - part.start
             words, order = address[part], None
@@ -353,6 +363,15 @@ class Compiler:
                 weights = request.weights[part] if order is None else request.weights[part][order]
                 values |= {"weighted": 1, "weights": inputs.add(weights.view(np.uint32))}
             yield _Item("BAGS", values, first if beats else NOWHERE, Origin(number, start, part.start, order))
+
+
+def _split(cuts: Sequence[tuple[int, int, int, int]], bags: NDArray[np.int64]) -> list[tuple[int, int, int, int]]:
+    """The same cuts, those with one of these bags inside as several. bags: ascending."""
+    found = []
+    for start, end, *ring in cuts:
+        edges = [start, *np.unique(bags[(start < bags) & (bags < end)]).tolist(), end]
+        found += [(begin, stop, *ring) for begin, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return found
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

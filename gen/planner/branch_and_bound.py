@@ -7,13 +7,13 @@ first, is put in every option on every cards that are not alike, and where all h
 mixture spreads the most are parted. So what is left is no more than cuts between two steps next to each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gen.planner.choices import EVERY_TIME, LOADS, SSD_S, TIMES, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
@@ -157,100 +157,18 @@ class _Tree:
 
     def _relaxed(self, node: tuple[_Lies, ...]) -> tuple[float, list[Mixture], bool]:
         """(bound, of each table of the node the columns and weights of its mixture, whether it lacks memory)."""
-        from highspy import Highs
-
-        cards, rows = self.cards, self.cards * LOADS
-        tables = [[(lies.option, lies.cards)] for lies in node]
-        tables += [[(v, ()) for v in self.options[j]] for j in self.order[len(node):]]
-        masks = [[self._within(lies)] for lies in node]
-        masks += [[np.ones(len(self.load[v]), bool) for v, _ in each] for each in tables[len(node):]]
-        if not all(any(mask.any() for mask in each) for each in masks):
+        own = [[_Way(lies.option, lies.cards, self._within(lies))] for lies in node]
+        rest = [[_Way(v, (), np.ones(len(self.load[v]), bool)) for v in self.options[j]]
+                for j in self.order[len(node):]]
+        tables = [[way for way in ways if way.allowed.any()] for ways in own + rest]
+        if not all(tables):
             return np.inf, [], True
-        lp = Highs()
-        lp.silent()
-        lp.setOptionValue("threads", 1)
-        none, nothing = np.zeros(0, np.int32), np.zeros(0)
-        number = rows + LOADS + len(tables)
-        upper = np.concatenate([np.tile(self.room, cards), np.zeros(LOADS), np.ones(len(tables))])
-        lower = np.append(np.full(rows + LOADS, -np.inf), np.ones(len(tables)))
-        lp.addRows(number, lower, upper, 0, np.zeros(number, np.int32), none, nothing)
-        time = np.tile(np.arange(LOADS) < TIMES, cards)
-        at = np.flatnonzero(time).astype(np.int32)
-        lp.addCol(1.0, 0.0, np.inf, len(at), at, -np.ones(len(at)))
-        # Of memories what is too much; and what the tables without cards take of each card.
-        at = np.flatnonzero(~time).astype(np.int32)
-        lp.addCols(len(at), np.full(len(at), PENALTY), np.zeros(len(at)), np.full(len(at), np.inf), len(at),
-                   np.arange(len(at), dtype=np.int32), at, -np.ones(len(at)))
-        each = np.arange(rows, dtype=np.int32)
-        lp.addCols(rows, np.zeros(rows), np.zeros(rows), np.full(rows, np.inf), 2 * rows, 2 * each,
-                   np.stack([each, rows + each % LOADS], axis=1).ravel().astype(np.int32), np.tile([1.0, -1.0], rows))
-        first = 1 + len(at) + rows
-        columns: list[tuple[int, int, int]] = []
-
-        def add(fresh: list[tuple[int, int, int]]) -> None:
-            index, value, start = [], [], [0]
-            for j, way, k in fresh:
-                v, on = tables[j][way]
-                load = self.load[v][k]
-                where = [m * LOADS + np.arange(LOADS) for m in on] or [rows + np.arange(LOADS)]
-                index.append(np.append(np.concatenate(where), rows + LOADS + j))
-                value.append(np.append(np.tile(load, len(on)) if on else load * self.choices.copies[v], 1.0))
-                start.append(start[-1] + len(index[-1]))
-                self.known[v][k] = True
-            lp.addCols(len(fresh), np.zeros(len(fresh)), np.zeros(len(fresh)), np.full(len(fresh), np.inf), start[-1],
-                       np.array(start[:-1], np.int32), np.concatenate(index).astype(np.int32), np.concatenate(value))
-            columns.extend(fresh)
-
-        start = []
-        for j, (ways, own) in enumerate(zip(tables, masks, strict=True)):
-            for way, ((v, _), mask) in enumerate(zip(ways, own, strict=True)):
-                if mask.any():
-                    there = np.flatnonzero(mask & self.known[v])
-                    if not len(there):
-                        there = np.flatnonzero(mask)[[0, -1]]
-                    start += [(j, way, int(k)) for k in there]
-        add(sorted(set(start)))
-        best = -np.inf
-        for _ in range(ROUNDS):
-            lp.run()
-            self.until.spend(RUN_S + PIVOT_S * number * lp.getInfo().simplex_iteration_count
-                             + PAIR_S * sum(map(len, self.load.values())))
-            dual = np.array(lp.getSolution().row_dual)
-            prices = np.clip(-dual[:rows], 0, None).reshape(cards, LOADS)
-            total = prices[:, :TIMES].sum()
-            if total <= 0:
-                break
-            prices /= total
-            prices[:, TIMES:] = np.minimum(prices[:, TIMES:], PENALTY)
-            shared = prices.min(axis=0)
-            bound, fresh = -float((prices * np.where(prices > 0, self.room, 0.0)).sum()), []
-            for j, (ways, own) in enumerate(zip(tables, masks, strict=True)):
-                least, chosen = np.inf, None
-                for way, ((v, on), mask) in enumerate(zip(ways, own, strict=True)):
-                    if not mask.any():
-                        continue
-                    price = prices[list(on)].sum(axis=0) if on else shared * self.choices.copies[v]
-                    cost = np.where(mask, self.load[v] @ price, np.inf)
-                    k = int(cost.argmin())
-                    if cost[k] < least:
-                        least, chosen = float(cost[k]), (j, way, k)
-                bound += least
-                if chosen is not None and least < dual[rows + LOADS + j] / total - 1e-12:
-                    fresh.append(chosen)
-            best = max(best, bound)
-            if best * self.unit[0] >= self.best or not fresh or \
-                    lp.getInfo().objective_function_value - best <= CLOSE * abs(best):
-                break
-            add(fresh)
-        values = np.array(lp.getSolution().col_value)
-        weights, lacks = values[first:], bool(values[1:first - rows].max() > 1e-9)
-        mixture = []
-        for j in range(len(node)):
-            own_columns = [(k, w) for (i, _, k), w in zip(columns, weights, strict=True) if i == j and w > 1e-9]
-            mixture.append((np.array([k for k, _ in own_columns]), np.array([w for _, w in own_columns])))
+        program = _NodeProgram(self, tables)
+        bound = program.solved()
+        mixture, lacks = program.mixture(len(node)), program.lacks
         if len(node) == len(tables) and not self.between and not lacks:
             self._keep(node, mixture)
-        return max(best, 0.0) * self.unit[0], mixture, lacks
+        return bound * self.unit[0], mixture, lacks
 
     def _within(self, lies: _Lies) -> NDArray[np.bool_]:
         a, h = self.a[lies.option], self.h[lies.option]
@@ -272,3 +190,131 @@ class _Tree:
                       for j, lies, k in zip(self.order, node, chosen, strict=True)}
             self.placement = (*np.array([splits[j] for j in sorted(splits)], np.int64).T,
                               np.array([m for j in sorted(on) for m in on[j]], np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """A table in an option on these cards, none: on all as they like; allowed: of the option's splits."""
+
+    option: int
+    cards: tuple[int, ...]
+    allowed: NDArray[np.bool_]
+
+
+class _NodeProgram:
+    """The linear program of a node by column generation. tables: of each the ways that it may lie.
+
+    Rows: the loads of each card, the loads that tables without cards share out, and one per table. Columns: the
+    slowest card's time, what is too much of each card's memories, what the tables without cards take of each card, and
+    the splits that were found.
+    """
+
+    def __init__(self, tree: _Tree, tables: list[list[_Way]]):
+        from highspy import Highs
+
+        self.tree, self.tables, self.lp = tree, tables, Highs()
+        self.columns: list[tuple[int, int, int]] = []       # table, way, split
+        cards, self.rows = tree.cards, tree.cards * LOADS
+        self.height = self.rows + LOADS + len(tables)
+        self.lp.silent()
+        self.lp.setOptionValue("threads", 1)
+        upper = np.concatenate([np.tile(tree.room, cards), np.zeros(LOADS), np.ones(len(tables))])
+        lower = np.append(np.full(self.rows + LOADS, -np.inf), np.ones(len(tables)))
+        self.lp.addRows(self.height, lower, upper, 0, np.zeros(self.height, np.int32), np.zeros(0, np.int32),
+                        np.zeros(0))
+        time = np.tile(np.arange(LOADS) < TIMES, cards)
+        memories = np.flatnonzero(~time)
+        self._columns(1.0, [np.flatnonzero(time)], [-np.ones(int(time.sum()))])
+        self._columns(PENALTY, list(memories[:, None]), [[-1.0]] * len(memories))
+        self._columns(0.0, [np.array([row, self.rows + row % LOADS]) for row in range(self.rows)],
+                      [[1.0, -1.0]] * self.rows)
+        self.memories = slice(1, 1 + len(memories))
+        self.first = self.memories.stop + self.rows
+
+    def _columns(self, cost: float, rows: Sequence[NDArray[np.int64]], values: Sequence[ArrayLike]) -> None:
+        """Columns of this cost, each with its values in its rows."""
+        count, ends = len(rows), np.cumsum([len(each) for each in rows])
+        self.lp.addCols(count, np.full(count, cost), np.zeros(count), np.full(count, np.inf), int(ends[-1]),
+                        np.append(0, ends[:-1]).astype(np.int32), np.concatenate(rows).astype(np.int32),
+                        np.concatenate(values))
+
+    def _add(self, splits: list[tuple[int, int, int]]) -> None:
+        rows, values = [], []
+        for table, number, split in splits:
+            way = self.tables[table][number]
+            load = self.tree.load[way.option][split]
+            on = [m * LOADS + np.arange(LOADS) for m in way.cards] or [self.rows + np.arange(LOADS)]
+            rows.append(np.append(np.concatenate(on), self.rows + LOADS + table))
+            values.append(np.append(np.tile(load, len(way.cards)) if way.cards
+                                    else load * self.tree.choices.copies[way.option], 1.0))
+            self.tree.known[way.option][split] = True
+        self._columns(0.0, rows, values)
+        self.columns.extend(splits)
+
+    def _known(self) -> list[tuple[int, int, int]]:
+        """The splits that other nodes have found, of a way without any its first and last."""
+        found = set()
+        for table, ways in enumerate(self.tables):
+            for number, way in enumerate(ways):
+                splits = np.flatnonzero(way.allowed & self.tree.known[way.option])
+                if not len(splits):
+                    splits = np.flatnonzero(way.allowed)[[0, -1]]
+                found |= {(table, number, int(split)) for split in splits}
+        return sorted(found)
+
+    def solved(self) -> float:
+        """The bound, in the program's unit."""
+        tree, best = self.tree, 0.0
+        self._add(self._known())
+        for _ in range(ROUNDS):
+            self.lp.run()
+            tree.until.spend(RUN_S + PIVOT_S * self.height * self.lp.getInfo().simplex_iteration_count
+                             + PAIR_S * sum(map(len, tree.load.values())))
+            dual = np.array(self.lp.getSolution().row_dual)
+            if not (priced := self._priced(dual)):
+                break
+            best = max(best, priced[0])
+            if best * tree.unit[0] >= tree.best or not priced[1] or \
+                    self.lp.getInfo().objective_function_value - best <= CLOSE * abs(best):
+                break
+            self._add(priced[1])
+        return best
+
+    def _priced(self, dual: NDArray[np.float64]) -> tuple[float, list[tuple[int, int, int]]] | None:
+        """(the bound by these prices, of each table the cheapest split where the program lacks it)."""
+        tree = self.tree
+        prices = np.clip(-dual[:self.rows], 0, None).reshape(tree.cards, LOADS)
+        total = prices[:, :TIMES].sum()
+        if total <= 0:
+            return None
+        prices /= total
+        prices[:, TIMES:] = np.minimum(prices[:, TIMES:], PENALTY)
+        shared = prices.min(axis=0)
+        bound, fresh = -float((prices * np.where(prices > 0, tree.room, 0.0)).sum()), []
+        for table, ways in enumerate(self.tables):
+            least, chosen = np.inf, (table, 0, 0)
+            for number, way in enumerate(ways):
+                price = prices[list(way.cards)].sum(axis=0) if way.cards else \
+                    shared * tree.choices.copies[way.option]
+                cost = np.where(way.allowed, tree.load[way.option] @ price, np.inf)
+                split = int(cost.argmin())
+                if cost[split] < least:
+                    least, chosen = float(cost[split]), (table, number, split)
+            bound += least
+            if least < dual[self.rows + LOADS + table] / total - 1e-12:
+                fresh.append(chosen)
+        return bound, fresh
+
+    @property
+    def lacks(self) -> bool:
+        """Whether some memory is too small for the mixture."""
+        return bool(np.array(self.lp.getSolution().col_value)[self.memories].max() > 1e-9)
+
+    def mixture(self, tables: int) -> list[Mixture]:
+        """Of the first so many tables."""
+        weights, found = np.array(self.lp.getSolution().col_value)[self.first:], []
+        for table in range(tables):
+            own = [(split, weight) for (of, _, split), weight in zip(self.columns, weights, strict=True)
+                   if of == table and weight > 1e-9]
+            found.append((np.array([split for split, _ in own]), np.array([weight for _, weight in own])))
+        return found

@@ -1,10 +1,13 @@
 """The order of instructions that wait for different memories."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.compiler.turns import ahead, held, in_turns, kind, part_sizes, parts
+from fpga.api.embedding import EmbeddingBags, Table
+from gen.compiler.emb import Bags
+from gen.compiler.turns import STRETCH, ahead, held, in_turns, kind, part_sizes, parts, without_pages
 from gen.data.remap import DEVICE_SHIFT, DRAM, SSD, TT
 from gen.rtl import config
 
@@ -98,3 +101,61 @@ def test_bags_without_pages_come_while_the_first_page_does():
     assert ahead(reads, cycles, 21) == [1, 2, 4, 0, 3, 5]
     assert ahead(reads, cycles, 10**9) == [1, 2, 4, 5, 0, 3]
     assert ahead([True] * 3, [1] * 3, 99) == ahead([False] * 3, [1] * 3, 2) == [0, 1, 2] and ahead([], [], 5) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * STRETCH), st.booleans()), max_size=20), st.integers(-10, 20 * STRETCH))
+def test_stretches_without_pages_are_the_longest(bags, most):
+    """None reads a page, none is short, and the shortest of them is still wanted."""
+    offsets = np.concatenate([[0], np.cumsum([count for count, _ in bags])]).astype(np.int64)
+    reading = np.flatnonzero([reads for _, reads in bags])
+    found = without_pages(offsets, reading, most)
+    lookups = np.array([offsets[end] - offsets[first] for first, end in found])
+    assert (np.diff(found.ravel()) >= 0).all() and (lookups >= STRETCH).all()
+    assert not any(first <= bag < end for first, end in found for bag in reading)
+    if len(found):
+        assert lookups.sum() - lookups.min() < most
+    ends = np.concatenate([[-1], reading, [len(bags)]])
+    every = offsets[ends[1:]] - offsets[ends[:-1] + 1]
+    left = np.sort(every[every >= STRETCH])[::-1][len(found):]
+    assert lookups.sum() >= most or not len(left), "a stretch is left that would fill the wait"
+
+
+def drawn(random: np.random.Generator) -> tuple[list[Table], list[Bags]]:
+    """One or two tables in DRAM and on the SSD, and a batch of bags, empty ones too."""
+    tables, batch = [], []
+    for name in "ab"[:random.integers(1, 3)]:
+        rows, dim = int(random.integers(200, 5000)), int(random.choice([16, 64, 128]))
+        device = np.where(np.arange(rows) < random.uniform(0.3, 1.0) * rows, DRAM, SSD)
+        tables.append(Table.place(name, np.zeros((rows, dim), np.float32), device, rank=np.arange(rows)))
+        lengths = random.integers(0, int(random.integers(2, 20)), int(random.integers(50, 1000)))
+        heat = np.arange(1, rows + 1) ** -random.uniform(0, 1.3)
+        offsets = np.append(0, np.cumsum(lengths))
+        batch.append(Bags(name, random.choice(rows, offsets[-1], p=heat / heat.sum()), offsets))
+    return tables, batch
+
+
+def with_and_without(tables: list[Table], batch: list[Bags]) -> tuple[int, int]:
+    """Cycles of the twin, whose drive brings the first page as late as the device's."""
+    cycles = []
+    with EmbeddingBags(tables, card="twin", ring_bytes=1 << 20) as card:
+        for wait in (card.compiler.wait, 0):
+            card.compiler.wait = wait
+            card.batch(batch)
+            cycles.append(card.last["cycles"])
+    return cycles[0], cycles[1]
+
+
+@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.regress) for seed in range(20, 50))])
+def test_no_batch_is_slower_for_what_comes_first(seed):
+    first, given = with_and_without(*drawn(np.random.default_rng(seed)))
+    assert first <= 1.005 * given
+
+
+def test_bags_of_one_table_fill_the_wait():
+    """Two bags of 600 read pages, the first one of them."""
+    device = np.where(np.arange(300) < 200, DRAM, SSD)
+    table = Table.place("a", np.zeros((300, 64), np.float32), device, rank=np.arange(300))
+    indices = np.arange(4800) % 200
+    indices[[0, 2400]] = 250, 290
+    first, given = with_and_without([table], [Bags("a", indices, np.arange(0, 4801, 8))])
+    assert first < 0.75 * given
