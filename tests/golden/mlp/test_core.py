@@ -143,7 +143,7 @@ LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "li
 WEIGHTS = {"count": 3, "source": 2, "steps": 2}
 ADDENDS = {"count": 5, "source": 1}
 DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
-DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
+DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2, "to_line": 20}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
     ("LOAD_ROWS", LOAD, (0, 0), program.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (0, 6), program.BAD_INSTRUCTION, None),
