@@ -373,12 +373,12 @@ async def read_errors(dut):
 
 
 NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
-         "reset_midstream", "corner_values", "malformed_programs", "bounds", "read_errors")
+         "reset_midstream", "corner_values", "malformed_programs", "bounds", "overlaps", "read_errors")
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds",)),
-    ("low", ("bounds", "malformed_programs"))], 1))
+    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds", "overlaps")),
+    ("low", ("bounds", "malformed_programs", "overlaps"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),
