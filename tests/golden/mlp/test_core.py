@@ -172,7 +172,8 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LAYER", DENSE, (11, 1), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
-    # Read are lines 0 and 1, biases 0 to 2, features 0 to 5; written two beats of two groups of samples, twelve lines of partials.
+    # Read are lines 0 and 1, biases 0 to 2, features 0 to 5; written are two beats of two groups of samples, twelve
+    # lines of partials.
     ("LAYER", TO_ROWS, (9, 1 | 2 << 16), program.BAD_INSTRUCTION, None),
     ("LAYER", TO_ROWS, (9, 2 | 1 << 16), program.BAD_INSTRUCTION, None),
     ("LAYER", TO_PARTIALS, (9, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
