@@ -77,6 +77,7 @@ class Mlp(Geometry):
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
                  addend_lines: int, grouped: bool = False):
         self.units, self.rows, self.width, self.words, self.grouped = units, rows, width, words, grouped
+        self.row_lines, self.addend_lines = row_lines, addend_lines
         self.rules = Rules(self)
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
         self.weight_memory = np.zeros((units, weight_lines, self.line_words), np.uint32)

@@ -55,6 +55,8 @@ class Geometry:
     rows: int
     width: int
     words: int
+    row_lines: int
+    addend_lines: int
 
     @property
     def columns(self) -> int:
@@ -94,6 +96,11 @@ class Geometry:
     @property
     def line_beats(self) -> int:
         return self.line_words // self.words
+
+    def product_pieces(self, features: int) -> int:
+        """Pieces of a sample's packed products: of each feature with those before it."""
+        q, r = divmod(features - 1, self.piece)
+        return (q + 1) * (self.piece // 2 * q + r)
 
 
 _AFTER = tuple(Use(name) for name in ("wait_rows", "wait_weights", "wait_layers"))
@@ -141,10 +148,12 @@ MLP = Kernel(
         Field("weight_line", 7, 0, 16, "first line of the weights' memory"),
         Field("last_columns", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
         Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
-        Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory"),
+        Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory; those up to the "
+                                   "last must fit there and be none of those from the first to the last that are read "
+                                   "there, but for partials that are added to where they lie"),
         Field("to_line_stride", 9, 16, 16,
-              "lines from a beat of a row to its next; features: from a sample to the next; of what falls on the same "
-              "line either may remain"),
+              "lines from a beat of a row to its next, at least the groups of samples; features: from a sample to the "
+              "next, at least a row's beats"),
         Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
         Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; at least a row's, the "
               "column groups' in whole beats, where target is memory and count is not 1"),

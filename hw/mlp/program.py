@@ -15,6 +15,7 @@ from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowsJob
+from hw.mlp.overlap import Overlap
 from hw.mlp.parameters import ParametersJob
 from hw.mlp.records import LayerJob
 from hw.place import Part
@@ -64,6 +65,8 @@ class _Sums(NamedTuple):
     sum: BoundedSum
     less_one: Signal
     stored_beats: Signal
+    before_last: Signal
+    out_beats: Signal
 
 
 class _Queues(NamedTuple):
@@ -94,7 +97,9 @@ class Program(Part):
     Timing      besides its beats an instruction takes 4 cycles without sums; LOAD_ADDENDS 8, LOAD_WEIGHTS 7 + bits of
                 steps, LAYER to memory 7 + bits of out_stride, LOAD_ROWS 9 + bits of features and of stride, and with
                 feature >= rows 2 + bits of feature // rows more: at most 58 (bits of 0: none); 2 more to its stream.
-                QUEUE instructions and one more wait for each engine; a full queue holds up all
+                QUEUE instructions and one more wait for each engine; a full queue holds up all. Whether a LAYER or an
+                INTERACT shares lines with itself is known a cycle after the 7 that it has been here; by then it may
+                have been handed on, and the next one is here
     Handshake   streams from registers
     Reset       drops everything
     Golden      golden.mlp.program; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_program.py
@@ -180,7 +185,8 @@ class Program(Part):
             m, check, terms, sizes=[arguments.inputs_beats, arguments.outputs_beats, arguments.weights_beats],
             buffers={Check.INPUTS: INPUTS, Check.OUTPUTS: OUTPUTS, Check.WEIGHTS: WEIGHTS, Check.ADDENDS: WEIGHTS})
         m.d.sync += less_one.eq(bounded.total - 1)
-        return _Sums(check=check, group=group, sum=bounded, less_one=less_one, stored_beats=stored_beats)
+        return _Sums(check=check, group=group, sum=bounded, less_one=less_one, stored_beats=stored_beats,
+                     before_last=before_last, out_beats=out_beats)
 
     def _queues(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums) -> _Queues:
         """An engine's instructions each."""
@@ -209,8 +215,24 @@ class Program(Part):
 
     def _sequence(self, m: Module, state: _State, allowed: _Allowed, bounds: _Sums, queues: _Queues) -> None:
         item, kind, check, sums = state.item, allowed.kind, bounds.check, bounds.sum
-        instructions, refuse = state.instructions, state.instructions.refuse
+        instructions, error = state.instructions, self.error
         wait = Signal(2)
+        begin = Signal(name="allowed_begin")
+        overlap = Overlap(m, self.config, item, begin=begin, layer=kind[LAYER], interact=kind[INTERACT],
+                          before_last=bounds.before_last, beats=bounds.out_beats)
+        # The instruction that is looked at, as the next one may be here.
+        looked = Signal(data.StructLayout({"number": 32, "word": WORD_BITS}), reset_less=True)
+        with m.If(overlap.keep):
+            m.d.sync += looked.number.eq(self.number)
+            m.d.sync += looked.word.eq(item.as_value()[:WORD_BITS])
+
+        def refuse(code: str, detail: Value | int) -> None:
+            """Unless one before is found out meanwhile."""
+            with m.If(error.valid):
+                m.next = "DRAIN"
+            with m.Else():
+                instructions.refuse(code, detail)
+
         groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
         send = Signal()
         ready = Signal()
@@ -227,6 +249,7 @@ class Program(Part):
         with m.FSM():
             instructions.states(then="ALLOWED", over="DRAIN")
             with m.State("ALLOWED"):
+                m.d.comb += begin.eq(wait == 0)
                 m.d.sync += wait.eq(wait + 1)
                 m.d.sync += queues.line.eq(item.line)
                 m.d.sync += check.eq(Mux(
@@ -265,10 +288,20 @@ class Program(Part):
                 with m.If(ready):
                     instructions.step()
             with m.State("DRAIN"):
-                with m.If(~Cat(queue.held for queue in queues.queues).any()):
+                with m.If(~Cat(queue.held for queue in queues.queues).any() & ~overlap.busy):
                     m.d.sync += self.done.eq(1)
                     with m.If(~self.error.valid):
                         m.next = "IDLE"
+        with m.If(error.valid):
+            m.d.sync += instructions.more.eq(0)
+        with m.Elif(overlap.found):
+            m.d.sync += [
+                error.valid.eq(1),
+                error.code.eq(MLP.code("BAD_INSTRUCTION")),
+                error.detail.eq(looked.word),
+                error.instruction.eq(looked.number),
+                instructions.more.eq(0),
+            ]
         # The rows are counted when the check of their addresses begins.
         with m.If(sums.load & (check == Check.INPUTS)):
             m.d.sync += queues.rows_less_one.eq(bounds.less_one)

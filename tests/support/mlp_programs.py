@@ -250,8 +250,11 @@ class Programs(Draw):
                 return run
 
     def unlike(self, run: Run, number: int) -> str:
-        """Fields that do not go together, or that mean another layer."""
+        """Fields that do not go together, or that mean another layer, or lines that may be those that are read."""
+        words, value_of = run.words[number], self.mutator.value_of
+        at = value_of(words, self.one(("line", "addend_line", "to_line"))) + int(self.r.integers(-2, 3))
         return self.put(run, number, *self.one((
+            ("to_line_stride", int(self.r.integers(4))), ("to_line", at & 0xFFFF), ("addend_line", at & 0xFFFF),
             ("last_columns", self.config.columns + 1), ("features", 2), ("features_in", int(self.r.integers(2))),
             ("half", int(self.r.integers(2))), ("mode", int(self.r.integers(2))),
             ("out_stride", int(self.r.integers(4))),

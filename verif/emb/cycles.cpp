@@ -9,6 +9,8 @@ struct FrontOf {
     std::vector<Job> jobs;
     uint64_t code, inputs;
     Front front;
+    uint32_t stood = 0;                 // clients whose beats stood there
+    bool quiet = false, calm = false;   // as in the core: nothing moved, nor will before something comes
 
     FrontOf(const Job* list, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes)
         : jobs(list, list + count), code(code), inputs(inputs),
@@ -79,13 +81,22 @@ void front_shows(void* h, uint64_t* shown) {
                              front.program.done};
     for (uint64_t value : rest) *shown++ = value;
 }
-// requested, dealt: bits of the clients, and of dram, ssd, lookups and steps, that are taken; the same of the beats.
+// requested, dealt: bits of the clients, and of dram, ssd, lookups and steps, that are taken; the same of the beats. A front
+// that says that it is still is left alone until something comes to it.
 uint32_t front_step(void* h, uint32_t starts, uint32_t requested, const uint32_t* const* data, uint32_t dealt,
                     uint32_t bags_done) {
     FrontOf& of = *static_cast<FrontOf*>(h);
     bool taken[4] = {};
-    of.front.step(starts, of.code, of.inputs, requested, data, taken, bags_done, false,
-                  {(dealt & 1) != 0, (dealt & 2) != 0, (dealt & 4) != 0, (dealt & 8) != 0, false});
+    uint32_t stands = 0;
+    for (uint32_t k = 0; k < 4; k++) stands |= uint32_t(data[k] != nullptr) << k;
+    const bool comes = starts || requested || dealt || bags_done || stands != of.stood;
+    of.stood = stands;
+    if (of.calm && !comes) return 0;
+    const bool moved = of.front.step(starts, of.code, of.inputs, requested, data, taken, bags_done, false,
+                                     {(dealt & 1) != 0, (dealt & 2) != 0, (dealt & 4) != 0, (dealt & 8) != 0, false});
+    const bool quiet = !comes && !moved && of.front.still();
+    of.calm = quiet && of.quiet;
+    of.quiet = quiet;
     return uint32_t(taken[0] | taken[1] << 1 | taken[2] << 2 | taken[3] << 3);
 }
 // Rows from an ideal memory: the cycles in which each is taken, each request stands there (with its beat, its length and

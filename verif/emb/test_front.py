@@ -212,7 +212,7 @@ async def cycles_as_modelled(dut):
         plan.loaded = dict(loader.loaded)
         for _ in range(r.choice([3, 30, 80])):
             weighted = r.randrange(2)
-            plan.bags(any_lengths(r, r.choice([1, 3, 20]), r.choice([2, 40])), weighted=weighted,
+            plan.bags(any_lengths(r, r.choice([1, 3, 20, words + 1]), r.choice([2, 40])), weighted=weighted,
                       mode=SUM if weighted else r.choice([SUM, MEAN, MAX]))
         arena = {False: plan.inputs, True: [word for item in plan.items for word in encode(item)]}
         bench = Bench(dut, unit, plan, random_=r)
@@ -224,7 +224,8 @@ async def cycles_as_modelled(dut):
         dealt = {name: deque(plan.expected()[0][port]) for name, port in outputs.items()}
         coming: list[deque] = [deque() for _ in CLIENTS]
         latency = r.choice([1, 10, 70])
-        room, flow = r.choice([1.0, 0.7, 0.3]), r.choice([1.0, 0.8])
+        room, flow = r.choice([1.0, 0.7, 0.3]), [r.choice([1.0, 0.8])] * len(CLIENTS)
+        flow[CLIENTS.index("lengths")] = r.choice([flow[0], 0.02])     # all else may wait for them
         standing: list[Any] = [None] * len(CLIENTS)
         finishing, cycle, start_at = 0, 0, r.randrange(1, 9)
         bench.arguments()
@@ -235,7 +236,7 @@ async def cycles_as_modelled(dut):
             dut.ring_begin.value = 0
             data = []
             for k, waiting in enumerate(coming):
-                if standing[k] is None and waiting and waiting[0][0] <= cycle and r.random() < flow:
+                if standing[k] is None and waiting and waiting[0][0] <= cycle and r.random() < flow[k]:
                     standing[k] = waiting.popleft()[1]
                 data.append(standing[k])
                 getattr(dut, f"i__{k}__valid").value = standing[k] is not None

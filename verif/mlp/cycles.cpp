@@ -55,7 +55,7 @@ int64_t place(const Fifo<const MlpJob*>& queue, const std::vector<MlpJob>& jobs)
 
 extern "C" {
 // A request (there, beat, beats), done, error, instructions handed on, a beat would be taken; which instruction stands at
-// each queue, -1 for none.
+// each queue, -1 for none; which is refused as it overlaps.
 void* program_new(const MlpShape* shape, const MlpJob* jobs, uint64_t count) { return new ProgramOf(*shape, jobs, count); }
 void program_delete(void* h) { delete static_cast<ProgramOf*>(h); }
 void program_shows(void* h, int64_t* shown) {
@@ -63,7 +63,7 @@ void program_shows(void* h, int64_t* shown) {
     const MlpProgram& p = of.program;
     const Request& r = p.requests.o;
     give(shown, {p.requests.has, int64_t(r.at), r.beats, p.done, p.error, int64_t(p.number), p.takes(true),
-                 place(p.queues[0], of.jobs), place(p.queues[1], of.jobs), place(p.queues[2], of.jobs)});
+                 place(p.queues[0], of.jobs), place(p.queues[1], of.jobs), place(p.queues[2], of.jobs), p.late});
 }
 void program_start(void* h, uint64_t at, uint64_t count) { static_cast<ProgramOf*>(h)->program.start(at, count); }
 // taken: a bit a queue.

@@ -99,7 +99,8 @@ class Program(_Part):
     streams: the number of the instruction that stands at each, None for none; idle: a start begins a run."""
 
     name = "program"
-    shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers")
+    shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers",
+             "late")
 
     def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
         self._rules = Rules(config)
@@ -137,11 +138,17 @@ class Program(_Part):
         if before < len(self.items):
             refusal = self._rules.refusal(self.items[before], self._before, self._arguments[2:])
         kind = 0 if refusal is None else 2 if refusal[0] == BOUNDS else 1
+        if kind == 1 and self._rules.allowed(self.items[before]) and refusal[0] == BAD_INSTRUCTION:
+            kind = 3
         self._call("step", data, request_taken, sum(flag << at for at, flag in enumerate(taken)), bad, kind)
         self._show()
         if self.number > before:
             self._before[ENGINES[self.items[before].opcode]] += 1
         if self._shown["error"] and self.error is None:
+            late = self._shown["late"]
+            if late >= 0:
+                self.error = Fault(BAD_INSTRUCTION, late, self.items[late].word)
+                return
             code, detail = (READ_ERROR, 0) if reads or refusal is None else refusal
             self.error = Fault(code, before, detail)
 

@@ -16,7 +16,7 @@ from verif.mlp.cycles import Program as Model
 from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, encode
 
 __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
-           "end_of", "fitting", "fresh", "packed_arguments"]
+           "end_of", "fitting", "fresh", "near", "packed_arguments"]
 
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
@@ -184,6 +184,15 @@ def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) ->
     return item
 
 
+def near(r: random.Random, item: dict[str, int]) -> dict[str, int]:
+    """The instruction with sizes and strides that may leave room on chip."""
+    return item | {
+        "count": 1 + r.getrandbits(r.randrange(9)), "groups": 1 + r.getrandbits(r.randrange(5)),
+        "steps": 1 + r.getrandbits(r.randrange(8)), "features": 2 + r.getrandbits(r.randrange(6)),
+        "row_beats": 1 + r.getrandbits(r.randrange(4)), "line_stride": r.getrandbits(r.randrange(7)),
+        "to_line_stride": r.getrandbits(r.randrange(7)), "to_line": r.getrandbits(16)}
+
+
 def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     """The buffer's size and the beat behind the last that an instruction touches there."""
     reach = Rules(unit).reach(SimpleNamespace(**item))
@@ -194,6 +203,8 @@ def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], siz
     """An allowed instruction inside its buffer."""
     while True:
         item = any_item(r, unit, kind, before)
+        while not Rules(unit).apart(SimpleNamespace(**item)):
+            item = near(r, item)
         reach = end_of(unit, item)
         if reach is None or reach[1] <= sizes[reach[0]]:
             return item

@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import cocotb
 import pytest
 
+from golden.mlp.program import Rules
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
@@ -28,6 +30,7 @@ from verif.mlp.program import (
     end_of,
     fitting,
     fresh,
+    near,
     packed_arguments,
 )
 
@@ -46,7 +49,8 @@ async def smoke(dut):
         # Rows of five beats in three, one behind the other.
         {"opcode": KINDS["LOAD_ROWS"], "half": 1, "count": 8, "source": 100, "stride": 3, "row_beats": 5,
          "features": 1},
-        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_layers": 1},
+        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_layers": 1, "to_line": 20,
+         "to_line_stride": 2},
     ]
     bench = Bench(dut, unit, items, feed=Feed(rng("smoke")), arguments={
         "inputs_beats": 124, "weights_beats": 43, "outputs_beats": 25})
@@ -95,7 +99,7 @@ async def backpressure_both_sides(dut):
         await clean(dut)
     # A full queue.
     r = rng("full")
-    bench = Bench(dut, unit, [any_item(r, unit, "INTERACT", [0, 0, 0]) for _ in range(QUEUE + 8)], feed=Feed(r),
+    bench = Bench(dut, unit, [fitting(r, unit, "INTERACT", [0, 0, 0], {}) for _ in range(QUEUE + 8)], feed=Feed(r),
                   arguments=any_sizes(r))
     await bench.step(start=True)
     for _ in range(6 * (QUEUE + 8) + 40):
@@ -114,8 +118,8 @@ async def latency_and_rate_as_documented(dut):
     beats = 16 // unit.words
     rows = {"opcode": KINDS["LOAD_ROWS"], "count": 1000, "features": 1, "row_beats": 3, "stride": 3}
     cases = [
-        ({"opcode": KINDS["INTERACT"], "count": 1, "row_beats": 1, "features": 2}, 4),
-        ({"opcode": KINDS["LAYER"], "count": 1, "steps": 1, "groups": 1, "last_columns": 1}, 4),
+        ({"opcode": KINDS["INTERACT"], "count": 1, "row_beats": 1, "features": 2, "to_line": 1}, 4),
+        ({"opcode": KINDS["LAYER"], "count": 1, "steps": 1, "groups": 1, "last_columns": 1, "to_line": 1}, 4),
         ({"opcode": KINDS["LAYER"], "count": 9, "steps": 1, "groups": 1, "last_columns": 1, "target": 3,
           "out_stride": 5},
          7 + 3),
@@ -260,6 +264,42 @@ async def malformed_programs(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("overlaps")
+async def overlaps(dut):
+    """A LAYER or an INTERACT that writes lines twice or lines that it reads is refused, with all before it handed on;
+    stretches one behind the other are not."""
+    unit = await fresh(dut)
+    rules, tried = Rules(unit), {False: 0, True: 0}
+    for number in range(160):
+        r = rng(f"overlaps {number}")
+        sizes = any_sizes(r)
+        items = any_program(r, unit, r.randrange(3), sizes)
+        kind = ("LAYER", "LAYER", "INTERACT")[number % 3]
+        want = bool(number // 3 % 2)
+        while True:
+            item = near(r, any_item(r, unit, kind, [0, 0, 0]) | {"line": r.getrandbits(8), "mode": r.randrange(2)})
+            if kind == "LAYER":
+                item["activation"], item["target"] = 0, r.randrange(3)
+                item["addend_line"] = r.choice([item["addend_line"], item["to_line"]])
+            whole = SimpleNamespace(**item)
+            if rules.apart(whole) != want:
+                break
+        # The least that is refused, or the most that is not, of a field that leads there.
+        name = r.choice(["to_line", "to_line_stride", "line_stride", "count", "line"])
+        for step in (64, 8, 1):
+            while 1 <= item[name] - step and rules.apart(SimpleNamespace(**item | {name: item[name] - step})) != want:
+                item[name] -= step
+        items += [item, *any_program(r, unit, r.randrange(4), sizes)]
+        place = len(items) - 1 if item is items[-1] else items.index(item)
+        bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 5])), arguments=sizes)
+        await bench.carry_out(room=r.choice([0.1, 1.0]), quiet=8)
+        assert bench.model.error == (Fault(MLP.code("BAD_INSTRUCTION"), place, encode(item)[0]) if want else None), item
+        tried[want] += 1
+        await clean(dut)
+    report(overlaps_refused=tried[True], stretches_apart=tried[False])
+
+
+@cocotb.test()
 @pytest.mark.testpoint("bounds")
 async def bounds(dut):
     """Each buffer kept and passed by a beat, and sums beyond 32 bits that would wrap into it."""
@@ -333,12 +373,12 @@ async def read_errors(dut):
 
 
 NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
-         "reset_midstream", "corner_values", "malformed_programs", "bounds", "read_errors")
+         "reset_midstream", "corner_values", "malformed_programs", "bounds", "overlaps", "read_errors")
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds",)),
-    ("low", ("bounds", "malformed_programs"))], 1))
+    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds", "overlaps")),
+    ("low", ("bounds", "malformed_programs", "overlaps"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),

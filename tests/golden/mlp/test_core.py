@@ -143,7 +143,9 @@ LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "li
 WEIGHTS = {"count": 3, "source": 2, "steps": 2}
 ADDENDS = {"count": 5, "source": 1}
 DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
-DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2}
+DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2, "to_line": 20}
+TO_ROWS = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "line_stride": 2, "to_line": 2, "to_line_stride": 2}
+TO_PARTIALS = {**TO_ROWS, "addend": 1, "target": 2, "to_line": 3}
 REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
     ("LOAD_ROWS", LOAD, (0, 0), program.BAD_INSTRUCTION, None),
     ("LOAD_ROWS", LOAD, (0, 6), program.BAD_INSTRUCTION, None),
@@ -170,6 +172,12 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
     ("LAYER", DENSE, (11, 1), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
     ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
+    # Read are lines 0 and 1, biases 0 to 2, features 0 to 5; written are two beats of two groups of samples, twelve
+    # lines of partials.
+    ("LAYER", TO_ROWS, (9, 1 | 2 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", TO_ROWS, (9, 2 | 1 << 16), program.BAD_INSTRUCTION, None),
+    ("LAYER", TO_PARTIALS, (9, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
+    ("INTERACT", DOTS, (9, 5), program.BAD_INSTRUCTION, None),
     ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, program.BAD_ORDER, mlp.ROWS),
     ("LAYER", {**DENSE, "wait_weights": 3}, None, program.BAD_ORDER, mlp.WEIGHTS),
     ("LAYER", {**DENSE, "wait_layers": 2}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),

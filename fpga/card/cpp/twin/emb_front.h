@@ -84,7 +84,8 @@ class Program {
         const bool ready = begun == BEGUN;
         if (begun != UNKNOWN && !ready) begun++;
         const Job* item = number < all.size() ? &all[number] : nullptr;
-        const bool quiet = !releases.held(), busy = has_region, bags = item && item->opcode == BAGS;
+        const bool quiet = !releases.held(), busy = has_region, rooms = releases.room && jobs.room;
+        const bool bags = item && item->opcode == BAGS;
         bool issue = false, retire = bags_done;
         waits = false;
         flush_window = flush_tt = load = false;
@@ -125,7 +126,7 @@ class Program {
             break;
         case SEND:
             rows_left = item->count;
-            issue = ready && (bags ? releases.room && jobs.room : quiet && !load_busy);
+            issue = ready && (bags ? rooms : quiet && !load_busy);
             waits = !issue;
             if (waits) break;
             load = item->opcode == LOAD;
@@ -160,6 +161,7 @@ class Program {
         }
         jobs.step(issue && item->opcode != LOAD, item, job_taken);
         releases.step(issue, item ? item->release : 0, retire);
+        waits = waits && rooms == (releases.room && jobs.room);     // else it looks at the new room
     }
 
   private:
@@ -280,8 +282,9 @@ class Feeder {
         bool ends = false;
         if (under_way && open) ends = index(data, taken, out);
         stalls = open && some && !out.count;
+        const bool next = !waiting.empty() && (!under_way || ends);
         bool starts = false;
-        if (!waiting.empty() && (!under_way || ends)) {
+        if (next) {
             bag = waiting.pop();
             under_way = true;
             room++;
@@ -295,7 +298,7 @@ class Feeder {
         line_has = (line_has << 1 | reads) & 7;
         started = (started << 1 | starts) & 0x3F;
         empty = out.count ? 0 : empty < STAGES ? empty + 1 : STAGES;
-        calm = !(accept || reads || starts || ends || line_has || started);
+        calm = !(accept || reads || next || ends || line_has || started || (!under_way && !waiting.empty()));
         if (accept) {
             job = offered;
             lengths_left = job->count, lengths_read = 0;

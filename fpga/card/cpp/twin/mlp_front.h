@@ -33,13 +33,14 @@ class MlpProgram {
     Requester requests;
     Fifo<const MlpJob*> queues[ENGINES]{Fifo<const MlpJob*>(QUEUE), Fifo<const MlpJob*>(QUEUE),
                                         Fifo<const MlpJob*>(QUEUE)};
-    enum Refusal { ALLOWED_ALL, MALFORMED, OUT_OF_BOUNDS };     // of an instruction, where its checks find it
+    enum Refusal { ALLOWED_ALL, MALFORMED, OUT_OF_BOUNDS, OVERLAPS };   // of an instruction, where its checks find it
     bool done = false, error = false;
     uint64_t number = 0;        // instructions that have been handed on
+    int64_t late = -1;          // the one that is refused as it overlaps
 
     MlpProgram(const std::vector<MlpJob>& jobs, const MlpShape& shape)
         : all(jobs), shape(shape), beats(shape.words < 16 ? 16 / shape.words : 1) {}
-    bool takes(bool data) const { return state == NEXT && number < count && data; }
+    bool takes(bool data) const { return state == NEXT && number < count && data && !error; }
     void start(uint64_t program) { start(program, all.size()); }
     void start(uint64_t program, uint64_t instructions) {
         requests.step(false, true);
@@ -54,11 +55,16 @@ class MlpProgram {
         bool push[ENGINES] = {}, held = false;
         for (const auto& queue : queues) held |= queue.held();
         const MlpJob* item = number < all.size() ? &all[number] : nullptr;
+        const bool checking = checks, begins = state == ALLOWED && wait == 3, shares = begins && refusal == OVERLAPS;
+        const bool found = overlaps >> (OVERLAP - 1) & 1;
+        if (shares && !overlaps) shared = int64_t(number);
+        checks = (checks << 1 | begins) & ((1u << OVERLAP) - 1);
+        overlaps = (overlaps << 1 | shares) & ((1u << OVERLAP) - 1);
         switch (state) {
         case IDLE:
             break;
         case NEXT:
-            if (number == count) {
+            if (number == count || error) {
                 state = DRAIN;
             } else if (data && bad) {
                 refuse();
@@ -100,19 +106,23 @@ class MlpProgram {
             break;
         }
         case DRAIN:
-            if (!held) done = true, state = error ? DRAIN : IDLE;
+            if (!held && !checking) done = true, state = error ? DRAIN : IDLE;
             break;
         }
+        if (found && !error) error = true, late = shared;
         for (int k = 0; k < ENGINES; k++) queues[k].step(push[k], item, taken[k]);
     }
 
   private:
     static constexpr uint32_t QUEUE = 32;
+    static constexpr int OVERLAP = 7;       // hw.mlp.overlap
     enum State { IDLE, NEXT, ALLOWED, LOAD, ADD, COMPARE, SEND, DRAIN };
     const std::vector<MlpJob>& all;
     const MlpShape shape;
     int64_t beats, got = 0;
     uint64_t count = 0;         // instructions
+    uint32_t checks = 0, overlaps = 0;  // instructions that are looked at, those that overlap: bit k, k + 1 cycles later
+    int64_t shared = -1;
     int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
     State state = IDLE;
 
