@@ -55,6 +55,7 @@ class Dispatcher(Part):
                 seen                Out(32)  of them counted here
                 advanced            Out  `seen` has grown
                 waiting             Out  for the GPU and for nothing else
+                eager               Out  the GPU's word matters: it is waited for, or it has a gathered mini-batch
                 o_update            Out(stream of update_layout)
                 updated             In  a pulse: the updates have been made
                 popular, gathered   Out  a pulse: such a mini-batch is dispatched
@@ -96,7 +97,7 @@ class Dispatcher(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))), "written": In(1),
             "dealt": Out(NUMBER_BITS), "tell": Out(1), "finished": In(NUMBER_BITS), "polled": In(1),
-            "seen": Out(NUMBER_BITS), "advanced": Out(1), "waiting": Out(1),
+            "seen": Out(NUMBER_BITS), "advanced": Out(1), "waiting": Out(1), "eager": Out(1),
             "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
             "error": Out(DispatchError), "idle": Out(1, init=1),
@@ -247,6 +248,7 @@ class Dispatcher(Part):
             room.eq(ahead < self.job.mailbox_slots),
             empty.eq(ahead == 0),
             self.waiting.eq(state.picking & state.outstanding),
+            self.eager.eq((state.picking | state.pending) & state.outstanding),
             self.hungry.eq(state.picking & ~some),
             self.stall_mailbox.eq(state.picking & ~room & able),
             self.idle.eq(state.picking & ~some & ~self.start & empty & ~state.pending & ~state.making),

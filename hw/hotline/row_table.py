@@ -422,7 +422,7 @@ class RowTable(Part):
             back.eq(reads[-1]),
             push.eq(fresh | back),
             slots.i.valid.eq(push),
-            slots.i.payload.eq(Mux(back, free.word, given)),
+            slots.i.payload.eq(Mux(back, free.word, given[:self.config.slot_bits])),
             slots.o.ready.eq(acts.comes),
             free.address.eq(out),
             free.write.en.eq(acts.gives & acts.last),

@@ -123,8 +123,8 @@ HOTLINE = Kernel(
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 a row, and "
                                "it and all rows of its mini-batch behind it were then written once more without an "
-                               "error, 3 so was a row that time, the first of them the one with the ordinal in bits 31..8",
-             ("instruction",)),
+                               "error, 3 so was a row that time, the first of them the one with the ordinal in bits "
+                               "31..8", ("instruction",)),
         Code(9, "MEMORY", "an entry of the logger has wrong parity; detail: the bank", ("instruction",)),
         stalled(10),
     ),
