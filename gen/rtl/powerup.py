@@ -27,9 +27,8 @@ BEGUN = "properties_begun"
 _CONFIGURED = {"Loader_": r"\\?tables|\\?broken"}
 # From here a simulator's unknowns spread further than values can, so these memories begin at random everywhere. Of
 # positions without a register: the sorter's keys have the bit that puts what is found there behind all valid accesses
-# above the bank, and comparing them with an unknown bank is unknown. Of rows' lists: what is found in a bucket that no
-# row came to is a slot, any, and is looked up before it is known that it is not of the bucket.
-_SPREADING = {"LookupArray_": r"\\?register_\d+", "RowTable_": r"\\?heads"}
+# above the bank, and comparing them with an unknown bank is unknown.
+_SPREADING = {"LookupArray_": r"\\?register_\d+"}
 
 
 def undefined(texts: Mapping[str, str]) -> dict[str, str]:

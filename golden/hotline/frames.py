@@ -42,7 +42,7 @@ class InputBuffer:
         self.out = (Fifo(depth), Fifo(depth))         # o: (frame, samples)
         self.write: tuple[Any, Any] | None = None
         self.read = (Fifo(READ_DEPTH), Fifo(READ_DEPTH))
-        self.under_way: deque[Any] = deque([None] * READ_STAGES)
+        self.under_way: deque[list[Any]] = deque([] for _ in range(READ_STAGES))   # (client, place or beat)
         self.level = [0, 0]
         self.turn = 0           # who goes first
         self.flushed = self.idle = self.waits = False
@@ -51,10 +51,10 @@ class InputBuffer:
         """Whether a beat of this class is taken; writes: a rewritten one comes."""
         return not writes and not self._waits(cold)
 
-    def grants(self, wanted: Sequence[bool]) -> tuple[bool, bool]:
-        """Whose read is taken, of those that are wanted."""
-        could = [want and level < READ_DEPTH for want, level in zip(wanted, self.level, strict=True)]
-        if all(could):
+    def grants(self, reads: Sequence[Any]) -> tuple[bool, bool]:
+        """Whose read is taken, of the places that they want: not of two even beats, nor of two odd ones."""
+        could = [read is not None and level < READ_DEPTH for read, level in zip(reads, self.level, strict=True)]
+        if all(could) and reads[0][1] % 2 == reads[1][1] % 2:
             could[1 - self.turn] = False
         return could[0], could[1]
 
@@ -77,19 +77,16 @@ class InputBuffer:
         self.waits = waits
 
         # Reads: what lies in the array at the end of the cycle before.
-        granted = self.grants([read is not None for read in reads])
+        granted = self.grants(reads)
         under_way = self.under_way
-        done = under_way.pop()
-        address = under_way[0]
-        if address is not None:
-            under_way[0] = (address[0], self.memory.get(address[1]))
-        client = next((k for k in (0, 1) if granted[k]), None)
-        under_way.appendleft(None if client is None else (client, reads[client]))
+        done = dict(under_way.pop())
+        under_way[0] = [(client, self.memory.get(address)) for client, address in under_way[0]]
+        under_way.appendleft([(k, reads[k]) for k in (0, 1) if granted[k]])
         for k, queue in enumerate(self.read):
-            queue.step(done[1:] if done is not None and done[0] == k else None, beats_taken[k])
+            queue.step((done[k],) if k in done else None, beats_taken[k])
             self.level[k] += granted[k] - beats_taken[k]
-        if client is not None:
-            self.turn = 1 - client
+        if granted[0] != granted[1]:
+            self.turn = 1 if granted[0] else 0
 
         # Writes.
         if self.write is not None:

@@ -1,5 +1,6 @@
 """Rows in slots of the embedding buffer: the same answers and slots as the hardware's, in the order of its steps."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 __all__ = ["RowTable"]
@@ -15,8 +16,8 @@ class _Held:
 
 @dataclass
 class RowTable:
-    """Parameters  slots: of the embedding buffer that are used. Lookups and releases in the order in which they are
-    carried out."""
+    """Parameters  slots: of the embedding buffer that are used: given out from 0 on, then in the order in which they
+    came back. Lookups and releases in the order in which they are carried out."""
 
     slots: int
     held: dict[int, _Held] = field(default_factory=dict)            # by row
@@ -24,8 +25,10 @@ class RowTable:
     batch: int = 0
     lists: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     _row_of: dict[int, int] = field(default_factory=dict)           # by slot
-    _returned: list[int] = field(default_factory=list)
-    _given: int = 0
+    free: deque[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.free = deque(range(self.slots))
 
     def open(self, batch: int) -> None:
         """A mini-batch begins."""
@@ -40,12 +43,9 @@ class RowTable:
         known = self.held.get(row)
         fresh = known is None
         if known is None:
-            if self._returned:
-                slot = self._returned.pop()
-            elif self._given < self.slots:
-                slot, self._given = self._given, self._given + 1
-            else:
+            if not self.free:
                 raise ValueError(f"no slot is free for row {row}: all {self.slots} are held")
+            slot = self.free.popleft()
             known = self.held[row] = _Held(slot, 0, -1, 0)
             self._row_of[slot] = row
         if known.batch != self.batch:
@@ -63,7 +63,5 @@ class RowTable:
         if known.life:
             return False
         del self.held[row], self._row_of[slot]
-        self._returned.append(slot)
-        if not self.held:
-            self._returned, self._given = [], 0
+        self.free.append(slot)
         return True

@@ -33,8 +33,8 @@ class Updater:
         return parts(address, rows << self.buffer.row_beats_log2, CHUNK)
 
     def writes(self, addresses: Sequence[int]) -> list[tuple[int, int]]:
-        """The requests (address, beats) for rows that go back, in beats of the rows' buffer; all of them twice where
-        one is refused."""
+        """The requests (address, beats) for rows that go back, in beats of the rows' buffer; where one is refused, all
+        from that one on once more."""
         return [(address, 1 << self.buffer.row_beats_log2) for address in addresses]
 
     def update(self, slots: Sequence[int], addresses: Sequence[int], rate: int, gradients: ArrayLike

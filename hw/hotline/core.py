@@ -213,7 +213,7 @@ class HotlineCore(Part):
             dispatcher.finished.eq(doorbell.value),
             dispatcher.polled.eq(doorbell.polled),
             dispatcher.updated.eq(parts.updater.updated),
-            doorbell.waiting.eq(dispatcher.waiting),
+            doorbell.waiting.eq(dispatcher.eager),
             doorbell.enable.eq(~dispatcher.idle & ~parts.frame.flush),
             doorbell.address.eq(arguments.result + 4 * HOTLINE.value("finished").word),
         ]

@@ -55,6 +55,7 @@ class Dispatcher(Part):
                 seen                Out(32)  of them counted here
                 advanced            Out  `seen` has grown
                 waiting             Out  for the GPU and for nothing else
+                eager               Out  the GPU's word matters: it is waited for, or it has a gathered mini-batch
                 o_update            Out(stream of update_layout)
                 updated             In  a pulse: the updates have been made
                 popular, gathered   Out  a pulse: such a mini-batch is dispatched
@@ -68,10 +69,11 @@ class Dispatcher(Part):
                 header, 11 from its last beat to the next one's header, besides what the first read of samples, that of
                 rows and, with `half`, hw.hotline.narrower take. A job begins 42 cycles after `start`. `advanced` comes
                 3 cycles after the poll. `idle` is two cycles late
-    Handshake   a gathered one goes before popular ones, but never before the updates of the gathered one before it
-                have been made. Its samples' beats have all been read when o_bags is offered: until its last vector
-                the dispatcher reads nothing. Rows are asked for when its last sample has been; answers go
-                from i_query to o_rows by wires. Requests of up to half of the port's queue follow their data
+    Handshake   a gathered one goes before popular ones, but not before the updates of the gathered one before it
+                are under way, and its rows or vectors never before those have been made. Its samples' beats have all
+                been read when o_bags is offered: until its last vector the dispatcher reads nothing. Rows are asked
+                for when its last sample has been; answers go from i_query to o_rows by wires. Requests of up to half
+                of the port's queue follow their data
     Faults      the GPU claims more than was dispatched (OVERRUN); what is under way goes on until a reset. A
                 word that went back counts as not changed
     Reset       drops everything; the next mini-batch is number 0
@@ -95,7 +97,7 @@ class Dispatcher(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "o_data": Out(stream.Signature(data_layout(config.beat_bytes))), "written": In(1),
             "dealt": Out(NUMBER_BITS), "tell": Out(1), "finished": In(NUMBER_BITS), "polled": In(1),
-            "seen": Out(NUMBER_BITS), "advanced": Out(1), "waiting": Out(1),
+            "seen": Out(NUMBER_BITS), "advanced": Out(1), "waiting": Out(1), "eager": Out(1),
             "o_update": Out(stream.Signature(update_layout(config))), "updated": In(1),
             "popular": Out(1), "gathered": Out(1), "stall_mailbox": Out(1), "hungry": Out(1),
             "error": Out(DispatchError), "idle": Out(1, init=1),
@@ -107,7 +109,8 @@ class Dispatcher(Part):
         shift = (config.beat_bytes - 1).bit_length()
         number = Signal(NUMBER_BITS)       # of the next mini-batch
         seen = self.seen                   # finished ones
-        pending = Signal()                 # a gathered one is dispatched, or being so, and its updates not made
+        pending = Signal()                 # a gathered one is dispatched, or being so, and its updates not begun
+        making = Signal()                  # they are being made
         now = Signal(gathered_layout(config), reset_less=True)
         kind = Signal(reset_less=True)
         gradient_at = Signal(32, reset_less=True)
@@ -116,7 +119,7 @@ class Dispatcher(Part):
         picking = Signal()
         outstanding = Signal()
         state = SimpleNamespace(
-            shift=shift, number=number, seen=seen, pending=pending, now=now, kind=kind,
+            shift=shift, number=number, seen=seen, pending=pending, making=making, now=now, kind=kind,
             gradient_at=gradient_at, launch=launch, take=take, outstanding=outstanding, picking=picking)
         self._finished(m, state)
         self._updates(m, state)
@@ -163,7 +166,10 @@ class Dispatcher(Part):
             m.d.sync += update.valid.eq(1)
             m.d.sync += sent.eq(1)
         with m.If(self.updated):
+            m.d.sync += state.making.eq(0)
+        with m.If(update.valid & update.ready):
             m.d.sync += state.pending.eq(0)
+            m.d.sync += state.making.eq(1)
             m.d.sync += sent.eq(0)
         with m.If(state.launch & (state.kind == KIND.GATHERED)):
             m.d.sync += [
@@ -187,7 +193,7 @@ class Dispatcher(Part):
         asks = Signal()
         gone = Signal()
         m.d.comb += [
-            query.valid.eq(asks & ~place.valid),
+            query.valid.eq(asks & ~place.valid & ~state.making),
             query.payload.batch.eq(now.batch),
             gone.eq(query.valid & query.ready),
             self.o_rows.valid.eq(self.i_query.valid),
@@ -242,9 +248,10 @@ class Dispatcher(Part):
             room.eq(ahead < self.job.mailbox_slots),
             empty.eq(ahead == 0),
             self.waiting.eq(state.picking & state.outstanding),
+            self.eager.eq((state.picking | state.pending) & state.outstanding),
             self.hungry.eq(state.picking & ~some),
             self.stall_mailbox.eq(state.picking & ~room & able),
-            self.idle.eq(state.picking & ~some & ~self.start & empty & ~state.pending),
+            self.idle.eq(state.picking & ~some & ~self.start & empty & ~state.pending & ~state.making),
         ]
         return may_gather
 
@@ -279,6 +286,7 @@ class Dispatcher(Part):
         beat = Signal(32 * config.words, reset_less=True)
         source = Signal(32 * config.words)
         part = Signal(2, reset_less=True)
+        pools = Signal()
         there = Signal()
         cuts = Signal()
         able = Signal()
@@ -297,6 +305,7 @@ class Dispatcher(Part):
             go.eq(there & able),
             o.payload.data.eq(beat),
             self.o_bags.payload.eq(now),
+            self.o_bags.valid.eq(pools & ~state.making),
             ends.i.valid.eq(go & cuts),
             ends.i.payload.last.eq(closes),
             ends.i.payload.kind.eq(state.kind),
@@ -315,8 +324,8 @@ class Dispatcher(Part):
             m.d.sync += beat.eq(source)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(self.o_bags.ready):
-            m.d.sync += self.o_bags.valid.eq(0)
+        with m.If(self.o_bags.ready & ~state.making):
+            m.d.sync += pools.eq(0)
         m.d.sync += self.free.valid.eq(0)
         m.d.sync += self.free.frame.eq(now.frame)
         with m.If(~sending):
@@ -348,7 +357,7 @@ class Dispatcher(Part):
                             left.eq(rest.beats),
                             final.eq(rest.beats == 1),
                             self.free.valid.eq(now.frees & ~pooled),
-                            self.o_bags.valid.eq(pooled),
+                            pools.eq(pooled),
                         ]
                     with m.Case(VECTORS):
                         m.d.sync += self.free.valid.eq(now.frees)

@@ -13,7 +13,8 @@ __all__ = ["CLIENTS", "EmbeddingBuffer", "updated_layout"]
 
 CLIENTS = 2             # that read rows: the dispatcher (or the bags' reader), the updater
 SLOTS = 16              # that a client may ask for ahead
-ARRAY_BEATS = 32768     # of the array need an output register: eight UltraRAMs one above the other
+HALVES = 2              # of the memory: a beat's is its place's lowest bit
+ARRAY_BEATS = 32768     # of a half need an output register: eight UltraRAMs one above the other
 
 
 def updated_layout(config: HotlineConfig) -> data.StructLayout:
@@ -38,7 +39,8 @@ class EmbeddingBuffer(Part):
                 error           Out
                 idle            Out  nothing is inside but rows
     Shapes      a slot is row_beats beats; slots are below embedding_beats >> row_beats_log2
-    Timing      a beat per cycle goes in, a beat per cycle comes out; clients that both want take turns, beat by beat.
+    Timing      a beat per cycle goes in, a beat per cycle comes out for each client; those that want beats of the same
+                half, both at even or both at odd places, take turns.
                 `latency` cycles from i_read to the first beat. A row is read as it is after the writes of the cycles
                 before its slot was taken, and `landed` comes with such a cycle; `idle` is a cycle late
     Handshake   i_write is always taken, and i_data waits for it. Valids of outputs and i_landing.ready, i_read.ready
@@ -66,7 +68,7 @@ class EmbeddingBuffer(Part):
     @property
     def registers(self) -> int:
         """Output registers behind the array."""
-        return max(1, self.config.embedding_beats // ARRAY_BEATS)
+        return max(1, self.config.embedding_beats // HALVES // ARRAY_BEATS)
 
     @property
     def latency(self) -> int:
@@ -77,10 +79,9 @@ class EmbeddingBuffer(Part):
         m = Module()
         config = self.config
         bits = (config.embedding_beats - 1).bit_length()
-        array = memory.Memory(shape=32 * config.words, depth=config.embedding_beats, init=[],
-                              attrs={"ram_style": "ultra"})
-        m.submodules.array = array
-        write, read = array.write_port(), array.read_port()
+        arrays = [memory.Memory(shape=32 * config.words, depth=config.embedding_beats // HALVES, init=[],
+                                attrs={"ram_style": "ultra"}) for _ in range(HALVES)]
+        m.submodules += arrays
 
         # Registers of their own for what many bits depend on.
         scale = Signal.like(self.row_beats_log2, reset_less=True)
@@ -122,9 +123,11 @@ class EmbeddingBuffer(Part):
                     | Mux(self.i_write.valid, update.beat, beat)),
             words.eq(Mux(self.i_write.valid, update.words.as_value(), self.i_data.payload.data)),
         ]
-        m.d.comb += write.en.eq(writes)
-        m.d.comb += write.addr.eq(into)
-        m.d.comb += write.data.eq(words)
+        for half, array in enumerate(arrays):
+            write = array.write_port()
+            m.d.comb += write.en.eq(writes & (into[0] == half))
+            m.d.comb += write.addr.eq(into[1:])
+            m.d.comb += write.data.eq(words)
 
         # -- Out: each client's row under way, beats in turns as there is room for them.
         delay = 2 + self.registers      # cycles from a turn to the beat at the client's queue
@@ -159,22 +162,28 @@ class EmbeddingBuffer(Part):
             wants.append(want)
             addresses.append(start | at)
             queues.append((queue, slots, held, room))
-        m.d.comb += turns.eq(Cat(wants[0] & (~wants[1] | (last == 1)), wants[1] & (~wants[0] | (last == 0))))
-        address = Signal(bits, reset_less=True)
-        m.d.sync += address.eq(Mux(turns[1], addresses[1], addresses[0]))
-        with m.If(turns.any()):
+        meets = addresses[0][0] == addresses[1][0]
+        m.d.comb += turns.eq(Cat(wants[k] & ~(meets & wants[1 - k] & (last == k)) for k in range(CLIENTS)))
+        with m.If(turns.xor()):
             m.d.sync += last.eq(turns[1])
-        m.d.comb += read.addr.eq(address)
-        word = read.data
-        for k in range(self.registers):
-            register = Signal(32 * config.words, name=f"array_{k}", reset_less=True)
-            m.d.sync += register.eq(word)
-            word = register
+        lines = []
+        for half, array in enumerate(arrays):
+            read = array.read_port()
+            address = Signal(bits - 1, name=f"address_{half}", reset_less=True)
+            m.d.sync += address.eq(Mux(turns[1] & (addresses[1][0] == half), addresses[1], addresses[0])[1:])
+            m.d.comb += read.addr.eq(address)
+            word = read.data
+            for k in range(self.registers):
+                register = Signal(32 * config.words, name=f"array_{half}_{k}", reset_less=True)
+                m.d.sync += register.eq(word)
+                word = register
+            lines.append(word)
         for k, (queue, *_) in enumerate(queues):
-            arriving = Signal(delay, name=f"arriving_{k}")
+            arriving, halves = Signal(delay, name=f"arriving_{k}"), Signal(delay, name=f"half_{k}", reset_less=True)
             m.d.sync += arriving.eq(Cat(turns[k], arriving[:-1]))
+            m.d.sync += halves.eq(Cat(addresses[k][0], halves[:-1]))
             m.d.comb += queue.i.valid.eq(arriving[-1])
-            m.d.comb += queue.i.payload.eq(word)
+            m.d.comb += queue.i.payload.eq(Mux(halves[-1], lines[1], lines[0]))
         m.d.sync += self.idle.eq(~(
             Cat(slots.held | held | (room != depth) for _, slots, held, room in queues).any()
             | landing.held | writes | self.i_write.valid))

@@ -12,6 +12,7 @@ from hw.stream.fifo import Fifo
 __all__ = ["InputBuffer", "rewrite_layout"]
 
 READ_DEPTH = 16     # beats on their way to a client of the read port
+HALVES = 2          # of the memory: even beats and odd ones
 CLASSES = ("popular", "cold")
 
 
@@ -46,9 +47,9 @@ class InputBuffer(Part):
                 idle               Out  all frames are free and nothing is inside
     Shapes      `batch` samples make a frame of batch * beats beats of a sample <= frame_beats beats
     Timing      a beat per cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
-                o_popular or o_cold. 5 cycles from i_read to o_read, a beat per cycle for both clients together,
-                which take turns. A frame that was freed can be taken 2 cycles later. `idle`, `flushed` and `waits`
-                are a cycle late
+                o_popular or o_cold. 5 cycles from i_read to o_read, a beat per cycle for each client; where both
+                want an even or both an odd one they take turns. A frame that was freed can be taken 2 cycles later.
+                `idle`, `flushed` and `waits` are a cycle late
     Handshake   i_write is always taken, and keeps i out for that cycle; a read that is taken in a later cycle than a
                 write sees it. i.ready depends on i.payload.cold; o_read[k].ready reaches no ready
     Reset       drops all; contents of the memory stay, no frame has them
@@ -77,24 +78,23 @@ class InputBuffer(Part):
         m = Module()
         config = self.config
         place = place_layout(config)
-        store = memory.Memory(shape=32 * config.words, depth=config.frames * config.frame_beats, init=[],
-                              attrs={"ram_style": "ultra"})
-        m.submodules.store = store
+        stores = [memory.Memory(shape=32 * config.words, depth=config.frames * config.frame_beats // HALVES, init=[],
+                                attrs={"ram_style": "ultra"}) for _ in range(HALVES)]
+        m.submodules += stores
         at, frame, take, unopened, busy = self._place_beat(m)
 
         # -- One beat a cycle goes in, a rewritten one first.
-        write = store.write_port()
         writes = Signal()
         target = Signal(place, reset_less=True)
         text = Signal(32 * config.words, reset_less=True)
-        m.d.comb += [
-            self.i_write.ready.eq(1),
-            self.i.ready.eq(~self.i_write.valid & ~unopened),
-            take.eq(self.i.valid & self.i.ready),
-            write.en.eq(writes),
-            write.addr.eq(Cat(target.beat, target.frame)),
-            write.data.eq(text),
-        ]
+        m.d.comb += self.i_write.ready.eq(1)
+        m.d.comb += self.i.ready.eq(~self.i_write.valid & ~unopened)
+        m.d.comb += take.eq(self.i.valid & self.i.ready)
+        for half, store in enumerate(stores):
+            write = store.write_port()
+            m.d.comb += write.en.eq(writes & (target.beat[0] == half))
+            m.d.comb += write.addr.eq(Cat(target.beat[1:], target.frame))
+            m.d.comb += write.data.eq(text)
         m.d.sync += writes.eq(take | self.i_write.valid)
         with m.If(self.i_write.valid):
             m.d.sync += target.eq(self.i_write.payload.place)
@@ -103,7 +103,7 @@ class InputBuffer(Part):
             m.d.sync += target.frame.eq(frame)
             m.d.sync += target.beat.eq(at)
             m.d.sync += text.eq(self.i.payload.words)
-        reading = self._reads(m, store)
+        reading = self._reads(m, stores)
         m.d.sync += self.waits.eq(self.i.valid & unopened)
         m.d.sync += self.idle.eq(~(busy | reading | self.i.valid | self.i_write.valid
                                    | self.i_read[0].valid | self.i_read[1].valid))
@@ -205,42 +205,48 @@ class InputBuffer(Part):
         ]
         return at, frame, take, ~goes_on & ~found, ~free.all()
 
-    def _reads(self, m: Module, store: memory.Memory):
-        """A beat a cycle out of the memory, for a client that has room for it. Whether any is on its way."""
+    def _reads(self, m: Module, stores: list[memory.Memory]):
+        """A beat a cycle out of each half of the memory, for a client that has room for it. Whether any is on its
+        way."""
         config = self.config
-        read = store.read_port(transparent_for=())
         wanted = Signal(2)
         room = Signal(2)
         granted = Signal(2)
         turn = Signal()
-        asked = Signal(place_layout(config), reset_less=True)
-        line = Signal(32 * config.words, reset_less=True)
+        places = [port.payload for port in self.i_read]
+        meets = wanted.all() & (places[0].beat[0] == places[1].beat[0])
         under_way = [Signal(2, name=f"under_way_{stage}") for stage in range(3)]    # address, array, register
         m.d.comb += wanted.eq(Cat(port.valid for port in self.i_read) & room)
-        m.d.comb += granted.eq(Cat(wanted[0] & ~(turn & wanted[1]), wanted[1] & ~(~turn & wanted[0])))
-        m.d.comb += read.addr.eq(Cat(asked.beat, asked.frame))
-        m.d.sync += [
-            asked.eq(Mux(granted[0], self.i_read[0].payload, self.i_read[1].payload)),
-            line.eq(read.data),
-            under_way[0].eq(granted),
-            under_way[1].eq(under_way[0]),
-            under_way[2].eq(under_way[1]),
-        ]
-        with m.If(granted.any()):
+        m.d.comb += granted.eq(Cat(wanted[0] & ~(meets & turn), wanted[1] & ~(meets & ~turn)))
+        m.d.sync += under_way[0].eq(granted)
+        m.d.sync += under_way[1].eq(under_way[0])
+        m.d.sync += under_way[2].eq(under_way[1])
+        with m.If(granted.xor()):
             m.d.sync += turn.eq(granted[0])
+        lines = []
+        for half, store in enumerate(stores):
+            read = store.read_port(transparent_for=())
+            asked = Signal(place_layout(config), name=f"asked_{half}", reset_less=True)
+            line = Signal(32 * config.words, name=f"line_{half}", reset_less=True)
+            m.d.comb += read.addr.eq(Cat(asked.beat[1:], asked.frame))
+            m.d.sync += asked.eq(Mux(granted[0] & (places[0].beat[0] == half), places[0], places[1]))
+            m.d.sync += line.eq(read.data)
+            lines.append(line)
         some = []
         for k in range(2):
             queue = Fifo(32 * config.words, depth=READ_DEPTH)
             m.submodules[f"client_{k}"] = queue
             level = Signal(range(READ_DEPTH + 1), name=f"level_{k}")
             done = Signal(name=f"done_{k}")
+            halves = Signal(3, name=f"half_{k}", reset_less=True)
+            m.d.sync += halves.eq(Cat(places[k].beat[0], halves[:-1]))
             port = self.o_read[k]
             m.d.comb += [
                 room[k].eq(~level[-1]),
                 self.i_read[k].ready.eq(granted[k]),
                 done.eq(port.valid & port.ready),
                 queue.i.valid.eq(under_way[2][k]),
-                queue.i.payload.eq(line),
+                queue.i.payload.eq(Mux(halves[-1], lines[1], lines[0])),
             ]
             wiring.connect(m, queue.o, wiring.flipped(port))
             m.d.sync += level.eq(level + granted[k] - done)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,14 +10,15 @@ from hw.axi.bus import request_layout
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
-from hw.hotline.row_table import QUERY_CLIENTS, RowTable, lookup_layout, queried_layout, query_layout
+from hw.hotline.row_table import LOOKUPS, QUERY_CLIENTS, RowTable, queried_layout, query_layout
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["Gather"]
 
-WORDS_UNDER_WAY = 16    # cold words between scan and patch; a queue of LUT memory holds them wherever they are
-REQUESTS = 16           # that wait for the port, and slots for the embedding buffer
+WORDS_UNDER_WAY = LOOKUPS   # cold words between scan and patch; a queue of LUT memory holds them wherever they are
+LATE = 4                    # cold words that the scan has taken and the claims do not show yet
+REQUESTS = 32               # that wait for the port, and slots for the embedding buffer
 
 
 class _MiniBatches(NamedTuple):
@@ -27,6 +28,7 @@ class _MiniBatches(NamedTuple):
     frame: Signal
     sample_begins: Signal
     sample_ends: Signal
+    last_beat: Signal
     closed: Fifo
     resting: Signal
     in_flight: Signal
@@ -64,9 +66,10 @@ class Gather(Part):
                 idle           Out  nothing is inside and no mini-batch in flight
     Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
                 sample here until `released`
-    Timing      a beat a cycle without cold words, else one more than it has of them; 3 cycles between samples;
-                behind that 3 to 5 cycles for a cold word, as RowTable says. `idle` is two cycles late
-    Handshake   valids and i.ready come from registers. o_requests and o_landing do not wait for each other beyond 16
+    Timing      a beat a cycle without cold words, else one more than it has of them, as long as the slots leave room
+                for two samples, else 3 cycles between samples; behind that a cycle for a cold word, as RowTable says.
+                `idle` is two cycles late
+    Handshake   valids and i.ready come from registers. o_requests and o_landing do not wait for each other beyond 32
                 rows. i_beats may stand still until earlier mini-batches are released: whoever else reads the frames
                 must not wait for it. A read of a frame that is asked for after o sees what o_write wrote before
     Numerics    address = rows + (base + index * row_beats) beats, exact; an index is below its table's rows
@@ -102,7 +105,8 @@ class Gather(Part):
         m = Module()
         config = self.config
         count_bits = range(config.row_slots + 1)
-        table, requests, landing, fresh, shared = self._table(m, platform)
+        take = Signal()
+        table, requests, landing, fresh, shared, rooms = self._table(m, platform, take)
 
         # -- Room: slots in use and those that words under way may take, against what a sample may need.
         slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
@@ -112,24 +116,28 @@ class Gather(Part):
         # a further sample does; the mini-batch's own rows leave too few slots
         fits = Signal()
         full = Signal()
-        take = Signal()
         drained = Signal()
+        # Beside all that the sample under way may take another one fits: it follows at once.
+        follows = Signal()
+        less = Signal(signed(config.row_slots.bit_length() + 2), reset_less=True)
         m.d.sync += [
             limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
             most.eq(limit - self.indices),
             claims.eq(claims + take - shared - table.freed),
             fits.eq(claims <= most),
             full.eq(table.rows > most),
+            less.eq(most - self.indices - LATE),
+            follows.eq(less >= claims),
         ]
+        m.d.comb += table.limit.eq(limit)
 
-        batches = self._mini_batches(m, table, fits, full, drained, fresh)
+        batches = self._mini_batches(m, table, fits, follows, full, drained, fresh)
         self._reads(m, batches.begins)
-        words = self._scan(m, batches.sample_begins, batches.sample_ends, take)
-        lookups = self._addresses(m, words)
-        wiring.connect(m, lookups.o, table.i)
+        words = self._scan(m, batches, take)
+        self._addresses(m, words, table)
         pending = Signal(range(WORDS_UNDER_WAY + 1))
         patched, patching = self._patch(m, table, words.queue, batches.frame)
-        m.d.comb += words.room.eq(~pending[-1])
+        m.d.comb += words.room.eq(~(pending[-1] | rooms.any()))
         m.d.sync += pending.eq(pending + take - patched)
         m.d.sync += drained.eq((pending == 0) & ~take & ~patching)
 
@@ -153,8 +161,9 @@ class Gather(Part):
             m.d.sync += self.o.valid.eq(0)
         return m
 
-    def _table(self, m: Module, platform) -> tuple[RowTable, Fifo, Fifo, Signal, Signal]:
-        """The table, requests for rows and their slots; pulses: a cold word's row is fresh, is shared."""
+    def _table(self, m: Module, platform, take: Signal) -> tuple[RowTable, Fifo, Fifo, Signal, Signal, Value]:
+        """The table, requests for rows and their slots; pulses: a cold word's row is fresh, is shared; which of both
+        queues have no room for a further word."""
         table = RowTable(self.config)
         place(m, platform, "table", table)
         m.submodules.requests = requests = Fifo(32, depth=REQUESTS)
@@ -183,17 +192,16 @@ class Gather(Part):
             self.o_requests.payload.beats.eq(row_beats),
         ]
         m.d.sync += row_beats.eq(1 << self.row_beats_log2)
-        # A lookup begins when the one before may still be on its way to the queues: one place is for that.
-        rooms = []
+        # A word has its place in both from the scan on, until its row turns out to be there or its request has gone.
+        full = []
         for name, queue in (("requests", requests), ("landing", landing)):
-            waiting, room = Signal(range(REQUESTS + 1), name=f"{name}_waiting"), Signal(name=f"{name}_room")
-            m.d.sync += waiting.eq(waiting + fresh - (queue.o.valid & queue.o.ready))
-            m.d.sync += room.eq(waiting < REQUESTS - 1)
-            rooms.append(room)
-        m.d.comb += table.room.eq(Cat(rooms).all())
-        return table, requests, landing, fresh, shared
+            used = Signal(range(REQUESTS + 1), name=f"{name}_used")
+            m.d.sync += used.eq(used + take - shared - (queue.o.valid & queue.o.ready))
+            full.append(used[-1])
+        return table, requests, landing, fresh, shared, Cat(full)
 
-    def _mini_batches(self, m: Module, table: RowTable, fits: Signal, full: Signal, drained: Signal, fresh: Signal):
+    def _mini_batches(self, m: Module, table: RowTable, fits: Signal, follows: Signal, full: Signal, drained: Signal,
+                      fresh: Signal):
         """Mini-batches: opened, sample by sample, closed."""
         config = self.config
         count_bits = range(config.row_slots + 1)
@@ -210,6 +218,7 @@ class Gather(Part):
         closes = Signal()
         sample_begins = Signal()
         sample_ends = Signal()
+        last_beat = Signal()        # of a sample, in this cycle
         more = Signal()
         record_layout = data.StructLayout({"gathered": gathered_layout(config), "news": count_bits})
         m.submodules.closed = closed = Fifo(record_layout, depth=config.batches)
@@ -245,6 +254,11 @@ class Gather(Part):
                     m.next = "SAMPLE"
                     with m.If(left == 1):
                         m.next = "CLOSE"
+                with m.Elif(last_beat & follows & (left != 1)):
+                    m.d.comb += sample_begins.eq(1)
+                    m.d.sync += left.eq(left - 1)
+                    m.d.sync += samples.eq(samples + 1)
+                    m.d.sync += more.eq(1)
             with m.State("CLOSE"):
                 with m.If(drained):
                     m.d.comb += closes.eq(1)
@@ -269,7 +283,7 @@ class Gather(Part):
         m.d.sync += in_flight.eq(in_flight + opens - self.released)
         m.d.sync += news.eq(Mux(opens, 0, news + fresh))
         return _MiniBatches(begins=begins, frame=frame, sample_begins=sample_begins, sample_ends=sample_ends,
-                            closed=closed, resting=resting, in_flight=in_flight)
+                            last_beat=last_beat, closed=closed, resting=resting, in_flight=in_flight)
 
     def _reads(self, m: Module, begins: Signal) -> None:
         """Asks for all beats of a frame, one after the other."""
@@ -296,7 +310,7 @@ class Gather(Part):
                 with m.If(left == 1):
                     m.d.sync += asking.eq(0)
 
-    def _scan(self, m: Module, sample_begins: Signal, sample_ends: Signal, take: Signal) -> "_Words":
+    def _scan(self, m: Module, batches: _MiniBatches, take: Signal) -> "_Words":
         """Cold words of a sample's beats, one after the other; their beats go to a queue until they are rewritten."""
         config = self.config
         count = config.words
@@ -316,7 +330,8 @@ class Gather(Part):
         rest = Signal(count, reset_less=True)
         pick = Signal(count, reset_less=True)
         loads = Signal.like(self.sample_beats)
-        beat = Signal.like(self.sample_beats, reset_less=True)
+        beat = Signal.like(self.sample_beats, reset_less=True)          # that comes next
+        held_beat = Signal.like(beat, reset_less=True)
         place_in_frame = Signal((config.frame_beats - 1).bit_length(), reset_less=True)
         finishes = Signal()
         load = Signal()
@@ -332,7 +347,8 @@ class Gather(Part):
             finishes.eq(held & none_left & (~picked | take)),
             self.i_beats.ready.eq((loads != 0) & (~held | finishes)),
             load.eq(self.i_beats.valid & self.i_beats.ready),
-            sample_ends.eq((loads == 0) & ~held),
+            batches.sample_ends.eq((loads == 0) & ~held),
+            batches.last_beat.eq(load & (loads == 1)),
             found.queue.i.valid.eq(take & ~begun),
             found.queue.i.payload.beat.eq(place_in_frame),
             *(found.queue.i.payload.words[k].eq(word) for k, word in enumerate(words)),
@@ -350,13 +366,14 @@ class Gather(Part):
         with m.If(load):
             m.d.sync += [
                 held.eq(1),
+                held_beat.eq(beat),
                 loads.eq(loads - 1),
                 beat.eq(beat + 1),
                 rest.eq(Cat(~self.i_beats.payload[32 * k + HOT] & lanes[k] for k in range(count))),
             ]
         with m.If((loads != 0) & (~held | finishes)):
             m.d.sync += [word.eq(self.i_beats.payload[32 * k:32 * k + 32]) for k, word in enumerate(words)]
-        with m.If(sample_begins):
+        with m.If(batches.sample_begins):
             m.d.sync += loads.eq(self.sample_beats)
             m.d.sync += beat.eq(0)
         with m.If(self.i.valid & self.i.ready):
@@ -364,22 +381,21 @@ class Gather(Part):
         chosen = Const(0, 32)
         for k, word in enumerate(words):
             chosen = chosen | Mux(pick[k], word, 0)
-        # `beat` is that of the beat behind the one in the register.
         m.d.sync += [
             found.valid.eq(take),
             found.last.eq(none_left),
             found.index.eq(chosen),
             found.lane.eq(Cat(Cat(pick[k] for k in range(count) if k >> bit & 1).any() for bit in range(index_bits))),
-            found.beat.eq(beat - 1),
+            found.beat.eq(held_beat),
         ]
         return found
 
-    def _addresses(self, m: Module, words: "_Words") -> Fifo:
-        """Cold words become rows and their addresses, one register each for lookup, shift, sums and bounds."""
+    def _addresses(self, m: Module, words: "_Words", table: RowTable) -> None:
+        """Cold words become rows and their addresses, one register each for lookup, shift, sums and bounds; the table
+        has room for all that are under way."""
         config = self.config
         bits = 32 + ROW_BEATS_LOG2_MAX + 1
         register = self.registers
-        m.submodules.lookups = lookups = Fifo(lookup_layout(config), depth=WORDS_UNDER_WAY)
         m.submodules.firsts = firsts = memory.Memory(shape=config.domain_bits, depth=config.positions, init=[],
                                                      attrs={"ram_style": "distributed"})
         m.submodules.bases = bases = memory.Memory(shape=32, depth=config.positions, init=[],
@@ -429,12 +445,11 @@ class Gather(Part):
         with m.If(valids[3] & outside):
             m.d.sync += self.error.eq(1)
         m.d.comb += [
-            lookups.i.valid.eq(valids[3] & ~outside & ~self.error),
-            lookups.i.payload.row.eq(rows[2]),
-            lookups.i.payload.address.eq(address_1),
-            lookups.i.payload.tag.eq(marks[3]),
+            table.i.valid.eq(valids[3] & ~outside & ~self.error),
+            table.i.payload.row.eq(rows[2]),
+            table.i.payload.address.eq(address_1),
+            table.i.payload.tag.eq(marks[3]),
         ]
-        return lookups
 
     def _patch(self, m: Module, table: RowTable, queue: Fifo, frame: Signal) -> tuple[Signal, Signal]:
         """Ordinals into their beats; (a word is done, a beat is here)."""

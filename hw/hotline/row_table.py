@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Shape, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,19 +11,25 @@ from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
-__all__ = ["ARRAY_ROWS", "QUERY_CLIENTS", "RowTable", "bucket_bits", "found_layout", "hashed", "lookup_layout",
-           "queried_layout", "query_layout"]
+__all__ = ["ARRAY_ROWS", "LOOKUPS", "QUERY_CLIENTS", "RowTable", "bucket_bits", "found_layout", "hashed",
+           "lookup_layout", "queried_layout", "query_layout"]
 
 QUERY_CLIENTS = 3       # the dispatcher, the updater, the bags' reader
 QUERIES = 16            # that a client has under way
+LOOKUPS = 32            # that are inside, at most
+RELEASES = 16           # that wait for their turn
+FREE = 16               # slots that are read ahead of the rows that take them
+PLACES = 4              # of a bucket
+LISTS = 2               # halves of the lists: a row's is its ordinal's lowest bit
 ARRAY_ROWS = 32768      # of an array need an output register: eight UltraRAMs one above the other
 LUT_DEPTH = 64
+URAM_DEPTH, URAM_WIDTH = 4096, 72
 TAPS = 5                # bits of the tag in each bit of the bucket: one LUT
 
 
 def bucket_bits(config: HotlineConfig) -> int:
-    """Bits of a bucket's number: two buckets for each slot."""
-    return config.slot_bits + 1
+    """Bits of a bucket's number: two places for each slot."""
+    return config.slot_bits + 1 - (PLACES - 1).bit_length()
 
 
 def hashed(row: Value, bits: int) -> tuple[Value, Value]:
@@ -59,6 +65,28 @@ def queried_layout(config: HotlineConfig) -> data.StructLayout:
     return data.StructLayout({"slot": config.slot_bits, "address": 32})
 
 
+def _step(bits: int, up: Value, down: Value, also: Value | None = None) -> Value:
+    """up + also - down in so many bits, as one operand of a carry chain."""
+    some = up if also is None else up | also
+    two = Const(0, 1) if also is None else up & also & ~down
+    less = down & ~some
+    odd = up ^ down if also is None else up ^ also ^ down
+    return Cat(odd, less | two, less.replicate(bits))[:bits]
+
+
+def _key_layout(config: HotlineConfig) -> data.StructLayout:
+    """A row, as `hashed` takes it apart."""
+    return data.StructLayout({"home": bucket_bits(config), "tag": config.domain_bits - bucket_bits(config)})
+
+
+def _operation_layout(config: HotlineConfig) -> data.StructLayout:
+    """A lookup, a release or, neither of them, what takes a row that went off the count of a bucket that it had passed.
+    away: the bucket is not the row's own; put: the row is known to be new."""
+    return data.StructLayout({
+        "valid": 1, "look": 1, "give": 1, "bucket": bucket_bits(config), "key": _key_layout(config), "way": PLACES,
+        "away": 1, "put": 1, "address": 32, "mark": lookup_layout(config)["tag"].width})
+
+
 class _Array(NamedTuple):
     """What `RowTable._array` hands on."""
 
@@ -71,84 +99,62 @@ class _Array(NamedTuple):
 class _Arrays(NamedTuple):
     """See `RowTable._arrays`."""
 
-    names: _Array
-    nexts: _Array
-    befores: _Array
-    holds: _Array
-    heads: _Array
+    places: list[_Array]
+    passed: _Array
+    where: _Array
     free: _Array
-    addresses: _Array
-    lists: _Array
 
 
-class _Slots(NamedTuple):
-    """What `RowTable.elaborate` hands to other methods."""
+class _Waiting(NamedTuple):
+    """What `RowTable._lookups` hands on: the next lookup. goes: it enters; again: those behind the one that acts are
+    taken once more; acts: one acts for the first time; some: some are inside."""
 
-    fresh: Signal
-    lonely: Signal
-    stacked: Signal
-
-
-class _Ahead(NamedTuple):
-    """What `RowTable._look_ahead` hands on."""
-
-    held: Signal
-    bucket: Signal
-    tag: Signal
-    address: Signal
-    mark: Signal
-    known: Signal
-    start: Signal
-
-
-class _Operation(NamedTuple):
-    """What `RowTable._begin` hands on. gives, asks: the release or the lookup whose slot is read ahead begins; turns:
-    that is a lookup's."""
-
-    gives: Signal
-    asks: Signal
-    turns: Signal
-    releases: Signal
-    bucket: Signal
-    tag: Signal
-    address: Signal
-    mark: Signal
-    slot: Signal
-    reading: Signal
-    compare: Signal
-    act: Signal
-    idle: Signal
-    first: Signal
-    was_given: Signal
-
-
-class _Seen(NamedTuple):
-    """What `RowTable._compare` hands on. slot: that was compared, as the next one's may be read already; next_gives,
-    next_asks: a release or a lookup may follow, whose slot is read, and which this one does not touch."""
-
-    slot: Signal
-    next_gives: Signal
-    next_asks: Signal
-    found: Any
-    here: Any
-    passes: Any
-    last_holder: Any
-    link_next: Signal
-    link_before: Signal
-    was: Signal
-    first_slot: Signal
-    headed: Signal
-
-
-class _Outcome(NamedTuple):
-    """What `RowTable._act` hands on."""
-
-    answers: Signal
-    shares: Signal
-    comes: Signal
+    valid: Signal
+    lookup: Any
     goes: Signal
-    new_slot: Signal
-    target: Signal
+    again: Signal
+    acts: Signal
+    some: Any
+
+
+class _Giving(NamedTuple):
+    """What `RowTable._releases` hands on: the next release's place. goes: it enters; none: none is inside; before:
+    lookups wait for some."""
+
+    valid: Signal
+    place: Any
+    goes: Signal
+    none: Signal
+    before: Signal
+
+
+class _Sweep(NamedTuple):
+    """A bucket is being emptied, this one."""
+
+    on: Signal
+    bucket: Signal
+
+
+class _Acts(NamedTuple):
+    """What `RowTable._select` knows of the operation that acts. op: itself; way: its place, one-hot; was: what is
+    there. comes, found, gives: the row is new, is there, is given up; up, on, back: it is not here, and goes
+    to the next bucket to be put there or to be looked for, or back to its own to be put; again: one of these; down: one
+    less passed here."""
+
+    op: Any
+    way: Signal
+    was: Any
+    passed: Signal
+    here: Signal
+    last: Signal
+    comes: Signal
+    found: Signal
+    gives: Signal
+    up: Signal
+    on: Signal
+    back: Signal
+    down: Signal
+    again: Signal
 
 
 class RowTable(Part):
@@ -157,14 +163,14 @@ class RowTable(Part):
     ordinal = number of different rows asked for before in this mini-batch, at a row's first appearance in it;
     life = mini-batches in flight that hold the row; at 0 its slot is free.       Source: EL-Rec §V.B (life cycle)
 
-    Rows of a bucket form a list, doubly linked, so that one leaves it without a search. Who heads a bucket is told by
-    a memory that nobody initialises: what it says counts only if that slot holds a row, and one of this very bucket;
-    then it was written when that row came.
+    A bucket has four places. A row that finds its own bucket full goes to the next one that is not, and each bucket
+    that it passes counts it: a search ends where a bucket was passed by none.    Source: Knuth, TAOCP 3, §6.4 (linear
+    probing with buckets)
 
     Parameters  config: HotlineConfig; array_rows: how many of an array need an output register
     Members     i           In(stream of lookup_layout)
-                room        In  an answer can be taken: no lookup begins without
                 found, o    Out  a pulse and its answer, of found_layout, in order
+                limit       In  slots that there are; the table is empty when it changes
                 open        In  a pulse: a mini-batch begins, while no lookup is inside and nothing of an earlier one
                     of that number is held
                 rows        Out  different ones in it so far
@@ -174,17 +180,16 @@ class RowTable(Part):
                 o_query[k]  Out(stream of queried_layout)  of any mini-batch in flight
                 idle        Out  no lookup or release is inside and no slot in use
                 batch       In  number of the mini-batch that begins
-    Shapes      slots are given out from 0 on; those that came back first, the last one first; from 0 on again when all
-                have come back. Who asks takes care that there is one
-    Timing      5 cycles for a lookup or a release, 3 for one whose slot is read while the one before acts: a release,
-                where that touches neither its slot nor one beside it; a lookup in another bucket, where no row comes in
-                that cycle and the lookup before began 7 cycles ago. 4 more for each further row of the list that is
-                passed; 2 more if a row of its bucket came or went just before. 8 cycles from i to found. A query a
-                cycle in all, clients in turns; 8 cycles from i_query to o_query. Each further register of an array adds
-                one to all of these, and a client has up to 16 queries under way. `idle` is a cycle late
-    Handshake   i_release.ready, i_query.ready and all valids come from registers; i.ready follows i_release.valid and
-                room. A release goes before a lookup where nothing is inside, else they take turns. A release that is
-                taken in the cycle before an answer comes behind that lookup
+    Shapes      slots are given out from 0 on, then in the order in which they came back. Who asks takes care that
+                there is one
+    Timing      a lookup or a release per cycle, in turns; one of a bucket that another one is in waits until that has
+                acted, 5 cycles later. 8 cycles from i to found. A row that is not in its own bucket, and one that comes
+                to a full one: 6 cycles more for each bucket that is looked into, and nothing else meanwhile. Two
+                queries a cycle, of an even and of an odd ordinal, clients in turns; 8 cycles from i_query to o_query.
+                Each further register of an array adds one to all of these. `idle` is a cycle late. After a reset the
+                first lookup waits until the buckets have been emptied, a cycle each
+    Handshake   readies and valids come from registers. Lookups and releases are each carried out in their order. A
+                lookup needs room for its answer
     Reset       forgets all rows
     Golden      golden.hotline.row_table.RowTable          Tests  verif/hotline/test_row_table.py
     """
@@ -194,9 +199,9 @@ class RowTable(Part):
         self.array_rows = array_rows
         super().__init__({
             "i": In(stream.Signature(lookup_layout(config))),
-            "room": In(1),
             "found": Out(1),
             "o": Out(found_layout(config)),
+            "limit": In(range(config.row_slots + 1)),
             "open": In(1),
             "batch": In(config.batch_bits),
             "rows": Out(range(config.row_slots + 1)),
@@ -209,9 +214,10 @@ class RowTable(Part):
 
     def _array(self, m: Module, name: str, shape, depth: int):
         """A memory: its write port, the address to read, the word that was read `registers` + 1 cycles later."""
-        small = depth <= LUT_DEPTH
+        width = Shape.cast(shape).width
         # Wide and deep enough that UltraRAM is not wasted; the tools choose for what lies between.
-        style = "distributed" if small else "ultra" if depth > ARRAY_ROWS else "block"
+        ultra = depth > ARRAY_ROWS or (depth >= URAM_DEPTH and URAM_WIDTH // 2 < width <= URAM_WIDTH)
+        style = "distributed" if depth <= LUT_DEPTH else "ultra" if ultra else "block"
         m.submodules[name] = array = memory.Memory(shape=shape, depth=depth, init=[], attrs={"ram_style": style})
         write, read = array.write_port(), array.read_port()
         registers = max(1, depth // self.array_rows)
@@ -225,350 +231,412 @@ class RowTable(Part):
     def elaborate(self, platform):
         m = Module()
         arrays = self._arrays(m)
-        # Slots. fresh_slots: given out so far, from 0 on; lonely: one is in use; stacked: some came back.
-        fresh_slots = Signal(range(self.config.row_slots + 1))
-        lonely = Signal()
-        stacked = Signal()
-        slots = _Slots(fresh=fresh_slots, lonely=lonely, stacked=stacked)
-        ahead = self._look_ahead(m, arrays)
-        op = self._begin(m, arrays, ahead, slots)
-        seen = self._compare(m, arrays, ahead, op)
-        act = self._act(m, arrays, op, seen, slots)
-        self._write(m, arrays, ahead, op, seen, act)
-        self._answer(m, op, seen, act)
-        self._free_slots(m, arrays, ahead, op, seen, act, slots)
-        self._queries(m, arrays)
+        answers = Signal()
+        walks = Signal()                    # one operation is inside, and goes from bucket to bucket
+        # After a reset every bucket is emptied.
+        sweep = _Sweep(on=Signal(init=1, name="sweeping"), bucket=Signal(bucket_bits(self.config), name="sweep"))
+        with m.If(sweep.on):
+            m.d.sync += sweep.bucket.eq(sweep.bucket + 1)
+            m.d.sync += sweep.on.eq(~sweep.bucket.all())
+        looks = self._lookups(m, answers)
+        given_up = Signal()                 # a release acts
+        gives = self._releases(m, arrays, given_up)
+        steps = self._steps(m, arrays)
+        acts = self._select(m, arrays, steps, looks.again)
+        m.d.comb += given_up.eq(acts.gives)
+        slot, ready = self._free_slots(m, arrays, acts, looks, answers)
+        self._walk(m, steps, acts, looks, gives, ready, walks, sweep.on)
+        self._write(m, arrays, acts, slot, answers, sweep)
+        in_use = Signal(range(self.config.row_slots + 1))
+        m.d.sync += in_use.eq(in_use + _step(len(in_use), acts.comes, acts.gives & acts.last))
+        m.d.sync += self.idle.eq(~(self.i.valid | looks.some | walks) & gives.none & (in_use == 0))
         return m
 
     def _arrays(self, m: Module) -> _Arrays:
-        """What is known of each slot, of each bucket, and the rows of each mini-batch."""
+        """What is in each place of a bucket, and how many rows passed it; where the row in a slot is; free slots."""
         config = self.config
-        s, slots = config.slot_bits, config.row_slots
-        b = bucket_bits(config)
-        link = data.StructLayout({"there": 1, "slot": s})
-        hold = data.StructLayout({"life": range(config.batches + 1), "batch": config.batch_bits, "ordinal": s})
-        shapes = {
-            "names": (data.StructLayout({"bucket": b, "tag": config.domain_bits - b}), slots),
-            "nexts": (link, slots),
-            "befores": (link, slots),
-            "holds": (hold, slots),
-            "heads": (s, 2 * slots),
-            "free": (s, slots),
-            "addresses": (32, slots),
-            "lists": (s, config.batches * slots),
-        }
-        return _Arrays(**{name: self._array(m, name, shape, depth) for name, (shape, depth) in shapes.items()})
+        s, slots, b = config.slot_bits, config.row_slots, bucket_bits(config)
+        place = data.StructLayout({"key": _key_layout(config), "moved": 1, "life": range(config.batches + 1),
+                                   "batch": config.batch_bits, "ordinal": s, "slot": s})
+        where = data.StructLayout({"bucket": b, "way": PLACES, "moved": 1})
+        return _Arrays(
+            places=[self._array(m, f"place_{k}", place, 1 << b) for k in range(PLACES)],
+            passed=self._array(m, "passed", range(slots + 1), 1 << b),
+            where=self._array(m, "where", where, slots),
+            free=self._array(m, "free", s, slots))
 
-    def _look_ahead(self, m: Module, arrays: _Arrays) -> _Ahead:
-        """The next lookup, whose bucket's head is looked up ahead. start: it begins."""
-        i = self.i.payload
-        next_held = Signal()
-        start_lookup = Signal()
-        bucket, tag = hashed(i.row, bucket_bits(self.config))
-        next_bucket = Signal(len(bucket), reset_less=True)
-        next_tag = Signal(len(tag), reset_less=True)
-        next_address = Signal(32, reset_less=True)
-        next_mark = Signal.like(i.tag, reset_less=True)
-        known = Signal(arrays.heads.registers + 1)      # cycles since its bucket is asked for, head unchanged
-        m.d.comb += self.i.ready.eq(~next_held | start_lookup)
-        m.d.comb += arrays.heads.address.eq(next_bucket)
-        m.d.sync += known.eq(Cat(next_held, known[:-1]))
-        with m.If(self.i.ready):
-            m.d.sync += [
-                next_held.eq(self.i.valid),
-                next_bucket.eq(bucket),
-                next_tag.eq(tag),
-                next_address.eq(i.address),
-                next_mark.eq(i.tag),
-                known.eq(0),
-            ]
-        return _Ahead(held=next_held, bucket=next_bucket, tag=next_tag, address=next_address,
-                      mark=next_mark, known=known, start=start_lookup)
-
-    def _begin(self, m: Module, arrays: _Arrays, ahead: _Ahead, slots: _Slots) -> _Operation:
-        """One lookup or release after the other: array, its registers, compare, act. While one acts the slot of the
-        next is read; what is known of it by then decides whether that counts. What is under way."""
-        releases = Signal()
-        op_bucket = Signal(len(ahead.bucket), reset_less=True)
-        op_tag = Signal(len(ahead.tag), reset_less=True)
-        address = Signal(32, reset_less=True)
-        mark = Signal.like(ahead.mark)
-        slot = Signal(self.config.slot_bits, reset_less=True)       # that is looked at
-        reading = Signal(arrays.names.registers + 1)                # one-hot: cycles until it is known
-        compare = Signal()
-        act = Signal()
-        idle = Signal(init=1)
-        start_release = Signal()
-        start_lookup = Signal()
-        gives = Signal()
-        asks = Signal()
-        begins = Signal()
-        # Whose slot is read ahead: a lookup's behind a release, a release's behind a lookup, if both wait.
-        able = Signal()
-        turns = Signal()
-        first = Signal(reset_less=True)                             # of the bucket
-        was_given = Signal(reset_less=True)
-        of_slot = (arrays.names, arrays.nexts, arrays.befores, arrays.holds)
+    def _lookups(self, m: Module, answers: Signal) -> _Waiting:
+        """Lookups in a queue that can go back to the one behind that which acts."""
+        i, config = self.i.payload, self.config
+        lookup = data.StructLayout({"key": _key_layout(config), "address": 32, "mark": len(i.tag)})
+        m.submodules.lookups = lookups = memory.Memory(shape=lookup, depth=LOOKUPS, init=[],
+                                                       attrs={"ram_style": "distributed"})
+        write, read = lookups.write_port(), lookups.read_port(domain="comb")
+        begin, next_, done = (Signal(range(LOOKUPS), name=name) for name in ("begin", "next", "done"))
+        inside = Signal(range(LOOKUPS + 1))
+        head = Signal(lookup, reset_less=True)
+        valid = Signal()
+        goes = Signal()
+        again = Signal()
+        acts = Signal()
+        home, tag = hashed(i.row, bucket_bits(self.config))
         m.d.comb += [
-            start_release.eq(idle & self.i_release.valid),
-            self.i_release.ready.eq(idle | gives),
-            able.eq(ahead.known[-1] & ahead.held & self.room),
-            turns.eq(able & (releases | ~self.i_release.valid)),
-            start_lookup.eq(idle & ~self.i_release.valid & able),
-            ahead.start.eq(start_lookup | asks),
-            begins.eq(start_release | start_lookup),
-            *(array.address.eq(slot) for array in of_slot),
+            self.i.ready.eq(~inside[-1]),
+            write.en.eq(self.i.valid & self.i.ready),
+            write.addr.eq(begin),
+            write.data.key.home.eq(home),
+            write.data.key.tag.eq(tag),
+            write.data.address.eq(i.address),
+            write.data.mark.eq(i.tag),
+            read.addr.eq(next_),
         ]
-        m.d.sync += [
-            reading.eq(Cat(begins, reading[:-1])),
-            compare.eq(reading[-1]),
-            act.eq(compare),
-            was_given.eq(slot < slots.fresh),
-        ]
-        with m.If(gives | asks):
-            m.d.sync += reading[1].eq(1)
-        with m.If(begins | compare):
-            m.d.sync += slot.eq(Mux(Mux(compare, turns, start_lookup), arrays.heads.word, self.i_release.payload))
-        with m.If(begins | gives | asks):
-            m.d.sync += [
-                idle.eq(0),
-                releases.eq(start_release | gives),
-                first.eq(1),
-                op_bucket.eq(ahead.bucket),
-                op_tag.eq(ahead.tag),
-                address.eq(ahead.address),
-                mark.eq(ahead.mark),
-            ]
-        return _Operation(gives=gives, asks=asks, turns=turns, releases=releases, bucket=op_bucket, tag=op_tag,
-                          address=address, mark=mark, slot=slot, reading=reading, compare=compare, act=act, idle=idle,
-                          first=first, was_given=was_given)
+        m.d.sync += begin.eq(begin + write.en)
+        m.d.sync += done.eq(done + acts)
+        m.d.sync += inside.eq(inside + _step(len(inside), write.en, answers))
+        with m.If(~valid | goes):
+            m.d.sync += head.eq(read.data)
+            m.d.sync += valid.eq(next_ != begin)
+            m.d.sync += next_.eq(next_ + (next_ != begin))
+        with m.If(again):
+            m.d.sync += valid.eq(0)
+            m.d.sync += next_.eq(done + acts)
+        return _Waiting(valid=valid, lookup=head, goes=goes, again=again, acts=acts, some=inside.any())
 
-    def _compare(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation) -> _Seen:
-        """What the arrays say of the slot; a copy of the links for the act."""
-        name, hold, following = arrays.names.word, arrays.holds.word, arrays.nexts.word
-        lives = Signal()
-        matches = Signal()
-        same_tag = Signal()
-        found, here, passes, last_holder = (Signal(name=name_, reset_less=True)
-                                            for name_ in ("found_", "here", "passes", "last_holder"))
-        link = following.shape()
-        link_next = Signal(link, reset_less=True)
-        link_before = Signal(link, reset_less=True)
-        was = Signal.like(hold, reset_less=True)
-        first_slot = Signal(self.config.slot_bits, reset_less=True)
-        headed = Signal(reset_less=True)
-        m.d.comb += lives.eq(op.was_given & (hold.life != 0))
-        m.d.comb += matches.eq(lives & (name.bucket == op.bucket))
-        m.d.comb += same_tag.eq(name.tag == op.tag)
-        # The next one: a release of a row whose links stay, or a lookup in another bucket.
-        slot = Signal.like(op.slot, reset_less=True)
-        next_gives = Signal()
-        next_asks = Signal()
-        apart = Signal()
-        bucket = Signal.like(op.bucket)
-        before = arrays.befores.word
-        touched = ((op.slot, 1), (first_slot, 1), (following.slot, following.there), (before.slot, before.there))
-        m.d.comb += apart.eq(~Cat((self.i_release.payload == each) & there for each, there in touched).any())
-        m.d.comb += bucket.eq(Mux(op.releases, name.bucket, op.bucket))
-        m.d.sync += next_gives.eq(op.compare & ~op.turns & self.i_release.valid & apart)
-        m.d.sync += next_asks.eq(op.compare & op.turns & (bucket != ahead.bucket))
-        with m.If(op.compare):
-            m.d.sync += [
-                slot.eq(op.slot),
-                found.eq(matches & same_tag),
-                here.eq(hold.batch == self.batch),
-                last_holder.eq(hold.life == 1),
-                passes.eq(matches & ~same_tag & following.there),
-                was.eq(hold),
-                link_next.eq(following),
-                link_before.eq(before),
-            ]
-            with m.If(op.first):
-                m.d.sync += first_slot.eq(op.slot)
-                m.d.sync += headed.eq(matches)
-            with m.If(op.releases):
-                m.d.sync += op.bucket.eq(name.bucket)
-        return _Seen(slot=slot, next_gives=next_gives, next_asks=next_asks, found=found, here=here, passes=passes,
-                     last_holder=last_holder, link_next=link_next, link_before=link_before, was=was,
-                     first_slot=first_slot, headed=headed)
-
-    def _act(self, m: Module, arrays: _Arrays, op: _Operation, seen: _Seen, slots: _Slots) -> _Outcome:
-        """What becomes of the row: the list goes on, or it is shared, comes or goes."""
-        s = self.config.slot_bits
-        # What the memory of free slots says has been there for cycles when a row comes.
-        new_slot = Signal(s, reset_less=True)
-        target = Signal(s)
-        goes_on = Signal()
-        answers = Signal()
-        shares = Signal()
-        comes = Signal()
+    def _releases(self, m: Module, arrays: _Arrays, acts: Signal) -> _Giving:
+        """Where the rows are that are given up."""
+        m.submodules.releases = releases = Fifo(arrays.where.word.shape(), depth=RELEASES)
+        count = Signal(range(RELEASES + 1))
+        slot = Signal(self.config.slot_bits, reset_less=True)
+        asked = Signal(arrays.where.registers + 2)
+        taken = Signal()
         goes = Signal()
         m.d.comb += [
-            goes_on.eq(op.act & ~op.releases & seen.passes),
-            answers.eq(op.act & ~op.releases & ~seen.passes),
-            shares.eq(answers & seen.found & ~seen.here),
-            comes.eq(answers & ~seen.found),
-            goes.eq(op.act & op.releases & seen.last_holder),
-            target.eq(Mux(comes, new_slot, seen.slot)),
-            op.gives.eq(seen.next_gives & ~goes_on),
-            op.asks.eq(seen.next_asks & ~goes_on & ~comes & self.room),
+            self.i_release.ready.eq(~count[-1]),
+            taken.eq(self.i_release.valid & self.i_release.ready),
+            arrays.where.address.eq(slot),
+            releases.i.valid.eq(asked[-1]),
+            releases.i.payload.eq(arrays.where.word),
+            releases.o.ready.eq(goes),
         ]
-        # The one that went last is the next to be given out, which the memory of free slots says only later.
-        given = Signal(arrays.free.registers + 1)
-        m.d.sync += given.eq(Cat(goes, given[:-1]))
-        with m.If(goes):
-            m.d.sync += new_slot.eq(Mux(slots.lonely, 0, seen.slot))
-        with m.Elif(~given.any()):
-            m.d.sync += new_slot.eq(Mux(slots.stacked, arrays.free.word, slots.fresh))
-        with m.If(op.act):
-            m.d.sync += op.idle.eq(~(goes_on | op.gives | op.asks))
-        with m.If(goes_on):
-            m.d.sync += op.slot.eq(seen.link_next.slot)
-            m.d.sync += op.reading[0].eq(1)
-            m.d.sync += op.first.eq(0)
-        return _Outcome(answers=answers, shares=shares, comes=comes, goes=goes, new_slot=new_slot, target=target)
+        m.d.sync += slot.eq(self.i_release.payload)
+        m.d.sync += asked.eq(Cat(taken, asked[:-1]))
+        m.d.sync += count.eq(count + _step(len(count), taken, acts))
+        # Those of the mini-batch whose number comes again go first.
+        before = Signal.like(count)
+        some = Signal()
+        m.d.sync += some.eq(before != 0)
+        with m.If(self.open):
+            m.d.sync += some.eq(1)
+            m.d.sync += before.eq(count - acts)
+        with m.Elif(acts & (before != 0)):
+            m.d.sync += before.eq(before - 1)
+        return _Giving(valid=releases.o.valid, place=releases.o.payload, goes=goes,
+                       none=~self.i_release.valid & (count == 0), before=some)
 
-    def _write(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, seen: _Seen, act: _Outcome) -> None:
-        """The arrays, as the act leaves them: the row's name, who holds it, and the links of its list."""
-        s = self.config.slot_bits
-        number = self.rows[:s]
-        comes, goes, shares, new_slot = act.comes, act.goes, act.shares, act.new_slot
-        link_next, link_before, was = seen.link_next, seen.link_before, seen.was
-        names, addresses, holds, lists = (array.write for array in (arrays.names, arrays.addresses, arrays.holds,
-                                                                    arrays.lists))
-        nexts, befores, heads = (array.write for array in (arrays.nexts, arrays.befores, arrays.heads))
-        # A row that comes goes before the head; its own links and the head's, which is written a cycle later.
-        later = Signal()
-        later_at = Signal(s, reset_less=True)
-        later_slot = Signal(s, reset_less=True)
-        m.d.sync += later.eq(comes & seen.headed)
-        m.d.sync += later_at.eq(seen.first_slot)
-        m.d.sync += later_slot.eq(new_slot)
-        head_moves = Signal()
+    def _steps(self, m: Module, arrays: _Arrays) -> list:
+        """An operation in its steps, from the one in which its bucket is read to that in which it acts."""
+        layout = _operation_layout(self.config)
+        steps = [Signal(layout, name=f"step_{k}") for k in range(arrays.places[0].registers + 4)]
+        for before, after in zip(steps, steps[1:]):
+            m.d.sync += after.eq(before)
+        for array in (*arrays.places, arrays.passed):
+            m.d.comb += array.address.eq(steps[0].bucket)
+        return steps
+
+    def _select(self, m: Module, arrays: _Arrays, steps: list, again: Signal) -> _Acts:
+        """What is in the bucket: which place it is, then what that place holds, then what becomes of it."""
+        words = [array.word for array in arrays.places]
+        compares, chooses, op = steps[-3], steps[-2], steps[-1]
+        hits, lives, heres = (Signal(PLACES, name=name, reset_less=True) for name in ("hits", "lives", "heres"))
+        passed = [Signal.like(arrays.passed.word, name=f"passed_{k}_", reset_less=True) for k in range(2)]
+        held = [Signal.like(word, name=f"held_{k}", reset_less=True) for k, word in enumerate(words)]
+        some = Signal(reset_less=True)
+        m.d.sync += [
+            lives.eq(Cat(word.life != 0 for word in words)),
+            hits.eq(Cat(Mux(compares.give, compares.way[k],
+                            (word.life != 0) & (word.key.as_value() == compares.key.as_value()))
+                        for k, word in enumerate(words))),
+            heres.eq(Cat(word.batch == self.batch for word in words)),
+            *(each.eq(word) for each, word in zip(held, words, strict=True)),
+            passed[0].eq(arrays.passed.word),
+            passed[1].eq(passed[0]),
+            some.eq(arrays.passed.word != 0),
+        ]
+        way = Signal(PLACES, reset_less=True)
+        was = Signal(words[0].shape(), reset_less=True)
+        flags = {name: Signal(name=name) for name in (
+            "here", "last", "comes", "found", "gives", "up", "on", "back", "down", "again")}
+        found = Signal()
+        room = Signal()
+        stays = Signal()
+        absent = Signal()
+        chosen = Signal(was.shape())
+        first = ~lives & Cat(Const(1, 1), *(lives[:k].all() for k in range(1, PLACES)))     # that is free
+        # A lookup that is squashed is not valid any more; see `_walk`.
+        look = chooses.valid & chooses.look & ~again
         m.d.comb += [
-            names.en.eq(comes),
-            names.addr.eq(new_slot),
-            names.data.bucket.eq(op.bucket),
-            names.data.tag.eq(op.tag),
-            addresses.en.eq(comes),
-            addresses.addr.eq(new_slot),
-            addresses.data.eq(op.address),
-            holds.en.eq(comes | shares | (op.act & op.releases)),
-            holds.addr.eq(act.target),
-            holds.data.life.eq(Mux(comes, 1, Mux(op.releases, was.life - 1, was.life + 1))),
-            holds.data.batch.eq(Mux(op.releases, was.batch, self.batch)),
-            holds.data.ordinal.eq(Mux(op.releases, was.ordinal, number)),
-            lists.en.eq(comes | shares),
-            lists.addr.eq(Cat(number, self.batch)),
-            lists.data.eq(act.target),
-            nexts.en.eq(comes | (goes & link_before.there)),
-            nexts.addr.eq(Mux(comes, new_slot, link_before.slot)),
-            nexts.data.there.eq(Mux(comes, seen.headed, link_next.there)),
-            nexts.data.slot.eq(Mux(comes, seen.first_slot, link_next.slot)),
-            befores.en.eq(comes | later | (goes & link_next.there)),
-            befores.addr.eq(Mux(comes, new_slot, Mux(later, later_at, link_next.slot))),
-            befores.data.there.eq(~comes & (later | link_before.there)),
-            befores.data.slot.eq(Mux(later, later_slot, link_before.slot)),
-            head_moves.eq(comes | (goes & ~link_before.there & link_next.there)),
-            heads.en.eq(head_moves),
-            heads.addr.eq(op.bucket),
-            heads.data.eq(Mux(comes, new_slot, link_next.slot)),
+            found.eq(hits.any()),
+            room.eq(~lives.all()),
+            stays.eq(chooses.put | (~chooses.away & ~some)),
+            absent.eq(look & ~found),
+            chosen.as_value().eq(Cat(Cat(word.as_value()[bit] & hit for word, hit in zip(held, hits)).any()
+                                     for bit in range(len(was.as_value())))),
         ]
-        with m.If(head_moves & (op.bucket == ahead.bucket)):
-            m.d.sync += ahead.known.eq(0)
+        m.d.sync += [
+            way.eq(Mux(found, hits, first)),
+            was.eq(chosen),
+            flags["here"].eq((hits & heres).any()),
+            flags["last"].eq(chosen.life == 1),
+            flags["found"].eq(look & found),
+            flags["comes"].eq(absent & stays & room),
+            flags["again"].eq(absent & ~(stays & room)),
+            flags["up"].eq(absent & stays & ~room),
+            flags["on"].eq(absent & ~chooses.put & some),
+            flags["back"].eq(absent & ~chooses.put & chooses.away & ~some),
+            flags["gives"].eq(chooses.valid & chooses.give),
+            flags["down"].eq(chooses.valid & ~chooses.give & ~chooses.look),
+        ]
+        return _Acts(op=op, way=way, was=was, passed=passed[1], **flags)
 
-    def _answer(self, m: Module, op: _Operation, seen: _Seen, act: _Outcome) -> None:
-        """Ordinals are counted, and what was found goes out."""
-        with m.If(act.comes | act.shares):
+    def _free_slots(self, m: Module, arrays: _Arrays, acts: _Acts, looks: _Waiting, answers: Signal):
+        """(the next free slot, there is one for a further lookup). From 0 on, then those that came back, in order."""
+        count, free = range(self.config.row_slots + 1), arrays.free
+        limit, given, new, stored = (Signal(count, name=name) for name in ("limit_", "given", "new", "stored"))
+        some_new = Signal()         # new, slots that none has had yet, is not 0
+        some_stored = Signal()      # nor is stored
+        into, out = (Signal(self.config.slot_bits, name=name) for name in ("into", "out"))
+        restart = Signal()
+        slots = Fifo(self.config.slot_bits, depth=FREE)
+        m.submodules.slots = ResetInserter(restart)(slots)
+        # In the queue; less those that lookups may take.
+        level, spare = (Signal(range(2 * FREE), name=name) for name in ("level", "spare"))
+        reads = Signal(free.registers + 1)
+        coming = Signal(range(2 * FREE))       # in the queue, or read for it
+        fresh = Signal()
+        back = Signal()
+        asks = Signal()
+        push = Signal()
+        m.d.comb += [
+            fresh.eq(some_new & ~coming[-1] & ~restart),
+            asks.eq(~some_new & some_stored & ~coming[-1] & ~restart),
+            back.eq(reads[-1]),
+            push.eq(fresh | back),
+            slots.i.valid.eq(push),
+            slots.i.payload.eq(Mux(back, free.word, given[:self.config.slot_bits])),
+            slots.o.ready.eq(acts.comes),
+            free.address.eq(out),
+            free.write.en.eq(acts.gives & acts.last),
+            free.write.addr.eq(into),
+            free.write.data.eq(acts.was.slot),
+        ]
+        m.d.sync += [
+            limit.eq(self.limit),
+            restart.eq(limit != self.limit),
+            given.eq(given + fresh),
+            new.eq(new - fresh),
+            some_new.eq((new[1:] != 0) | (new[0] & ~fresh)),
+            reads.eq(Cat(asks, reads[:-1])),
+            out.eq(out + asks),
+            into.eq(into + free.write.en),
+            stored.eq(stored + _step(len(stored), free.write.en, asks)),
+            some_stored.eq((stored[1:] != 0) | (stored[0] & ~asks)),
+            coming.eq(coming + _step(len(coming), fresh | asks, acts.comes)),
+            level.eq(level + _step(len(level), push, acts.comes)),
+            spare.eq(spare + _step(len(spare), push, looks.goes, answers & ~acts.comes)),
+        ]
+        # The one that goes on keeps its claim; those behind it have none any more.
+        with m.If(looks.again):
+            m.d.sync += spare.eq(level + _step(len(spare), push, Const(1, 1)))
+        with m.If(restart):
+            m.d.sync += [each.eq(0) for each in (given, stored, some_stored, into, out, coming, level, spare, reads)]
+            m.d.sync += new.eq(limit)
+            m.d.sync += some_new.eq(0)
+        ready = Signal()
+        m.d.sync += ready.eq((spare[1:] != 0) | (spare[0] & ~looks.goes))
+        return slots.o.payload, ready
+
+    def _walk(self, m: Module, steps: list, acts: _Acts, looks: _Waiting, gives: _Giving, ready, walks: Signal,
+              sweeping: Signal) -> None:
+        """What enters: a lookup or a release of a bucket that none is in, or one that goes on to another bucket. A
+        lookup that does lets those behind it, which have not acted, begin again."""
+        b = bucket_bits(self.config)
+        op, key = acts.op, acts.was.key
+        walk = Signal(_operation_layout(self.config), reset_less=True)
+        waits = Signal()
+        stop = Signal(b, reset_less=True)       # bucket in which the row that went was
+        turn = Signal()                         # a release's
+        empty = Signal()
+        open_ = Signal()
+        clear = {name: Signal(name=f"{name}_clear") for name in ("look", "give")}
+        wants = Signal()
+        for name, bucket in (("look", looks.lookup.key.home), ("give", gives.place.bucket)):
+            m.d.comb += clear[name].eq(~Cat(each.valid & (each.bucket == bucket) for each in steps[:-1]).any())
+        m.d.comb += [
+            looks.again.eq(acts.again),
+            empty.eq(~Cat(each.valid for each in steps).any()),
+            open_.eq(~walks & ~sweeping & ~looks.again),
+            wants.eq(looks.valid & ready & ~gives.before),
+            looks.goes.eq(open_ & wants & clear["look"] & ~(turn & gives.valid)),
+            gives.goes.eq(open_ & gives.valid & Mux(gives.place.moved, empty, clear["give"]) & (turn | ~wants)),
+            looks.acts.eq((acts.found | acts.comes | looks.again) & ~walks),
+        ]
+        with m.If(looks.goes | gives.goes):
+            m.d.sync += turn.eq(looks.goes)
+        first = steps[0]
+        m.d.sync += [
+            first.valid.eq(looks.goes | gives.goes | (waits & empty)),
+            first.look.eq(looks.goes),
+            first.give.eq(gives.goes),
+            first.bucket.eq(Mux(looks.goes, looks.lookup.key.home, gives.place.bucket)),
+            first.key.eq(looks.lookup.key),
+            first.way.eq(gives.place.way),
+            first.away.eq(0),
+            first.put.eq(0),
+            first.address.eq(looks.lookup.address),
+            first.mark.eq(looks.lookup.mark),
+        ]
+        with m.If(waits):
+            m.d.sync += first.eq(walk)
+            m.d.sync += first.valid.eq(empty)
+            m.d.sync += waits.eq(~empty)
+        # Lookups behind one that goes on.
+        with m.If(looks.again):
+            for before, after in zip(steps, steps[1:]):
+                m.d.sync += after.valid.eq(before.valid & ~before.look)
+        behind = Signal(b)
+        m.d.comb += behind.eq(op.bucket + 1)
+        with m.If(gives.goes & gives.place.moved):
+            m.d.sync += walks.eq(1)
+        with m.If(acts.found | acts.comes | acts.gives | acts.down):
+            with m.If(~waits):
+                m.d.sync += walks.eq(0)
+        with m.If(looks.again):
+            m.d.sync += walks.eq(1)
+            m.d.sync += waits.eq(1)
+            m.d.sync += walk.eq(op)
+            m.d.sync += walk.put.eq(acts.up | acts.back)
+            m.d.sync += walk.away.eq(~acts.back)
+            m.d.sync += walk.bucket.eq(Mux(acts.back, op.key.home, behind))
+        for goes, bucket in ((acts.gives & acts.last & acts.was.moved, key.home),
+                             (acts.down & (behind != stop), behind)):
+            with m.If(goes):
+                m.d.sync += walks.eq(1)
+                m.d.sync += waits.eq(1)
+                m.d.sync += walk.look.eq(0)
+                m.d.sync += walk.give.eq(0)
+                m.d.sync += walk.bucket.eq(bucket)
+        with m.If(acts.gives):
+            m.d.sync += stop.eq(op.bucket)
+
+    def _write(self, m: Module, arrays: _Arrays, acts: _Acts, slot, answers: Signal, sweep: _Sweep) -> None:
+        """The bucket as the act leaves it, where the row is, its list; and the answer."""
+        s = self.config.slot_bits
+        op, was, comes, gives = acts.op, acts.was, acts.comes, acts.gives
+        number = self.rows[:s]
+        new = Signal(was.shape())
+        shares = Signal()
+        target = Signal(s)
+        m.d.comb += [
+            answers.eq(acts.found | comes),
+            shares.eq(acts.found & ~acts.here),
+            target.eq(Mux(comes, slot, was.slot)),
+            new.key.eq(Mux(gives, was.key, op.key)),
+            new.moved.eq(Mux(comes, op.away, was.moved)),
+            new.life.eq(Mux(comes, 1, Mux(gives, was.life - 1, was.life + 1))),
+            new.batch.eq(Mux(gives, was.batch, self.batch)),
+            new.ordinal.eq(Mux(gives, was.ordinal, number)),
+            new.slot.eq(target),
+        ]
+        for k, array in enumerate(arrays.places):
+            m.d.comb += array.write.en.eq(sweep.on | (acts.way[k] & (comes | shares | gives)))
+            m.d.comb += array.write.addr.eq(Mux(sweep.on, sweep.bucket, op.bucket))
+            m.d.comb += array.write.data.eq(new)
+            with m.If(sweep.on):
+                m.d.comb += array.write.data.life.eq(0)
+        passed, where = arrays.passed.write, arrays.where.write
+        m.d.comb += [
+            passed.en.eq(sweep.on | acts.up | acts.down),
+            passed.addr.eq(Mux(sweep.on, sweep.bucket, op.bucket)),
+            passed.data.eq(Mux(sweep.on, 0, acts.passed + Cat(Const(1, 1), acts.down.replicate(s)))),
+            where.en.eq(comes),
+            where.addr.eq(slot),
+            where.data.bucket.eq(op.bucket),
+            where.data.way.eq(acts.way),
+            where.data.moved.eq(op.away),
+        ]
+        with m.If(comes | shares):
             m.d.sync += self.rows.eq(self.rows + 1)
         with m.If(self.open):
             m.d.sync += self.rows.eq(0)
         m.d.sync += [
-            self.found.eq(act.answers),
-            self.freed.eq(act.goes),
-            self.o.ordinal.eq(Mux(seen.found & seen.here, seen.was.ordinal, self.rows[:self.config.slot_bits])),
-            self.o.fresh.eq(~seen.found),
-            self.o.slot.eq(act.target),
+            self.found.eq(answers),
+            self.freed.eq(gives & acts.last),
+            self.o.ordinal.eq(Mux(acts.found & acts.here, was.ordinal, number)),
+            self.o.fresh.eq(comes),
+            self.o.slot.eq(target),
             self.o.address.eq(op.address),
             self.o.tag.eq(op.mark),
         ]
+        self._queries(m, place=op.address, comes=comes, lists=comes | shares, number=number, target=target)
 
-    def _free_slots(self, m: Module, arrays: _Arrays, ahead: _Ahead, op: _Operation, seen: _Seen, act: _Outcome,
-                    slots: _Slots) -> None:
-        """Free slots: those that came back, in a stack, then those never given out."""
-        s, count, free = self.config.slot_bits, range(self.config.row_slots + 1), arrays.free
-        # slots; of them in the stack
-        in_use = Signal(count)
-        depth = Signal(count)
-        m.d.sync += [
-            in_use.eq(in_use + act.comes - act.goes),
-            slots.lonely.eq(in_use == 1),
-            slots.stacked.eq(depth != 0),
-            self.idle.eq(op.idle & ~ahead.held & ~self.i.valid & ~self.i_release.valid & (in_use == 0)),
-        ]
-        m.d.comb += [
-            free.address.eq((depth - 1)[:s]),
-            free.write.addr.eq(depth[:s]),
-            free.write.data.eq(seen.slot),
-            free.write.en.eq(act.goes),
-        ]
-        with m.If(act.comes):
-            with m.If(slots.stacked):
-                m.d.sync += depth.eq(depth - 1)
-            with m.Else():
-                m.d.sync += slots.fresh.eq(slots.fresh + 1)
-        with m.If(act.goes):
-            m.d.sync += depth.eq(depth + 1)
-            with m.If(slots.lonely):
-                m.d.sync += depth.eq(0)
-                m.d.sync += slots.fresh.eq(0)
-
-    def _queries(self, m: Module, arrays: _Arrays) -> None:
-        """Queries in turns through both memories; who asks has room for the answer."""
+    def _queries(self, m: Module, *, place, comes, lists, number, target) -> None:
+        """Queries of even and of odd ordinals in turns through their own memories; who asks has room for the answer."""
         config = self.config
-        slot, list_wait, address_wait = arrays.lists.word, arrays.lists.registers, arrays.addresses.registers
-        asks, queues = [], []
+        s = config.slot_bits
+        asks, queues, grants = [], [], []
         for k in range(QUERY_CLIENTS):
             m.submodules[f"query_{k}"] = queue = Fifo(queried_layout(config), depth=QUERIES)
             wiring.connect(m, queue.o, wiring.flipped(self.o_query[k]))
             queues.append(queue)
             ask = Signal(query_layout(config), name=f"ask_{k}", reset_less=True)
-            asked, granted = Signal(name=f"asked_{k}"), Signal(name=f"granted_{k}")
+            asked, granted = Signal(name=f"asked_{k}"), Signal(LISTS, name=f"granted_{k}")
             room = Signal(range(QUERIES + 1), name=f"room_{k}", init=QUERIES)
             leaves = Signal(name=f"leaves_{k}")
-            m.d.comb += self.i_query[k].ready.eq(~asked | granted)
+            m.d.comb += self.i_query[k].ready.eq(~asked | granted.any())
             m.d.comb += leaves.eq(queue.o.valid & queue.o.ready)
-            m.d.sync += room.eq(room + leaves - granted)
+            m.d.sync += room.eq(room + leaves - granted.any())
             with m.If(self.i_query[k].ready):
                 m.d.sync += asked.eq(self.i_query[k].valid)
                 m.d.sync += ask.eq(self.i_query[k].payload)
             asks.append((ask, asked & (room != 0), granted))
-        last = Signal(QUERY_CLIENTS)
-        grants = round_robin([wants for _, wants, _ in asks], last)
-        place = Signal(query_layout(config), reset_less=True)
-        turn = Signal(QUERY_CLIENTS)
-        m.d.comb += turn.eq(Cat(grants))
-        m.d.comb += Cat(granted for *_, granted in asks).eq(turn)
-        with m.If(turn.any()):
-            m.d.sync += last.eq(turn)
-        word = Const(0, len(place.as_value()))
-        for (ask, _, _), grant in zip(asks, grants, strict=True):
-            word = word | Mux(grant, ask.as_value(), 0)
-        m.d.sync += place.eq(word)
-        m.d.comb += arrays.lists.address.eq(Cat(place.ordinal, place.batch))
-        m.d.comb += arrays.addresses.address.eq(slot)
-        # Turns and slots go beside the memories.
-        turns = turn
-        for k in range(1 + list_wait + 1 + address_wait + 1):
-            passed = Signal(QUERY_CLIENTS, name=f"turn_{k}")
-            m.d.sync += passed.eq(turns)
-            turns = passed
-        beside = slot
-        for k in range(address_wait + 1):
-            kept = Signal(config.slot_bits, name=f"slot_{k}", reset_less=True)
-            m.d.sync += kept.eq(beside)
-            beside = kept
+        answers = []
+        for half in range(LISTS):
+            rows = self._array(m, f"lists_{half}", s, config.batches * config.row_slots // LISTS)
+            addresses = self._array(m, f"addresses_{half}", 32, config.row_slots)
+            m.d.comb += [
+                rows.write.en.eq(lists & (number[0] == half)),
+                rows.write.addr.eq(Cat(number[1:], self.batch)),
+                rows.write.data.eq(target),
+                addresses.write.en.eq(comes),
+                addresses.write.addr.eq(target),
+                addresses.write.data.eq(place),
+            ]
+            last = Signal(QUERY_CLIENTS, name=f"last_{half}")
+            turn = Signal(QUERY_CLIENTS, name=f"turn_{half}")
+            grants = round_robin([wants & (ask.ordinal[0] == half) for ask, wants, _ in asks], last)
+            ask_now = Signal(query_layout(config), name=f"place_of_{half}", reset_less=True)
+            m.d.comb += turn.eq(Cat(grants))
+            m.d.comb += [granted[half].eq(turn[k]) for k, (*_, granted) in enumerate(asks)]
+            with m.If(turn.any()):
+                m.d.sync += last.eq(turn)
+            word = Const(0, len(ask_now.as_value()))
+            for (ask, _, _), grant in zip(asks, grants, strict=True):
+                word = word | Mux(grant, ask.as_value(), 0)
+            m.d.sync += ask_now.eq(word)
+            m.d.comb += rows.address.eq(Cat(ask_now.ordinal[1:], ask_now.batch))
+            m.d.comb += addresses.address.eq(rows.word)
+            # Turns and slots go beside the memories.
+            turns, beside = turn, rows.word
+            for k in range(1 + rows.registers + 1 + addresses.registers + 1):
+                passed = Signal(QUERY_CLIENTS, name=f"turn_{half}_{k}")
+                m.d.sync += passed.eq(turns)
+                turns = passed
+            for k in range(addresses.registers + 1):
+                kept = Signal(s, name=f"slot_{half}_{k}", reset_less=True)
+                m.d.sync += kept.eq(beside)
+                beside = kept
+            answers.append((turns, beside, addresses.word))
         for k, queue in enumerate(queues):
-            m.d.comb += queue.i.valid.eq(turns[k])
-            m.d.comb += queue.i.payload.slot.eq(beside)
-            m.d.comb += queue.i.payload.address.eq(arrays.addresses.word)
+            m.d.comb += queue.i.valid.eq(Cat(turns[k] for turns, *_ in answers).any())
+            m.d.comb += queue.i.payload.slot.eq(Mux(answers[1][0][k], answers[1][1], answers[0][1]))
+            m.d.comb += queue.i.payload.address.eq(Mux(answers[1][0][k], answers[1][2], answers[0][2]))

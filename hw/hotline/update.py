@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
@@ -18,7 +18,7 @@ from hw.stream.fifo import Fifo
 
 __all__ = ["Updater", "refused_layout"]
 
-ANSWERS = 16        # of the list of rows that may be under way
+ANSWERS = 32        # of the list of rows that may be under way
 ROWS = 64           # between the list's answer and the end of their update or of their request
 
 
@@ -33,7 +33,6 @@ class _Phase(NamedTuple):
 
     updating: Signal
     writing: Signal
-    releasing: Signal
 
 
 class _Begins(NamedTuple):
@@ -52,6 +51,7 @@ class _Rows(NamedTuple):
     second: Signal
     bad: Signal
     first_bad: Signal
+    start: Signal
 
 
 class Updater(Part):
@@ -89,16 +89,16 @@ class Updater(Part):
     Shapes      `rows` gradients of row_beats beats each from `address` on, in the order of the list. A request to
                 memory is a row
     Timing      a beat a cycle is updated, then a beat a cycle is written, as far as list, gradients, rows and port go
-                that fast. One mini-batch at a time: the list is gone through three times, the last time for o_release,
-                when the last write is answered. `idle` is a cycle late
+                that fast; a row is released when its write is answered. One mini-batch at a time: the list is gone
+                through twice. `idle` is a cycle late
     Handshake   valids and i.ready come from registers, but o_read.valid, which needs two registers' consent, and
                 i_gradients.ready and i_rows.ready, which wait for each other; i_rows is wired to o_write_data while
                 rows are written. i_query and o_write never wait
     Numerics    golden.fp.fp32.mul, then golden.fp.fp32.add, each rounded; bit-exact
     Faults      a beat of gradients with an error is not taken, `error` stays, nothing is updated any more until a
                 reset, and nothing of the mini-batch is written. Where a row's write is answered with an error all rows
-                of the mini-batch are written once more; then, or if that fails too, `refused` stays, and no mini-batch
-                is taken any more until a reset
+                from that one on are kept and written once more; then, or if that fails too, `refused` stays, and no
+                mini-batch is taken any more until a reset
     Reset       drops the mini-batch
     Golden      golden.hotline.update.Updater          Tests  verif/hotline/test_update.py
     """
@@ -131,10 +131,10 @@ class Updater(Part):
         m = Module()
         config = self.config
         batch = Signal(update_layout(config), reset_less=True)
-        # What the list is gone through for, one-hot: to update, to write, to release.
+        # What the list is gone through for: to update or to write.
         updating = Signal(init=1)
         writing = Signal()
-        releasing = Signal()
+        start = Signal(config.slot_bits, reset_less=True)       # from which row on
         load = Signal()
         begin = Signal()
         again = Signal()
@@ -148,41 +148,55 @@ class Updater(Part):
         m.d.sync += last_beat.eq(Array([*((1 << k) - 1 for k in logs), 0])[self.row_beats_log2])
         request_beats(m, self.o_requests, start=begin, address=batch.address, span=batch.rows << scale,
                       beat_bytes=config.beat_bytes)
-        answers = self._list(m, batch, begin | again)
+        answers = self._list(m, batch, begin | again, start)
 
-        # -- A row of the list is read, and updated or written; at last its slot is released.
+        # -- A row of the list is read, and updated or written.
         m.submodules.under_way = under_way = Fifo(queried_layout(config), depth=ROWS)
         forward = Signal()
-        released = Signal()
         m.d.comb += [
             self.o_read.payload.eq(answers.o.payload.slot),
-            self.o_read.valid.eq(answers.o.valid & ~releasing & under_way.i.ready),
+            self.o_read.valid.eq(answers.o.valid & under_way.i.ready),
             forward.eq(self.o_read.valid & self.o_read.ready),
             under_way.i.payload.eq(answers.o.payload),
             under_way.i.valid.eq(forward),
-            self.o_release.payload.eq(answers.o.payload.slot),
-            self.o_release.valid.eq(answers.o.valid & releasing),
-            answers.o.ready.eq(Mux(releasing, self.o_release.ready, forward)),
-            released.eq(self.o_release.valid & self.o_release.ready),
+            answers.o.ready.eq(forward),
         ]
         take, ends = self._update(m, updating, under_way, last_beat)
-        asks = self._write(m, writing, under_way, row_beats)
+        asks, kept = self._write(m, writing, under_way, row_beats, again)
         m.d.comb += under_way.o.ready.eq(Mux(writing, asks, ends))
         m.d.comb += self.i_rows.ready.eq(Mux(writing, self.o_write_data.ready, take))
 
-        ended = Mux(updating, ends, Mux(writing, self.written, released))
-        rows = self._count(m, batch, begin | again, ended, again)
-        phase = _Phase(updating=updating, writing=writing, releasing=releasing)
-        self._steps(m, batch, _Begins(load=load, begin=begin, again=again), phase, rows, ends)
+        rows = self._count(m, batch, begin | again, Mux(updating, ends, self.written), again, start)
+        released = self._release(m, kept, rows)
+        phase = _Phase(updating=updating, writing=writing)
+        self._steps(m, batch, _Begins(load=load, begin=begin, again=again), phase, rows, ends, released)
         return m
 
-    def _count(self, m: Module, batch: data.View, begins, ended, again: Signal) -> _Rows:
+    def _release(self, m: Module, kept: Fifo, rows: _Rows) -> Signal:
+        """Slots of rows whose write was answered, up to the first that was refused. Whether all of them are out."""
+        o = self.o_release
+        owed = Signal(range(2 * kept.depth))
+        some = Signal()
+        good = Signal()
+        leaves = Signal()
+        m.d.comb += [
+            good.eq(self.written & ~self.not_written & ~rows.bad),
+            o.payload.eq(kept.o.payload),
+            o.valid.eq(kept.o.valid & some),
+            leaves.eq(o.valid & o.ready),
+            kept.o.ready.eq(o.ready & some),
+        ]
+        m.d.sync += owed.eq(owed + good - leaves)
+        m.d.sync += some.eq(good | (owed[1:] != 0) | (owed[0] & ~leaves))
+        return ~some
+
+    def _count(self, m: Module, batch: data.View, begins, ended, again: Signal, start: Signal) -> _Rows:
         """Rows that this time through the list still has to bring to an end, and writes that failed."""
         left = Signal.like(batch.rows, reset_less=True)
         final = Signal()
         m.d.comb += final.eq(left == 0)
         with m.If(begins):
-            m.d.sync += left.eq(batch.rows)
+            m.d.sync += left.eq(batch.rows - start)
         with m.Elif(ended):
             m.d.sync += left.eq(left - 1)
         # the rows are written once more; one was refused this time
@@ -192,17 +206,18 @@ class Updater(Part):
         first_bad = Signal.like(ordinal, reset_less=True)
         m.d.sync += self.dma_wr.eq(self.written & ~self.not_written)
         with m.If(again):
-            m.d.sync += ordinal.eq(0)
+            m.d.sync += ordinal.eq(start)
             m.d.sync += bad.eq(0)
         with m.Elif(self.written):
             m.d.sync += ordinal.eq(ordinal + 1)
             with m.If(self.not_written & ~bad):
                 m.d.sync += bad.eq(1)
                 m.d.sync += first_bad.eq(ordinal)
-        return _Rows(left=left, final=final, second=second, bad=bad, first_bad=first_bad)
+        return _Rows(left=left, final=final, second=second, bad=bad, first_bad=first_bad, start=start)
 
-    def _steps(self, m: Module, batch: data.View, pulse: _Begins, phase: _Phase, rows: _Rows, ends: Signal) -> None:
-        """The mini-batch: all rows are updated, then all written, at last all released."""
+    def _steps(self, m: Module, batch: data.View, pulse: _Begins, phase: _Phase, rows: _Rows, ends: Signal,
+               released: Signal) -> None:
+        """The mini-batch: all rows are updated, then all written and, one by one, released."""
         refused = self.refused
         with m.If(pulse.load):
             m.d.sync += batch.eq(self.i.payload)
@@ -215,6 +230,7 @@ class Updater(Part):
                 m.d.comb += pulse.load.eq(self.i.valid & self.i.ready)
                 m.d.sync += self.idle.eq(~self.i.valid)
                 m.d.sync += rows.second.eq(0)
+                m.d.sync += rows.start.eq(0)
                 with m.If(pulse.load):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
@@ -236,12 +252,15 @@ class Updater(Part):
                 m.d.comb += pulse.again.eq(1)
                 m.next = "WRITE"
             with m.State("WRITE"):
-                with m.If(rows.final):
+                with m.If(rows.final & released):
                     with m.If(~rows.bad):
-                        m.d.comb += pulse.again.eq(1)
-                        m.d.sync += phase.writing.eq(0)
-                        m.d.sync += phase.releasing.eq(1)
-                        m.next = "RELEASE"
+                        m.d.sync += [
+                            phase.writing.eq(0),
+                            phase.updating.eq(1),
+                            self.done.eq(1),
+                            refused.valid.eq(rows.second),
+                        ]
+                        m.next = "IDLE"
                     with m.Elif(rows.second):
                         m.d.sync += refused.valid.eq(1)
                         m.d.sync += refused.twice.eq(1)
@@ -249,16 +268,8 @@ class Updater(Part):
                         m.next = "STUCK"
                     with m.Else():
                         m.d.sync += rows.second.eq(1)
+                        m.d.sync += rows.start.eq(rows.first_bad)
                         m.next = "TURN"
-            with m.State("RELEASE"):
-                with m.If(rows.final):
-                    m.d.sync += [
-                        phase.releasing.eq(0),
-                        phase.updating.eq(1),
-                        self.done.eq(1),
-                        refused.valid.eq(rows.second),
-                    ]
-                    m.next = "IDLE"
             with m.State("STUCK"):
                 pass
         m.d.sync += self.rests.eq(steps.ongoing("IDLE") & ~pulse.load | steps.ongoing("STUCK") | self.error)
@@ -300,8 +311,8 @@ class Updater(Part):
             m.d.sync += beat.eq(Mux(beat == last_beat, 0, beat + 1))
         return take, ends
 
-    def _list(self, m: Module, batch: data.View, begin) -> Fifo:
-        """Asks for all rows of the list in order, each time that it begins; the queue of the answers."""
+    def _list(self, m: Module, batch: data.View, begin, start: Signal) -> Fifo:
+        """Asks for the rows of the list from `start` on, each time that it begins; the queue of the answers."""
         m.submodules.answers = answers = Fifo(queried_layout(self.config), depth=ANSWERS)
         # more: left != 0, from a register
         left = Signal.like(batch.rows)
@@ -324,29 +335,37 @@ class Updater(Part):
         m.d.comb += o.payload.ordinal.eq(ordinal)
         m.d.sync += room.eq(room + leaves - asked)
         with m.If(begin):
-            m.d.sync += left.eq(batch.rows)
+            m.d.sync += left.eq(batch.rows - start)
             m.d.sync += more.eq(batch.rows != 0)
-            m.d.sync += ordinal.eq(0)
+            m.d.sync += ordinal.eq(start)
         with m.Elif(asked):
             m.d.sync += left.eq(left - 1)
             m.d.sync += more.eq(left != 1)
             m.d.sync += ordinal.eq(ordinal + 1)
         return answers
 
-    def _write(self, m: Module, writing: Signal, under_way: Fifo, row_beats: Signal) -> Signal:
-        """Rows as they are in the embedding buffer, a request for each; returns that one is asked for."""
+    def _write(self, m: Module, writing: Signal, under_way: Fifo, row_beats: Signal,
+               again: Signal) -> tuple[Signal, Fifo]:
+        """Rows as they are in the embedding buffer, a request for each: (one is asked for, their slots)."""
         beat_log2 = (self.config.beat_bytes - 1).bit_length()
         o, rows = self.o_write_requests, self.i_rows
         address = Signal(64, reset_less=True)
         asks = Signal()
+        # As many as the port has under way, and those that wait before it. Written again, all are there once more.
+        kept = Fifo(self.config.slot_bits, depth=2 * max(self.config.writes_in_flight, ROWS))
+        m.submodules.kept = ResetInserter(again)(kept)
         m.d.comb += [
-            asks.eq(~o.valid | o.ready),
+            asks.eq((~o.valid | o.ready) & kept.i.ready),
+            kept.i.valid.eq(asks & writing & under_way.o.valid),
+            kept.i.payload.eq(under_way.o.payload.slot),
             o.payload.address.eq(address),
             o.payload.beats.eq(row_beats),
             self.o_write_data.valid.eq(writing & rows.valid),
             self.o_write_data.payload.data.eq(rows.payload),
         ]
+        with m.If(o.ready):
+            m.d.sync += o.valid.eq(0)
         with m.If(asks):
             m.d.sync += o.valid.eq(writing & under_way.o.valid)
             m.d.sync += address.eq(self.rows + Cat(Const(0, beat_log2), under_way.o.payload.address))
-        return asks
+        return asks, kept

@@ -122,9 +122,9 @@ HOTLINE = Kernel(
         Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 a row, and "
-                               "all rows of its mini-batch were then written once more without an error, 3 so was a "
-                               "row that time, the first of them the one with the ordinal in bits 31..8",
-             ("instruction",)),
+                               "it and all rows of its mini-batch behind it were then written once more without an "
+                               "error, 3 so was a row that time, the first of them the one with the ordinal in bits "
+                               "31..8", ("instruction",)),
         Code(9, "MEMORY", "an entry of the logger has wrong parity; detail: the bank", ("instruction",)),
         stalled(10),
     ),

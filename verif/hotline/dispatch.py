@@ -229,7 +229,7 @@ class Bench:
             ports.set(f"{name}__ready", ready)
 
     async def step(self) -> None:
-        ports, pending = self.ports, self.scheduler.pending
+        ports, pending = self.ports, self.scheduler.pending or self.update_at is not None
         self._offer()
         written = bool(self.under_way) and self.under_way[0][0] <= self.cycle
         polled = self.cycle % self.pace.poll == 0
@@ -258,7 +258,7 @@ class Bench:
         if written:
             self.under_way.popleft()
         if updated:
-            self.update_at, self.scheduler.pending = None, False
+            self.update_at = None
         self._write()
         self._gpu()
 
@@ -307,11 +307,13 @@ class Bench:
             if name == "o_place":
                 self.queues["i_beats"].append((due, _packed(self.frames[item["frame"]][item["beat"]])))
             elif name == "o_query":
+                assert self.update_at is None, "rows are asked for before the updates are made"
                 self.queues["i_query"].append((due, {"slot": self.lists[item["batch"]][item["ordinal"]]}))
             elif name == "o_rows":
                 self.queues["i_rows"].extend((due, _packed(beat)) for beat in self.rows[item])
             elif name == "o_bags":
                 portion = self.taken[-1]
+                assert self.update_at is None, "rows are asked for before the updates are made"
                 assert item == {"frame": portion.frame, "start": portion.start, "samples": portion.samples,
                                 "batch": portion.batch, "rows": len(portion.slots), "frees": int(portion.frees)}
                 assert not self.queues["i_beats"] and "i_beats" not in self.offered, "samples are still being read"
@@ -375,6 +377,7 @@ class Bench:
         assert item == {"batch": portion.batch, "rows": len(portion.slots),
                         "address": GRADIENTS + place * 4 * self.config.words}, item
         self.updates.append(item)
+        self.scheduler.pending = False
         self.update_at = self.cycle + self.r.randint(self.pace.update, 2 * self.pace.update)
 
     async def run(self, cycles: int = 200_000) -> None:

@@ -37,8 +37,8 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Any job, several in a run, mini-batches of both kinds, parts of frames: every beat of the mailbox, each update
-    and each freed frame as golden; none is dealt before it is written, written over before it is finished, or gathered
-    before the updates of the one before."""
+    and each freed frame as golden; none is dealt before it is written or written over before it is finished, and no row
+    is asked for before the updates of the gathered one before are made."""
     start(dut)
     kinds = [0, 0]
     for number in range(6 if REGRESS else 3):
@@ -105,7 +105,7 @@ async def latency_and_rate_as_documented(dut):
 @cocotb.test()
 @pytest.mark.testpoint("gathered_goes_first")
 async def gathered_goes_first(dut):
-    """With both there the gathered one goes; popular ones pass it only while updates are to be made; a mailbox that
+    """With both there the gathered one goes; popular ones pass it only until updates have begun; a mailbox that
     is full holds up both, and says so."""
     start(dut)
     bench = await Bench.fresh(dut, rng("first"), mailbox_slots=3)

@@ -173,7 +173,10 @@ class Bench(Harness):
             await self.edge
         if until is not None:
             return
-        await ClockCycles(self.dut.clk, 6)
+        for _ in range(400):        # the last releases act, each of a row that is not in its bucket by itself
+            await self.edge
+            if self.dut.idle.value == 1:
+                break
         assert self.dut.idle.value == 1 and self.dut.error.value == 0
         assert self.fresh + self.shared == sum(part.words for _, part, _ in self.job.wanted)
         assert self.requests == self.fresh
@@ -222,25 +225,33 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle and three cycles between samples without cold words; five cycles a cold word behind one
-    another."""
+    """A beat a cycle without cold words, and three cycles between samples where slots run short; a cycle a cold word
+    and one a beat, behind one another."""
     random = np.random.default_rng(seed("rate"))
-    # Samples of four beats without a cold word: 4 beats and 3 cycles from sample to sample.
-    work = job(random, 1, beats=4, indices=POSITIONS, cold=0.0, samples=64)
-    for frame in work.frames:
-        frame[:, :POSITIONS] = NONE
-    work.__post_init__()
-    bench = await Bench.begin(dut, work)
-    await bench.run()
-    samples = len(work.frames[0])
-    took = bench.out_at[0] - bench.places_at[0]
-    assert took <= 7 * samples + 16, (took, samples)
-    # Samples full of cold words, all of them different: 5 cycles each.
-    work = job(random, 2, beats=2, indices=min(2 * WORDS, 16), pool=1000, cold=1.0, log2=0, samples=64, tables=1)
+    # Samples of four beats without a cold word: 4 cycles, or 3 more if the slots may not suffice for two.
+    for indices in (4, POSITIONS):
+        work = job(random, 1, beats=4, indices=indices, cold=0.0, samples=64)
+        for frame in work.frames:
+            frame[:, :indices] = NONE
+        work.__post_init__()
+        bench = await Bench.begin(dut, work)
+        await bench.run()
+        samples = len(work.frames[0])
+        took = bench.out_at[0] - bench.places_at[0]
+        each = 4 if 2 * indices + 4 <= most(work) else 7
+        assert took <= each * samples + 16, (took, samples)
+    # Samples full of cold words, all of them different: a cycle each, and one more for each beat.
+    work = job(random, 2, beats=2, indices=min(WORDS, most(work) // 4), pool=1000, cold=1.0, log2=0, samples=64,
+               tables=1)
     bench = await Bench.begin(dut, work, pace=0)
     await bench.run(until=400)
-    steps = [after - before for before, after in zip(bench.answers_at, bench.answers_at[1:])][:20]
-    assert steps.count(5) >= 15, steps
+    steps = [after - before for before, after in zip(bench.answers_at, bench.answers_at[1:])][:12]
+    assert steps.count(1) >= 8, steps
+
+
+def most(work):
+    """Slots that there are."""
+    return min(CONFIG.row_slots, CONFIG.embedding_beats >> work.row_beats_log2)
 
 
 @cocotb.test()

@@ -134,9 +134,9 @@ class Bench(Harness):
         self.data = {at + k: row for k, row in enumerate(gradients)}
         return {"batch": number, "rows": count, "address": at * BYTES}, (slots, addresses, gradients, at)
 
-    async def update(self, draw, count, words=None, limit=60_000, times=1, written=None):
-        """One mini-batch, from start to `done`, judged. times: that its rows are written; written: without an error,
-        in all."""
+    async def update(self, draw, count, words=None, limit=60_000, again=None, written=None):
+        """One mini-batch, from start to `done`, judged. again: the row from which on all are written once more, if any;
+        written: without an error, in all."""
         before, model = dict(self.counts), self.model
         sent = {name: len(sink.beats) for name, sink in self.sinks.items()}
         was = {name: len(values) for name, values in self.at.items()}
@@ -148,13 +148,14 @@ class Bench(Harness):
             assert limit, "not done"
         model.update(slots, addresses, self.rate, gradients)
         beats = count * self.beats
+        again = count if again is None else again
         new = {name: sink.beats[sent[name]:] for name, sink in self.sinks.items()}
         ports = {"o_requests": (model.reads(at, count), 0),
-                 "o_write_requests": (times * model.writes(addresses), ROWS)}
+                 "o_write_requests": (model.writes(addresses) + model.writes(addresses[again:]), ROWS)}
         for name, (wanted, base) in ports.items():
             assert [(r["address"], r["beats"]) for r in new[name]] == [(base + a * BYTES, b) for a, b in wanted], name
-        assert new["o_read"] == (1 + times) * slots and new["o_release"] == slots
-        assert [q["ordinal"] for q in new["o_query"]] == (2 + times) * list(range(count))
+        assert new["o_read"] == 2 * slots + slots[again:] and new["o_release"] == slots
+        assert [q["ordinal"] for q in new["o_query"]] == [*range(count), *range(count), *range(again, count)]
         assert {q["batch"] for q in new["o_query"]} <= {beat["batch"]}
         assert (self.buffer.memory == model.buffer.memory).all(), "rows in the embedding buffer"
         assert (self.memory == model.memory).all(), "rows in memory"
@@ -167,7 +168,9 @@ class Bench(Harness):
             first = self.sinks["o_write_data"].at[sent["o_write_data"]]
             assert first > at["o_write"][-1], "written before the last gradient was applied"
             releases = self.sinks["o_release"].at[sent["o_release"]:]
-            assert releases[0] > at["written"][-1], "released before the last write's response"
+            responses = at["written"][:again] + at["written"][count:]
+            assert all(release > response for release, response in zip(releases, responses, strict=True)), (
+                "released before the response to its write")
             # `done` is a register behind the last release.
             assert at["done"][0] > releases[-1]
         await ClockCycles(self.dut.clk, 3)
@@ -298,31 +301,32 @@ async def faults(dut):
 @cocotb.test()
 @pytest.mark.testpoint("refused_writes")
 async def refused_writes(dut):
-    """Rows whose write is answered with an error, one, several, all: all rows of the mini-batch are written once more,
-    then all is there and `refused` says so; if one cannot be written that time either, the first of them is named,
-    nothing is released, and the others are there."""
+    """Rows whose write is answered with an error, one, several, all: all rows from the first of them on are written
+    once more, then all is there and `refused` says so; if one cannot be written that time either, the first of them is
+    named, it and those behind it are not released, and the others are there."""
     draw = np.random.default_rng(seed("refused"))
     count = 12
     for log2 in lengths()[:3]:
         for refuses in ({0}, {count - 1}, {3, 4, 9}, set(range(count))):
             bench = await Bench.begin(dut, log2)
             bench.refuses = refuses
-            await bench.update(draw, count, times=2, written=2 * count - len(refuses))
+            first = min(refuses)
+            await bench.update(draw, count, again=first, written=2 * count - first - len(refuses))
             assert bench.refused() == {"valid": 1, "twice": 0, "ordinal": 0}
             bench.sources["i"].put(bench.batch(draw, 3)[0])
             for _ in range(50):
                 await bench.edge
             assert bench.counts["updated"] == 1, "a further mini-batch was taken"
-        for first, again in (({2}, {2}), ({2}, {7, 5}), ({0, 11}, {11}), ({1}, {0})):
+        for first, again in (({2}, {2}), ({2}, {7, 5}), ({0, 11}, {11}), ({1}, {3})):
             bench = await Bench.begin(dut, log2)
-            bench.refuses = first | {count + k for k in again}
+            bench.refuses = first | {count + k - min(first) for k in again}
             beat, (slots, addresses, gradients, _) = bench.batch(draw, count)
             bench.sources["i"].put(beat)
             for _ in range(600):
                 await bench.edge
             assert bench.refused() == {"valid": 1, "twice": 1, "ordinal": min(again)}
             assert dut.rests.value == 1 and dut.idle.value == 0 and bench.counts["done"] == 0
-            assert not bench.sinks["o_release"].beats and bench.stored == 2 * count
+            assert bench.sinks["o_release"].beats == slots[:min(again)] and bench.stored == 2 * count - min(first)
             torn = [addresses[k] + bench.beats - 1 for k in first & again]
             before = bench.model.memory[torn].copy()
             bench.model.update(slots, addresses, bench.rate, gradients)
