@@ -151,7 +151,7 @@ async def corner_values(dut):
         any_weights(r, unit, 0, count=2 if REGRESS else 1, steps=4095, line=0xFFFF),
         any_weights(r, unit, 1, count=4099, steps=1, source=top - 1 - 4099 * unit.line_beats),
         any_addends(r, unit, 2, count=1, wait_rows=top, wait_layers=top),
-        any_addends(r, unit, top, count=5000, line=0xFFFF),
+        any_addends(r, unit, top, count=4100, line=0xFFFF),
     ]
     sides = Side(r, top, 1.0), Side(r, top, 1.0)
     for side in sides:
