@@ -81,7 +81,7 @@ async def reset(dut: Any, cycles: int = 1) -> None:
     of them. For units with a reset of Verilog's own; a kernel's top is reset by verif.bench.xrt.
 
     One edge has to do: a second one would hide what the first has left in a pipeline. Inputs are drawn while it lasts,
-    each `valid` is 1, and afterwards they are as before: what comes during a reset may not get into a memory either.
+    most `valid` are 1, and afterwards they are as before: what comes in a reset may not get into a memory either.
     """
     import cocotb
     from cocotb.triggers import RisingEdge
@@ -111,7 +111,7 @@ async def _draw_inputs(dut: Any, kept: dict[Any, int]) -> None:
         if port["direction"] == "in" and name not in (metadata()["clock"], metadata()["reset"]):
             pin = getattr(dut, name)
             kept[pin] = int(pin.value) if pin.value.is_resolvable else 0
-            pin.value = 1 if name.endswith("valid") else random.getrandbits(len(pin))
+            pin.value = int(random.random() < 0.75) if name.endswith("valid") else random.getrandbits(len(pin))
 
 
 def report(**values: Any) -> None:
