@@ -22,7 +22,7 @@ from verif.mlp.cycles import Row
 SIZES = dict(lut_products=0, row_lines=256, weight_lines=512, addend_lines=256, reads_in_flight=8,
              writes_in_flight=8, program_beats=16, load_beats=32)
 CONFIGS = {
-    "tiny": MlpConfig(units=4, rows=4, width=1, words=8, output_beats=32, staged_tiles=8, **SIZES),
+    "tiny": MlpConfig(units=4, rows=4, width=2, words=16, output_beats=32, staged_tiles=8, **SIZES),
     # A beat from every unit's row; staged in block memory.
     "whole": MlpConfig(units=4, rows=4, width=2, words=8, output_beats=16, staged_tiles=32, **SIZES),
     # A beat of four units' rows, no runs of several samples; as many places as there can be too few.
