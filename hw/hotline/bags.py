@@ -296,7 +296,7 @@ class BagReader(Part):
         read = Signal()
         m.d.comb += [
             state.positions.position[1].eq(step.position),
-            words.addr.eq((step.at + step.position[word_bits:])[:6]),
+            words.addr.eq(step.at + step.position[word_bits:]),
             starts.active.i.valid.eq(valid & about.follows & starts.advance),
             starts.active.i.payload.position.eq(step.position + 1),
             *(starts.active.i.payload[name].eq(step[name]) for name in ("at", "context")),

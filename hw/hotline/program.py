@@ -282,17 +282,18 @@ class Program(Part):
                         m.d.sync += looked[number].eq(~item.pinned)
         compare = Signal()
         over = Signal()
-        differ = Signal()
-        at = Signal(8)
+        # These are cleared in every cycle outside `compare`, so none needs a reset.
+        differ = Signal(reset_less=True)
+        at = Signal(8, reset_less=True)
         last = Signal(8, reset_less=True)
-        rest = Signal(config.positions)         # of `looked`, from `at` on
-        valid = Signal(3)
+        rest = Signal(config.positions, reset_less=True)    # of `looked`, from `at` on
+        valid = Signal(3, reset_less=True)
         entry = Signal(layout, reset_less=True)
         base = Signal(32, reset_less=True)
         before = Signal(bits, reset_less=True)      # beats of the rows before the table's
         place = Signal(width, reset_less=True)      # of the row with the number 0, with a sign
         wanted = Signal(width, reset_less=True)
-        known = Signal()
+        known = Signal(reset_less=True)
         m.d.comb += read.addr.eq(at[:config.position_bits])
         m.d.comb += over.eq(at == last)
         m.d.sync += [

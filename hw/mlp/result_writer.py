@@ -365,7 +365,7 @@ class ResultWriter(Part):
             # The first result clears the words that no other will fill.
             with m.If((take & ~beat.counts[k // config.columns]) | (put & (index == 0) if k else Const(0, 1))):
                 m.d.sync += out.eq(0)
-            m.d.comb += self.o_data.payload.data[32 * k:32 * k + 32].eq(out)
+            m.d.comb += self.o_data.payload.data.word_select(k, 32).eq(out)
         return sigmoid
 
     def _request(self, m: Module, requests) -> None:

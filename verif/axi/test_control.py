@@ -88,6 +88,7 @@ def words_of(values):
 async def smoke(dut):
     """XRT's sequence: every word from 0x10 on, gaps included, ap_start, CTRL polled until done."""
     bench = await _begin(dut)
+    await RisingEdge(dut.clk)
     assert bench.arguments() == {argument.name: 0 for argument in EMB.arguments}, "arguments are 0 after reset"
     values = {a.name: rng(a.name).getrandbits(a.bits) for a in EMB.arguments}
     assert await bench.control.read(CTRL) == 1 << IDLE
@@ -384,6 +385,7 @@ async def reset_midstream(dut):
     dut.bus__awvalid.value = 0
     bench.end()
     bench = await _begin(dut)
+    await RisingEdge(dut.clk)
     assert bench.arguments() == {argument.name: 0 for argument in EMB.arguments}
     for offset in (GIE, IER, ISR):
         assert await bench.control.read(offset) == 0

@@ -76,16 +76,42 @@ def start(dut: Any, period_ns: int = 10) -> None:
             cocotb.start_soon(watch(dut, clock_of(dut)))
 
 
-async def reset(dut: Any, cycles: int = 2) -> None:
-    """Holds reset for some edges and returns right after it was taken back. For units with a reset of Verilog's own;
-    a kernel's top is reset by verif.bench.xrt."""
+async def reset(dut: Any, cycles: int = 1) -> None:
+    """Holds reset for some edges and returns right after it was taken back: what is read then is from before the last
+    of them. For units with a reset of Verilog's own; a kernel's top is reset by verif.bench.xrt.
+
+    One edge has to do: a second one would hide what the first has left in a pipeline. Inputs are drawn while it lasts,
+    most `valid` are 1, and afterwards they are as before: what comes in a reset may not get into a memory either.
+    """
+    import cocotb
     from cocotb.triggers import RisingEdge
+    from cocotb.utils import get_sim_time
 
     signal, edge = getattr(dut, metadata()["reset"]), RisingEdge(clock_of(dut))
     signal.value = 1
-    for _ in range(cycles):
+    kept: dict[Any, int] = {}
+    cocotb.start_soon(_draw_inputs(dut, kept))
+    # A simulation's first edge comes with its first values, and does not count.
+    for _ in range(cycles + (get_sim_time("step") == 0)):
         await edge
+    for pin, value in kept.items():
+        pin.value = value
     signal.value = 0
+
+
+async def _draw_inputs(dut: Any, kept: dict[Any, int]) -> None:
+    """Writes anything to the inputs, once what was written before is in place, and notes what that was. A task of its
+    own, so that its waiting does not change in which order a bench's others see the next edge."""
+    from cocotb.triggers import Timer
+    from cocotb.utils import get_sim_time
+
+    random = rng(f"reset {get_sim_time('step')}")
+    await Timer(1, "step")
+    for name, port in metadata()["ports"].items():
+        if port["direction"] == "in" and name not in (metadata()["clock"], metadata()["reset"]):
+            pin = getattr(dut, name)
+            kept[pin] = int(pin.value) if pin.value.is_resolvable else 0
+            pin.value = int(random.random() < 0.75) if name.endswith("valid") else random.getrandbits(len(pin))
 
 
 def report(**values: Any) -> None:

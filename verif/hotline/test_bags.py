@@ -233,6 +233,7 @@ async def reset_midstream(dut):
         for _ in range(cycles):
             await bench.edge
         bench = await Bench.begin(dut, int(draw.integers(3)))
+        await bench.edge
         assert dut.busy.value == 0 and dut.idle.value == 1
         await bench.write(some_positions(draw, 8))
         await bench.run(draw, 5)
@@ -286,6 +287,7 @@ async def faults(dut):
         got = bench.sinks["o"].beats
         assert got == wanted[:len(got)] and len(got) <= at << log2
         bench = await Bench.begin(dut, log2)
+        await bench.edge
         assert dut.error.value == 0
         await bench.write(some_positions(draw, 4))
         await bench.run(draw, 4)

@@ -262,6 +262,7 @@ async def reset_midstream(dut):
         for _ in range(draw.randint(5, 60)):
             await bench.step()
         after = await Bench.begin(dut)
+        await after.edge
         assert dut.error.value == 0
         after.model.memory[:] = bench.model.memory
         for slot in range(1, after.slots):
@@ -322,6 +323,7 @@ async def faults(dut):
             await bench.step()
         assert not bench.wanted[0] and dut.error.value == 1
         bench = await Bench.begin(dut)
+        await bench.edge
         assert dut.error.value == 0
         bench.land(3, draw)
         await bench.drain()

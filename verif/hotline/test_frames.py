@@ -324,6 +324,26 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+async def idle_is_true(dut):
+    """A beat that is rewritten, and one that either client asks for, each alone: the buffer is idle before and behind
+    it, not with it."""
+    bench = await Bench.begin(dut)
+    bench.to_write.append(((0, 0), 5))
+    while bench.to_write:
+        await bench._step(1, False)
+    for client in range(2):
+        for _ in range(5):
+            await bench._step(1, False)
+        assert bench.model.idle
+        bench.to_read[client].append((0, 0))
+        bench.unread[0] = 2
+        for _ in range(12):
+            await bench._step(1, False)
+        bench.unread.clear()
+    assert bench.model.idle and [len(bench.log[f"read_{client}"]) for client in range(2)] == [1, 1]
+
+
+@cocotb.test()
 @pytest.mark.testpoint("one_free_frame_serves_either_class")
 async def one_free_frame_serves_either_class(dut):
     """With all frames but one in use, popular samples and others go through the last one by turns."""
@@ -341,7 +361,7 @@ async def one_free_frame_serves_either_class(dut):
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_frames(name, number):
-    simulate(InputBuffer(CONFIGS[name]), "verif.hotline.test_frames", name=f"hotline_frames_{name}", tests=7,
+    simulate(InputBuffer(CONFIGS[name]), "verif.hotline.test_frames", name=f"hotline_frames_{name}", tests=8,
              seed=number, env={"HOTRAIL_SHAPE": name})
 
 

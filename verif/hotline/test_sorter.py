@@ -19,7 +19,7 @@ WAIVED = {
 }
 
 TAG, PAYLOAD = 3, 11
-SHAPES = {"tiny": (8, 8, 8), "wide": (32, 4, 8), "few": (4, 32, 2)}     # lanes, banks, columns
+SHAPES = {"tiny": (8, 8, 4), "wide": (32, 4, 8), "few": (4, 32, 4)}     # lanes, banks, columns
 LANES, BANKS, COLUMNS = SHAPES[os.environ.get("SORTER", "tiny")]
 
 

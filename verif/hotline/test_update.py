@@ -294,6 +294,7 @@ async def faults(dut):
         assert (bench.memory == bench.model.memory).all(), "rows in memory"
         assert not bench.sinks["o_write_data"].beats and not bench.sinks["o_write_requests"].beats
         bench = await Bench.begin(dut, 1)
+        await bench.edge
         assert dut.error.value == 0
         await bench.update(draw, 4)
 
@@ -333,6 +334,7 @@ async def refused_writes(dut):
             bench.model.memory[torn] = before
             assert (bench.memory == bench.model.memory).all(), "rows in memory"
     bench = await Bench.begin(dut)
+    await bench.edge
     assert bench.refused()["valid"] == 0
     await bench.update(draw, 4)
 

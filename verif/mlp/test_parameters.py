@@ -78,20 +78,20 @@ class Bench(LoaderBench):
 
 @cocotb.test()
 async def smoke(dut):
-    """Three column groups of two lines, and five lines of addends: where they go, written down by hand."""
+    """Five column groups of two lines of two beats, and five lines of addends: where they go, written down by hand."""
     unit = await Bench.begin(dut)
     bench = Bench(dut, unit, Feed(rng("smoke")))
     common = {"wait_rows": 0, "wait_layers": 0}
     await bench.carry_out([
-        {"addends": 0, "count": 3, "steps": 2, "line": 100, "source": 4, "end": 10, "number": 0, **common},
+        {"addends": 0, "count": 5, "steps": 2, "line": 100, "source": 4, "end": 24, "number": 0, **common},
         {"addends": 1, "count": 5, "steps": 9, "line": 254, "source": 30, "end": 33, "number": 1, **common}])
     base = bench.base
     assert bench.got == [
-        *(Line(ParameterPlace(*place), (base + 4 + at,)) for at, place in enumerate(
-            [(0, 100), (0, 101), (1, 100), (1, 101), (0, 102), (0, 103)])),
+        *(Line(ParameterPlace(*place), (base + 4 + 2 * at, base + 5 + 2 * at)) for at, place in enumerate(
+            [(0, 100), (0, 101), (1, 100), (1, 101), (2, 100), (2, 101), (3, 100), (3, 101), (0, 102), (0, 103)])),
         *(Line(ParameterPlace(None, line), (base + 30 + at // 2,), at % 2) for at, line in enumerate(
             [254, 255, 0, 1, 2]))]
-    assert bench.feed.asked == [(base + 4, 6), (base + 30, 3)]
+    assert bench.feed.asked == [(base + 4, 20), (base + 30, 3)]
 
 
 @cocotb.test()
@@ -151,7 +151,7 @@ async def corner_values(dut):
         any_weights(r, unit, 0, count=2 if REGRESS else 1, steps=4095, line=0xFFFF),
         any_weights(r, unit, 1, count=4099, steps=1, source=top - 1 - 4099 * unit.line_beats),
         any_addends(r, unit, 2, count=1, wait_rows=top, wait_layers=top),
-        any_addends(r, unit, top, count=5000, line=0xFFFF),
+        any_addends(r, unit, top, count=4100, line=0xFFFF),
     ]
     sides = Side(r, top, 1.0), Side(r, top, 1.0)
     for side in sides:
@@ -190,7 +190,7 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "latency_and_rate_as_documented", "read_errors")),
+    ("wide", NAMES), ("tiny", ("random_match_golden", "latency_and_rate_as_documented", "read_errors")),
     ("flat", ("random_match_golden", "backpressure_both_sides")), ("low", ("random_match_golden", "read_errors"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_parameters(number, name, tests):

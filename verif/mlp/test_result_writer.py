@@ -22,7 +22,7 @@ from verif.mlp.cycles import Row
 SIZES = dict(lut_products=0, row_lines=256, weight_lines=512, addend_lines=256, reads_in_flight=8,
              writes_in_flight=8, program_beats=16, load_beats=32)
 CONFIGS = {
-    "tiny": MlpConfig(units=2, rows=2, width=2, words=8, output_beats=32, staged_tiles=8, **SIZES),
+    "tiny": MlpConfig(units=4, rows=4, width=2, words=16, output_beats=32, staged_tiles=8, **SIZES),
     # A beat from every unit's row; staged in block memory.
     "whole": MlpConfig(units=4, rows=4, width=2, words=8, output_beats=16, staged_tiles=32, **SIZES),
     # A beat of four units' rows, no runs of several samples; as many places as there can be too few.
@@ -348,7 +348,7 @@ def test_outlet(name, number):
 @pytest.mark.parametrize("change,sentence", [
     (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
     (dict(staged_tiles=2), "staged_tiles must be a power of two from 4 to 128, not 2"),
-    (dict(words=16, units=2, width=4),
+    (dict(words=16, units=2, rows=2, width=4),
      "units must be at least 4, the column groups of a beat, not 2"),
 ])
 def test_illegal_config_wrong(change, sentence):

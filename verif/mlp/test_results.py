@@ -24,9 +24,9 @@ from verif.mlp.test_units import MEMORIES
 from verif.systolic.test_array import mixed, normal
 
 CONFIGS = {
-    # Writes of a row in latency mode: 1, 2, 4, 2.
+    # Writes of a row in latency mode: 2, 1, 4, 2. The first has a counter for everything.
+    "double": MlpConfig(units=4, rows=4, width=2, words=16, lut_products=0, **MEMORIES),
     "tiny": MlpConfig(units=2, rows=2, width=2, words=8, lut_products=0, **MEMORIES),
-    "double": MlpConfig(units=4, rows=2, width=2, words=8, lut_products=0, **MEMORIES),
     "whole": MlpConfig(units=4, rows=4, width=1, words=8, lut_products=0, **MEMORIES),
     "coarse": MlpConfig(units=4, rows=4, width=4, words=16, lut_products=0, **MEMORIES),
 }

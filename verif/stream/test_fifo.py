@@ -21,7 +21,7 @@ PARAMETERS = {
     "least": {"headroom": 2},
     "lut": {"headroom": 3},
     "bare": {"register": False, "headroom": 8},
-    "block": {"block": True},
+    "block": {"block": True, "headroom": 6},
     "parted": {"block": True, "quick": 0x81_0000_1818},
     "deep": {"headroom": 14},
 }
