@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import data, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -64,7 +64,7 @@ class Front(wiring.Component):
         ]
         m.d.sync += room.eq(room - taken + self.take)
 
-        to_table = self.load_valid & (self.load.target == Target.TABLE)
+        to_table = self.load_valid & (self.load.target == Target.TABLE) & ~ResetSignal()
         m.d.comb += [
             splitter.write.eq(to_table & (self.load.part != 2)),
             splitter.part.eq(self.load.part),

@@ -1,6 +1,6 @@
 """The serial TT unit's memories, and the way of results from the array to them."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -60,7 +60,7 @@ class Operands(wiring.Component):
             m.d.comb += [
                 write.addr.eq(self.load.address),
                 write.data.eq(self.load.data),
-                write.en.eq(self.load_valid & (self.load.target == target)),
+                write.en.eq(self.load_valid & (self.load.target == target) & ~ResetSignal()),
                 read.addr.eq(line),
                 out.eq(held),
             ]

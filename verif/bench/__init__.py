@@ -50,6 +50,8 @@ async def _watch_first_reset(dut: Any, clock: Any) -> None:
         if signal.value == 1:
             _begin_ns = get_sim_time("ns")
 
+AXI_VALID = ("awvalid", "wvalid", "bvalid", "arvalid", "rvalid")
+
 
 def start(dut: Any, period_ns: int = 10) -> None:
     """Starts the clock in the simulator's own loop, which costs no Python at its edges.
@@ -81,7 +83,8 @@ async def reset(dut: Any, cycles: int = 1) -> None:
     of them. For units with a reset of Verilog's own; a kernel's top is reset by verif.bench.xrt.
 
     One edge has to do: a second one would hide what the first has left in a pipeline. Inputs are drawn while it lasts,
-    most `valid` are 1, and afterwards they are as before: what comes in a reset may not get into a memory either.
+    most `valid` are 1, and afterwards they are as before: what comes in a reset may not get into a memory either. Those
+    of AXI are 0, as its rules want them in a reset.
     """
     import cocotb
     from cocotb.triggers import RisingEdge
@@ -111,7 +114,8 @@ async def _draw_inputs(dut: Any, kept: dict[Any, int]) -> None:
         if port["direction"] == "in" and name not in (metadata()["clock"], metadata()["reset"]):
             pin = getattr(dut, name)
             kept[pin] = int(pin.value) if pin.value.is_resolvable else 0
-            pin.value = int(random.random() < 0.75) if name.endswith("valid") else random.getrandbits(len(pin))
+            often = 0.0 if name.endswith(AXI_VALID) else 0.75
+            pin.value = int(random.random() < often) if name.endswith("valid") else random.getrandbits(len(pin))
 
 
 def report(**values: Any) -> None:
