@@ -147,7 +147,7 @@ def test_cuts_a_rating_at_its_mean(tmp_path):
     (dict(gpu_cycles=0), {}, "gpu_cycles must be at least 1, not 0"),
     (dict(batch=40), {}, "batch must be 1 to 16 samples of 2 beats, not 40"),
     (dict(label="liked"), {}, "has no column 'liked'; its columns are label: --label says which one is learned"),
-    ({}, dict(label=None), "has none of label, click, clicked, is_click, target, rating; its columns are none: "
+    ({}, dict(label=None), "has none of label, click, clicked, is_click, clk, target, rating; its columns are none: "
      "--label says which one is learned"),
     (dict(learn=0.9999), {}, "has 600 samples: none is left behind those to learn from"),
     ({}, {f"idx_t{number}": np.zeros(COUNT, int) for number in range(14)},
