@@ -1,8 +1,7 @@
 """A DLRM in PyTorch, as a GPU's model and as a plain trainer; needs the extra `torch` (pip install 'hotrail[torch]').
 
 `TorchDlrm` is called with vectors and payload as fpga.api.dlrm.Dlrm is, with torch's own networks and gradients.
-`train`
-is the ordinary way: all tables in one place, any order of samples.
+`train` is the ordinary way: all tables in one place, any order of samples.
 """
 
 from collections.abc import Iterable, Sequence

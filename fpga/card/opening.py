@@ -61,11 +61,10 @@ def open(
                 sim and twin: memory: "ddr4" for the device's timing (default), "ideal" for a fixed latency and every
                 bandwidth; process: the card lives in a process of its own, so that several work at the same time
                 sim alone: kernel: describes the arguments, default: the component's attribute `kernel`; opt: of the
-                C++ compiler,
-                default: "-O1"; "-O0" is built sooner and takes four times as long for a cycle; seed: of the state in
-                which the core's registers and memories begin before the card resets it, default: 1; host: masters of
-                the core, as "m01_axi", that are linked to the host's memory over PCIe (the device's [bridge]) and not
-                to the card's own: buffers of their arguments lie there
+                C++ compiler, default: "-O1"; "-O0" is built sooner and takes four times as long for a cycle; seed: of
+                the state in which the core's registers and memories begin before the card resets it, default: 1; host:
+                masters of the core, as "m01_axi", that are linked to the host's memory over PCIe (the device's
+                [bridge]) and not to the card's own: buffers of their arguments lie there
                 xrt alone: xclbin: of the core, default: build/<preset>/vitis/<core>-hw/hotrail_<core>.xclbin, with
                 XCL_EMULATION_MODE=hw_emu that in <core>-hw_emu; index: the card's number in `hotrail cards`, default:
                 0; bdf: its PCIe address instead; instance: of the kernel, where the xclbin has several, default: the

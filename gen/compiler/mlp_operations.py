@@ -16,9 +16,8 @@ SIGMOID = 9     # cycles of a word through the sigmoid
 @dataclass(eq=False)
 class Span:
     """Lines of a memory. line_stride: lines from a beat of a row to the next (features: from a sample). fixed:
-    stays where
-    it is, for good; line: where that is, for other spans set by the schedule. first, last: operations between which
-    the lines are in use."""
+    stays where it is, for good; line: where that is, for other spans set by the schedule. first, last: operations
+    between which the lines are in use."""
 
     space: str
     lines: int

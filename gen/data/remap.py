@@ -48,8 +48,7 @@ def numbered(device: ArrayLike, order: ArrayLike, tt_row: ArrayLike | None = Non
 
 def rows_of(spec: "TableSpec", ids: ArrayLike, vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:
     """The rows that ids have under the table's policy (gen.model.recommender.IDS). vocabulary: ascending, of the
-    policy so
-    called.
+    policy so called.
 
     Raises      ValueError: an id past the rows, where ids are rows; no vocabulary where one is needed
     """

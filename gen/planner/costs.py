@@ -1,9 +1,8 @@
 """What the planner reckons with: seconds and bytes of one card, as plain numbers.       Source: SCRec table I
 
 Seconds a row or a page are what the memory models of the simulated card give (fpga.card.costs measures them);
-those of a
-tensor train are the golden model's cycles at the kernel's clock, those of the networks what the compiler predicts of
-its programs, loads of weights and samples from DRAM included.
+those of a tensor train are the golden model's cycles at the kernel's clock, those of the networks what the compiler
+predicts of its programs, loads of weights and samples from DRAM included.
 """
 
 from collections.abc import Mapping

@@ -120,8 +120,7 @@ class PoolingUnit(Part):
                 may come back to back
     Handshake   none: it never stalls, and whoever feeds it has room for what comes out
     Numerics    a word's sum is golden.fp.fp32.dot with one term per beat: rounded once, subnormals flushed, an exact
-                zero is
-                +0. A maximum is golden.fp.fp32.maximum, row by row: NaN if there is one, +0 above -0. Bit-exact
+                zero is +0. A maximum is golden.fp.fp32.maximum, row by row: NaN if there is one, +0 above -0. Bit-exact
     Reset       drops beats on their way to o; vectors under way are lost, so the next beat has to be a first
     Raises      ValueError for a parameter outside its range
     Golden      golden.emb.pooling.pool          Tests  verif/emb/test_pooling.py

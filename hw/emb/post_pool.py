@@ -96,8 +96,7 @@ class PostPool(Part):
                 that depth behind it is always ready, and so many bags are not yet written at most.
                 i_dram and i_ssd are ready only while they are valid; the inputs' ready depends on i_steps' state
     Numerics    golden.emb.pooling.combine: f = 1, golden.fp.fp32.div(1, n) for a mean, or a tensor-train row's
-                weight; a bag
-                of no vectors is +0; then golden.emb.packer. Bit-exact
+                weight; a bag of no vectors is +0; then golden.emb.packer. Bit-exact
     Faults      READ_ERROR: a tier's vector is marked; TT_MEMORY: the tensor train's is. The bag is written
                 nevertheless. All vectors have `beats` beats: the program has seen to it
     Reset       drops everything; credits for the queue behind are full again

@@ -37,8 +37,7 @@ def plan_layout(config: MlpConfig) -> data.StructLayout:
     """An instruction with what follows from its fields. Names as in the instruction, but for
 
     short: steps, LONG at most; max_in_flight: as high as LAG_BITS go; groups_less_one: groups of samples less one,
-    of `samples`;
-    one_group: there is but one; rest: samples of the last group less one; last_rows: of unit 0 less one.
+    of `samples`; one_group: there is but one; rest: samples of the last group less one; last_rows: of unit 0 less one.
     LAYER: passes_less_one, one_pass: over the samples; last_inner: tiles of the last pass (latency: of the last group)
     for a group less one; last_idle, start, bank: of the tile; addend, to and out strides: from a pass, a group of
     samples and a tile within it to the next.

@@ -55,8 +55,7 @@ def tile_layout(config: MlpConfig) -> data.StructLayout:
     become +0.
     target; ROWS and FEATURE: line: of row 0, `row_lines` more for each row, in latency mode `beat_lines` more for
     each beat of `groups_per_beat` units; start: bank of the first piece; fixed, bank: the row whose memory is
-    written, if it
-    is not the result's own. PARTIAL: line: of row 0, one more for each row.
+    written, if it is not the result's own. PARTIAL: line: of row 0, one more for each row.
     triangle: of an interaction: results (row, column) with block * columns + column < group * rows + row count;
     pieces with any of them go one behind the other to the sample's line, `line` being its line of piece 0 and
     `beat_lines` the lines from a beat to the next; begin: the sample's first tile.

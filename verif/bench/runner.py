@@ -1,8 +1,7 @@
 """Builds a model of a component, runs a cocotb module on it and checks that every test ran.
 
 This file alone knows how cocotb is started. Verilator's models are built and cached by gen.rtl.verilator; Icarus,
-with its
-four states, reads the Verilog in seconds and runs a hundred times slower.
+with its four states, reads the Verilog in seconds and runs a hundred times slower.
 """
 
 import json
@@ -35,8 +34,7 @@ COVERAGE = os.environ.get("HOTRAIL_COVERAGE", "")
 @dataclass(frozen=True)
 class Model:
     """A built simulator: `binary` to start, by `interpreter` if there is one, `metadata` as `gen.rtl.verilog` gave
-    it, what
-    the build cost."""
+    it, what the build cost."""
 
     folder: Path
     binary: Path

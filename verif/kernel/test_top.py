@@ -1,8 +1,8 @@
 """The packaged top of each core under the hands of XRT: its Verilog, its names, its kernel.xml, its clock and reset.
 
 The pytest side is tests/fpga/vitis/test_packaged_top.py: it converts the top as the package has it, writes
-kernel.xml and
-starts these tests on it; HOTRAIL_KERNEL_XML names that file. What is known of the kernel here is read from it alone.
+kernel.xml and starts these tests on it; HOTRAIL_KERNEL_XML names that file. What is known of the kernel here is read
+from it alone.
 """
 
 import os

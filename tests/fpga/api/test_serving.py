@@ -1,6 +1,5 @@
 """fpga.api.serving and verifying: a bundle's cards on a log, against dictionaries and loops; with oracles for
-cores, and
-simulated."""
+cores, and simulated."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,5 @@
 """fpga.api.hotline on the simulated card through faults: tables are trained with the samples that it names, bit
-for bit and
-once each, and training goes on with the same objects."""
+for bit and once each, and training goes on with the same objects."""
 
 import numpy as np
 import pytest
