@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gen.data.remap import DEVICE_SHIFT, DRAM, ROWS_AT_MOST, SSD, TT, numbered
-from gen.model.recommender import RESULTS, ROW_FORMATS, TT_FORMATS
-from gen.model.row_formats import RowError, fused_bytes, store
+from gen.model.recommender import RESULTS, ROW_FORMATS, TT_FORMATS, whole_bytes
+from gen.model.row_formats import RowError, fused_bytes, fused_dim, store
 from gen.model.weights import Rows
 from golden.emb import packer, row_decoder
 from golden.emb.stripes import Stripes
@@ -57,8 +57,8 @@ class Table:
                                  f"{getattr(self, name)!r}")
         if self.dim < 1:
             raise ValueError(f"table {self.name}: dim must be at least 1, not {self.dim}")
-        if self.row_format == "int4" and self.dim % 2:
-            raise ValueError(f"table {self.name}: dim must be even for rows of int4, not {self.dim}")
+        if not whole_bytes(self.row_format, self.dim):
+            raise ValueError(f"table {self.name}: dim must be even for rows of {self.row_format}, not {self.dim}")
         fused = fused_bytes(self.row_format, self.dim)
         for what in ("dram", "ssd"):
             rows = getattr(self, what)
@@ -124,7 +124,7 @@ class Table:
         order = np.arange(count) if rank is None else np.argsort(np.asarray(rank), kind="stable")
         dim = dense.shape[1]
         if is_fused:
-            dim = (dim - fused_bytes(row_format, 0)) * (2 if row_format == "int4" else 1)
+            dim = fused_dim(row_format, dim)
         return cls(name, dim, numbered(where, order, tt_row), dense[order[where[order] == DRAM]],
                    dense[order[where[order] == SSD]], tuple(cores), results, row_format, tt_format)
 

@@ -48,6 +48,9 @@ def header() -> str:
              "// that has the progress.", *_struct("Frame", FRAME), "", "namespace emb {"]
     lines += [*_enum("Opcode", "", _opcodes(EMB)), *_enum("Device", "", emb.DEVICE.__members__),
               *_enum("Mode", "", emb.MODE.__members__), *_enum("Form", "", emb.ROW_FORMAT.__members__),
+              "// By format: bits of a stored value; beats of stored values whose room scale and bias take.",
+              *(f"constexpr uint32_t {name}[] = {{{', '.join(str(getattr(form, of)) for form in emb.ROW_FORMAT)}}};"
+                for name, of in (("FORM_BITS", "bits"), ("FORM_HEADER", "header"))),
               "// An instruction. stored: beats of a row as stored; piece: beats of a piece; block_rows: whose pieces",
               "// take turns.", *_struct("JobFields", EMB_JOB),
               "// Of a core.", *_struct("Sizes", EMB_SIZES, "Frame frame;"),

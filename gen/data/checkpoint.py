@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gen.base.npy import member, opened
 from gen.data.logs import torch_file
 from gen.data.trained import Ids, TrainedTable
+from gen.model.row_formats import CODES, fused_dim
 from gen.model.weights import ALWAYS_BYTES
 
 __all__ = ["array_of", "fused_rows", "managed_ids", "of_fbgemm", "of_state", "read"]
@@ -155,7 +156,7 @@ def of_fbgemm(tables: Any) -> list[TrainedTable]:
         if form in ("fp32", "fp16"):
             array = np.ascontiguousarray(codes).view(np.float32 if form == "fp32" else np.float16)
             found.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
-        elif form in ("int8", "int4"):
+        elif form in CODES:
             ends = _at(np.ascontiguousarray(array_of(part[1])).view(np.float16), rows)
             found.append(_quantised(name, codes, ends, form, mode))
         else:
@@ -209,10 +210,10 @@ def array_of(value: Any) -> NDArray:
 
 
 def _quantised(name: str, codes: NDArray, ends: NDArray, form: str, mode: str = "sum") -> TrainedTable:
-    if form not in ("int8", "int4"):
-        raise ValueError(f"table {name}: quantised = {form!r}: must be int8 or int4")
-    return TrainedTable(name, fused_rows(codes, ends, form), codes.shape[1] * (2 if form == "int4" else 1), mode,
-                        row_format=form)
+    if form not in CODES:
+        raise ValueError(f"table {name}: quantised = {form!r}: must be {' or '.join(CODES)}")
+    rows = fused_rows(codes, ends, form)
+    return TrainedTable(name, rows, fused_dim(form, rows.shape[1]), mode, row_format=form)
 
 
 def _array(value: Any, what: str) -> NDArray:
@@ -246,9 +247,8 @@ def _of_npz(path: Path, tables: Mapping[str, str] | None, quantised: str) -> lis
     for name, key in _located(tables, {name: array for name, array in arrays.items() if array.ndim == 2}, path.name):
         array = arrays[key]
         if array.dtype == np.uint8:
-            ends = 8 if quantised == "int8" else 4
-            dim = (array.shape[1] - ends) * (1 if quantised == "int8" else 2)
-            found.append(TrainedTable(name, array, dim, row_format=quantised, ids=arrays.get(f"ids_{name}")))
+            found.append(TrainedTable(name, array, fused_dim(quantised, array.shape[1]), row_format=quantised,
+                                      ids=arrays.get(f"ids_{name}")))
         else:
             found.append(TrainedTable(name, array, array.shape[1], ids=arrays.get(f"ids_{name}")))
     return found

@@ -36,7 +36,8 @@ from gen.rtl import config
 from gen.rtl.config import ConfigError
 from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["CHOSEN", "IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "WORDS", "Feature", "Recommender", "TableSpec"]
+__all__ = ["CHOSEN", "IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "WORDS", "Feature", "Recommender", "TableSpec",
+           "whole_bytes"]
 
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
@@ -56,6 +57,11 @@ SHARES = ("hot_share", "tt_share")
 #: Formats that the planner chooses within an error budget.
 CHOSEN = ("row_format", "tt_format")
 ROWS_MOST, DIM_MOST = 1 << 32, 1 << 16     # rows of three memories by 30 bits each; words of a row
+
+
+def whole_bytes(row_format: str, dim: int) -> bool:
+    """Whether the values of a row fill whole bytes."""
+    return dim * ROW_FORMAT[row_format.upper()].bits % 8 == 0
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,9 @@ class TableSpec:
                 if (form := getattr(self, key)) != WORDS[key][0]:
                     raise ValueError(f"error_budget = {self.error_budget!r} lets the planner choose {key}; leave out "
                                      f"{key} = {form!r}")
-        if self.row_format == "int4" and self.dim % 2:
-            raise ValueError(f"row_format = 'int4': two values share a byte, so dim = {self.dim} must be even")
+        if not whole_bytes(self.row_format, self.dim):
+            raise ValueError(f"row_format = {self.row_format!r}: two values share a byte, so dim = {self.dim} must be "
+                             "even")
         if len(set(self.columns)) < len(self.columns) or "" in self.columns:
             raise ValueError(f"columns = {list(self.columns)}: must be names, each once")
 

@@ -9,15 +9,15 @@ Source: FBGEMM, FloatToFused8BitRowwiseQuantized and FloatToFusedNBitRowwiseQuan
 import numpy as np
 from numpy.typing import NDArray
 
-from gen.model.recommender import ROW_FORMATS
 from golden.emb import row_decoder
 from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
+from hw.isa.emb import ROW_FORMAT
 
-__all__ = ["RowError", "fused_bytes", "quantise", "rounded", "store", "values"]
+__all__ = ["CODES", "RowError", "fused_bytes", "fused_dim", "quantise", "rounded", "store", "values"]
 
-#: dtype of scale and bias, and largest code.
-CODES = {"int8": (np.float32, 255), "int4": (np.float16, 15)}
+#: dtype of scale and bias, in formats with codes.
+CODES = {"int8": np.float32, "int4": np.float16}
 WORDS = 16      # of a beat: how long it is does not change a value
 
 
@@ -33,12 +33,17 @@ def fused_bytes(form: str, dim: int) -> int:
     """Of a row as FBGEMM keeps it; 0 where the format has no scale."""
     if form not in CODES:
         return 0
-    return dim // (2 if form == "int4" else 1) + 2 * np.dtype(CODES[form][0]).itemsize
+    return dim * _bits(form) // 8 + 2 * np.dtype(CODES[form]).itemsize
+
+
+def fused_dim(form: str, width: int) -> int:
+    """Values of a row that FBGEMM keeps in `width` bytes."""
+    return (width - fused_bytes(form, 0)) * 8 // _bits(form)
 
 
 def quantise(rows: NDArray[np.float32], form: str) -> NDArray[np.uint8]:
     """FBGEMM's rows of float32 ones (n, dim): codes to the nearest, ties to even. Raises RowError: no finite range"""
-    dtype, most = CODES[form]
+    dtype, most = CODES[form], 2 ** _bits(form) - 1
     with np.errstate(all="ignore"):
         bias = rows.min(axis=1).astype(dtype)
         low = rows.min(axis=1) if form == "int8" else bias.astype(np.float32)
@@ -73,19 +78,19 @@ def store(rows: NDArray, form: str, words: int) -> NDArray[np.uint32]:
 
     Raises      RowError: a value that overflows the format, or a scale or bias that is not finite
     """
-    number = ROW_FORMATS.index(form)
+    number = ROW_FORMAT[form.upper()]
     fused = None
     if form in CODES:
         fused = rows if rows.dtype == np.uint8 else quantise(rows, form)
         codes, scale, bias = _taken(fused, form)
-        _finite(scale, bias, CODES[form][0])
-        dim = codes.shape[1] * (2 if form == "int4" else 1)
+        _finite(scale, bias, CODES[form])
+        dim = fused_dim(form, fused.shape[1])
     else:
         dim = rows.shape[1]
     held = np.zeros((len(rows), row_decoder.beats(-(-dim // words), number) * words), np.uint32)
     if fused is not None:
         places, ends = held.view(np.uint8), fused.shape[1] - codes.shape[1]
-        start = row_decoder.HEADER * words * row_decoder.code_bits(number) // 8
+        start = number.header * words * number.bits // 8
         places[:, :ends], places[:, start:start + codes.shape[1]] = fused[:, -ends:], codes
     elif form == "float32":
         held[:, :dim] = np.ascontiguousarray(rows, np.float32).view(np.uint32)
@@ -100,12 +105,16 @@ def store(rows: NDArray, form: str, words: int) -> NDArray[np.uint32]:
 
 def rounded(rows: NDArray[np.float32], form: str) -> NDArray[np.float32]:
     """(n, dim) as a card reads rows that were stored in a format. Raises RowError: as `store` does"""
-    return row_decoder.decode(store(rows, form, WORDS), ROW_FORMATS.index(form), rows.shape[1], WORDS)
+    return row_decoder.decode(store(rows, form, WORDS), ROW_FORMAT[form.upper()], rows.shape[1], WORDS)
+
+
+def _bits(form: str) -> int:
+    return ROW_FORMAT[form.upper()].bits
 
 
 def _taken(fused: NDArray[np.uint8], form: str) -> tuple[NDArray[np.uint8], NDArray, NDArray]:
     """Codes, scales and biases."""
-    dtype = np.dtype(CODES[form][0])
+    dtype = np.dtype(CODES[form])
     ends = np.ascontiguousarray(fused[:, -2 * dtype.itemsize:]).view(dtype)
     return fused[:, :-2 * dtype.itemsize], ends[:, 0], ends[:, 1]
 

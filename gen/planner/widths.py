@@ -20,7 +20,7 @@ from gen.data.logs.features import dense_of, labels_of
 from gen.data.logs.log import Chunk, Log
 from gen.data.pooling import looked_up, pooled
 from gen.data.profile import Profile
-from gen.model.recommender import ROW_FORMATS, TT_FORMATS, Recommender, TableSpec
+from gen.model.recommender import ROW_FORMATS, TT_FORMATS, Recommender, TableSpec, whole_bytes
 from gen.model.row_formats import RowError, rounded
 from gen.model.scores import auc, log_loss
 from gen.model.weights import Weights
@@ -179,7 +179,7 @@ def _vectors(spec: TableSpec, weights: Weights, profile: Profile,
 
 def _errors(dim: int, vectors: Iterable[tuple[Floats, Callable[[str], Floats]]]) -> tuple[dict[str, float], float]:
     """Of each format of rows of such a width; and the sum of squares that they are held against."""
-    forms = [form for form in ROW_FORMATS if form != "int4" or not dim % 2]
+    forms = [form for form in ROW_FORMATS if whole_bytes(form, dim)]
     far, size = dict.fromkeys(forms, 0.0), 0.0
     for exact, narrow in vectors:
         size += float((exact**2).sum())

@@ -22,33 +22,18 @@ from golden.fp import fp32
 from golden.fp.narrow import widen
 from hw.isa.emb import ROW_FORMAT
 
-__all__ = ["LATENCY", "beats", "code_bits", "decode", "ends_beat", "scaled"]
+__all__ = ["LATENCY", "beats", "decode", "scaled"]
 
 LATENCY = 14        # cycles that a beat takes through the decoder, but of FP32
-HEADER = 2          # times `words` values: the room of scale and bias
 #: A larger distance of the exponents of bias and scale counts as this: the product is then less than a quarter of the
 #: bias's last place, whatever it is.
 FAR = 34
 FRACTION = 3        # bits below the last place of the scale: two, and whether anything is below them
 
 
-def code_bits(form: int) -> int:
-    """Of a value in a row."""
-    return {ROW_FORMAT.FLOAT32: 32, ROW_FORMAT.INT8: 8, ROW_FORMAT.INT4: 4}.get(ROW_FORMAT(form), 16)
-
-
 def beats(row_beats: int, form: int) -> int:
     """Of a row of `row_beats` beats of FP32 values."""
-    return -(-(row_beats + _header(form)) * code_bits(form) // 32)
-
-
-def ends_beat(beat: int, form: int) -> bool:
-    """Whether a stored beat ends with that beat of values."""
-    return (beat + _header(form) + 1) * code_bits(form) % 32 == 0
-
-
-def _header(form: int) -> int:
-    return HEADER if form >= ROW_FORMAT.INT8 else 0
+    return -(-(row_beats + ROW_FORMAT(form).header) * ROW_FORMAT(form).bits // 32)
 
 
 def decode(rows: NDArray[np.uint32], form: int, width: int, words: int) -> NDArray[np.float32]:
@@ -64,7 +49,7 @@ def decode(rows: NDArray[np.uint32], form: int, width: int, words: int) -> NDArr
     else:
         ends = widen(stored.view(np.uint16)[:, :2], "float16").view(np.uint32)
         codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), 2 * codes.shape[1])
-    start = HEADER * words
+    start = ROW_FORMAT(form).header * words
     return scaled(codes[:, start:start + width], ends[:, :1], ends[:, 1:])
 
 

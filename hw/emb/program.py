@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import read_layout, request_layout
 from hw.emb.loader import bounds_layout
 from hw.emb.regions import READERS, region_layout
+from hw.emb.row_formats import of_each_kind, slots
 from hw.emb.row_offset import kept_bits
 from hw.emb.tokens import CHUNK_BITS, POSITION_BITS, above, error_layout, job_layout
 from hw.isa import EMB
@@ -181,15 +182,9 @@ class Program(Part):
         """A register: beats of a row as it is stored."""
         beats = item.row_beats[:self.row_beats_max.bit_length()]
         stored = Signal(len(beats), name="stored_beats", reset_less=True)
-        with m.Switch(item.row_format):
-            with m.Case(ROW_FORMAT.FLOAT32):
-                m.d.sync += stored.eq(beats)
-            with m.Case(ROW_FORMAT.INT8):
-                m.d.sync += stored.eq((beats + 5)[2:])
-            with m.Case(ROW_FORMAT.INT4):
-                m.d.sync += stored.eq((beats + 9)[3:])
-            with m.Default():
-                m.d.sync += stored.eq((beats + 1)[1:])
+        for form in of_each_kind(m, item.row_format):
+            more = form.header + slots(form) - 1
+            m.d.sync += stored.eq((beats + more if more else beats)[slots(form).bit_length() - 1:])
         return stored
 
     def _queues(self, m: Module, state: _State) -> _Queues:

@@ -7,6 +7,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
+from hw.emb.row_formats import FORMAT_BITS, SLOT_BITS, of_each_kind, slots
 from hw.emb.row_requests import RowRequests, beats_bits
 from hw.emb.window import LAP_BITS, OFFSET_BITS, RowWindow
 from hw.isa.emb import ROW_FORMAT
@@ -14,9 +15,6 @@ from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
 __all__ = ["RowFetch", "beat_layout", "beats_bits", "pooled_layout", "row_layout"]
-
-# Beats of the pooling unit that the scale and the bias of a row take in front of its values.
-HEADER_SLOTS = 2
 
 EVENTS = ("dram_row", "ssd_row", "shared_row", "fetched", "dram_beat", "ssd_beat")
 
@@ -29,8 +27,8 @@ def row_layout(row_beats_max: int) -> data.StructLayout:
     stored instead of being pooled, FP32 by its format."""
     bits = beats_bits(row_beats_max)
     return data.StructLayout({
-        "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "vector": bits, "row_format": 3, "tier": 1,
-        "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
+        "offset": OFFSET_BITS, "ring": 1, "beats": bits, "piece": bits, "vector": bits, "row_format": FORMAT_BITS,
+        "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
     })
 
 
@@ -49,7 +47,8 @@ def beat_layout(words: int, row_beats_max: int) -> data.StructLayout:
     """The same with the words as they are stored. slot: the part of them, from the lowest on, that is to be decoded, as
     many values as a beat has words; begins: the row's first beat, with its scale and bias."""
     pooled = pooled_layout(words, row_beats_max)
-    return data.StructLayout({**{name: field.shape for name, field in pooled}, "row_format": 3, "slot": 3, "begins": 1})
+    return data.StructLayout({**{name: field.shape for name, field in pooled}, "row_format": FORMAT_BITS,
+                              "slot": SLOT_BITS, "begins": 1})
 
 
 class _Parts(NamedTuple):
@@ -206,7 +205,7 @@ class RowFetch(Part):
         window = self._window
         wait_layout = data.StructLayout({
             "position": window.position_bits, "mark": 1, "found": 1, "bank": len(self._requests.bank),
-            "vector": beats_bits(self.row_beats_max), "row_format": 3,
+            "vector": beats_bits(self.row_beats_max), "row_format": FORMAT_BITS,
             "tier": 1, "first": 1, "last": 1, "weight": 32, "maximum": 1, "copy": 1,
         })
         m.submodules.queue = queue = Fifo(wait_layout, depth=self.delivery_rows, block=False, register=False)
@@ -273,20 +272,15 @@ class RowFetch(Part):
         first; leaves: the stored beat's last; may: nothing is in the row's way."""
         beat = Signal(beats_bits(self.row_beats_max))
         begun = Signal()
-        held = Signal(3, name="slot_held")
-        slot = Signal(3)
-        last_slot = Signal(3)
+        held = Signal(SLOT_BITS, name="slot_held")
+        slot, first_slot, last_slot = (Signal(SLOT_BITS, name=name) for name in ("slot", "first_slot", "last_slot"))
         full = Signal()
         leaves = Signal()
-        whole_numbers = row.row_format >= ROW_FORMAT.INT8
-        with m.Switch(row.row_format):
-            for form, values in ((ROW_FORMAT.FLOAT32, 1), (ROW_FORMAT.INT8, 4), (ROW_FORMAT.INT4, 8)):
-                with m.Case(form):
-                    m.d.comb += last_slot.eq(values - 1)
-            with m.Default():
-                m.d.comb += last_slot.eq(1)
+        for form in of_each_kind(m, row.row_format):
+            m.d.comb += first_slot.eq(form.header)
+            m.d.comb += last_slot.eq(slots(form) - 1)
         m.d.comb += [
-            slot.eq(Mux(begun, held, Mux(whole_numbers, HEADER_SLOTS, 0))),
+            slot.eq(Mux(begun, held, first_slot)),
             full.eq((slot | ~last_slot).all()),
             served.eq(go & (beat == row.vector)),
             leaves.eq((go & full) | served),

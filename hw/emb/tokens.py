@@ -3,6 +3,7 @@
 from amaranth.hdl import Value
 from amaranth.lib import data
 
+from hw.emb.row_formats import FORMAT_BITS
 from hw.emb.rows import beats_bits
 from hw.isa import EMB
 
@@ -39,7 +40,7 @@ def job_layout(*, row_beats_max: int, stripe_beats: int) -> data.StructLayout:
     from first on; ring: there is at least one; count, indices: bags, and words of all; the rest as in the instruction.
     """
     return data.StructLayout({
-        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": 3,
+        "number": 32, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": FORMAT_BITS,
         **dict.fromkeys(("beats", "piece", "vector"), beats_bits(row_beats_max)),
         "cut": (stripe_beats - 1).bit_length(), "table": EMB.field("tt_table").bits, "loaded": 1,
         "chunk": CHUNK_BITS, "count": 32, "indices": 32, "dram_base": 32, "dram_rows": 32,
@@ -59,7 +60,7 @@ def token_layout(*, row_beats_max: int, tables: int) -> data.StructLayout:
     """
     return data.StructLayout({
         "dram": 1, "tt": 1, "ssd": 1, "offset": 32, "tt_row": POSITION_BITS, "factor": 32, "tt_factor": 32,
-        "last": 1, "final": 1, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": 3,
+        "last": 1, "final": 1, "copy": 1, "mode": 2, "weighted": 1, "format": 2, "row_format": FORMAT_BITS,
         **dict.fromkeys(("beats", "piece", "vector"), beats_bits(row_beats_max)), "table": table_bits(tables),
         "chunk": CHUNK_BITS, "out": 32, "number": 32,
     })

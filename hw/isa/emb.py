@@ -58,6 +58,16 @@ class ROW_FORMAT(IntEnum):
     INT8 = 3
     INT4 = 4
 
+    @property
+    def bits(self) -> int:
+        """Of a stored value."""
+        return (32, 16, 16, 8, 4)[self]
+
+    @property
+    def header(self) -> int:
+        """Beats of FP32 values, whose room as stored scale and bias take in front of the row's values."""
+        return (0, 0, 0, 2, 2)[self]
+
 
 EMB = Kernel(
     name="emb",
@@ -85,8 +95,9 @@ EMB = Kernel(
         Field("weighted", 0, 10, 1, "each index has a weight; with sum alone"),
         Field("format", 0, 11, 2, "of the vectors: 0 float32, 1 float16, 2 bfloat16; the last two halve their beats",
               maximum=2),
-        Field("row_format", 0, 13, 3, "of rows in card memory and in the ring: 0 float32, 1 float16, 2 bfloat16, "
-              "3 int8, 4 int4; the last two with a scale and a bias a row", maximum=4),
+        Field("row_format", 0, 13, 3, "of rows in card memory and in the ring: "
+              + ", ".join(f"{form.value} {form.name.lower()}" for form in ROW_FORMAT)
+              + "; the last two with a scale and a bias a row", maximum=max(ROW_FORMAT)),
         Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
         Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),

@@ -166,8 +166,8 @@ def expected(rows, source, broken=None):
         where = addresses(row)
         if source[at] == at:
             requests += [(first, row["piece"] + 1) for first in where[::row["piece"] + 1]]
-        slots = 32 // row_decoder.code_bits(row["row_format"])
-        header = 2 if row["row_format"] >= ROW_FORMAT.INT8 else 0
+        form = ROW_FORMAT(row["row_format"])
+        slots, header = 32 // form.bits, form.header
         for beat in range(row["vector"] + 1):
             address = where[(beat + header) // slots]
             bad = broken(address) if broken else 0

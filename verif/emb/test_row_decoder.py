@@ -32,7 +32,7 @@ ENDS = np.array([s | w for s in (0, 1 << 31) for w in (
 
 def parts(form):
     """Slots of a stored beat, and the first one of a row with values."""
-    return 32 // golden.code_bits(form), 2 if form >= ROW_FORMAT.INT8 else 0
+    return 32 // ROW_FORMAT(form).bits, ROW_FORMAT(form).header
 
 
 def near(random, size):

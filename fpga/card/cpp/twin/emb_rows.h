@@ -232,8 +232,7 @@ class RowFetch {
     Fetched read_row{};                 // with `read`: a beat of it is read from the ring
 
     static bool ends_beat(uint32_t beat, uint8_t form) {
-        const uint32_t bits = form == FLOAT32 ? 32 : form == INT8 ? 8 : form == INT4 ? 4 : 16;
-        return (beat + (form >= INT8 ? 2 : 0) + 1) * bits % 32 == 0;
+        return (beat + FORM_HEADER[form] + 1) * FORM_BITS[form] % 32 == 0;
     }
     // The first row of the queue gives a beat if it is there, which leaves a cycle later; whether it was the row's last.
     bool serve(bool data) {

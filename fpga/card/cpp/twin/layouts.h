@@ -24,6 +24,9 @@ enum Mode {
 enum Form {
     FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INT8 = 3, INT4 = 4
 };
+// By format: bits of a stored value; beats of stored values whose room scale and bias take.
+constexpr uint32_t FORM_BITS[] = {32, 16, 16, 8, 4};
+constexpr uint32_t FORM_HEADER[] = {0, 0, 0, 2, 2};
 // An instruction. stored: beats of a row as stored; piece: beats of a piece; block_rows: whose pieces
 // take turns.
 struct JobFields {
