@@ -10,6 +10,7 @@ from gen.base.sealed import writing
 from gen.base.staging import staged, together
 from gen.base.tools import build_folder
 from gen.data.profile import FILE as PROFILE
+from gen.model.recommender import WORDS
 from gen.planner.plan import FILE
 from hotrail.as_json import JSON, result
 from hotrail.completion import device_names, preset_names
@@ -28,11 +29,11 @@ PRESET = click.option("--preset", shell_complete=preset_names, default="smartssd
 TT_SHARE = click.option("--tt-share", type=Number(0, 1),
                         help="Largest share of each table's accesses that reads TT rows, which are "
                              "approximations; 1 is SCRec's program [the model's, else 0.1].")
-RESULTS = click.option("--results", type=click.Choice(("float32", "float16", "bfloat16")),
+RESULTS = click.option("--results", type=click.Choice(WORDS["results"]),
                        help="Format in which pooled vectors leave the cards [the model's, else float32].")
-ROW_FORMAT = click.option("--row-format", type=click.Choice(("float32", "float16", "bfloat16", "int8", "int4")),
+ROW_FORMAT = click.option("--row-format", type=click.Choice(WORDS["row_format"]),
                           help="Format of rows in DRAM and on the SSD [the model's, else float32].")
-TT_FORMAT = click.option("--tt-format", type=click.Choice(("float32", "block16")),
+TT_FORMAT = click.option("--tt-format", type=click.Choice(WORDS["tt_format"]),
                          help="Format of tensor-train cores on chip; block16 takes half the room "
                               "[the model's, else float32].")
 ERROR_BUDGET = click.option("--error-budget", type=click.FloatRange(0),
