@@ -62,7 +62,7 @@ def copied(parts: list[NDArray[np.int64]], rows: int, capacity: int) -> int:
             placement.announce(parts[number + DEPTH])
         move = placement.plan(1)
         placement.commit(move)
-        total += len(move.rows)
+        total += len(move.misses)
     return total
 
 

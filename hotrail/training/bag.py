@@ -39,8 +39,8 @@ Batch = TypeVar("Batch")
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What a loader says of a mini-batch of all ranks. popular: all its rows are kept; digest: of its indices."""
+class GlobalBatch:
+    """What a loader says of a mini-batch, that of all ranks. popular: all its rows are kept; digest: of its indices."""
 
     popular: bool = False
     digest: int = 0
@@ -55,8 +55,9 @@ class CachedEmbeddingBag(torch.nn.Module):
                 that `backward` takes, sgd or rowwise_adagrad; no optimizer needs to know the bag. place: a folder for
                 a table larger than memory, which is mapped; one that is there goes on. device: of the cache. std,
                 seed: of the rows at the start.
-    Members     moved: rows copied to the cache. hits, asked: different rows that a batch found there, and all of them,
-                summed over batches. waits: batches that had to wait for another one's end before they had room.
+    Members     moved: rows copied to the cache. hits, lookups: rows of a batch, each counted once, that were
+                there, and all of them, summed over batches. waits: batches that had to wait for another one's end
+                before they had room.
     Raises      ValueError: sizes, modes and rules that do not exist, or a `place` that another bag uses; OSError: a
                 disk without room for the table
     """
@@ -73,7 +74,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         self.cache_rows, self.include_last_offset, self.device = cache_rows, include_last_offset, torch.device(device)
         self._placement = Placement(rows, cache_rows, heat)
         self._store = Store(rows, dim, keeps_state=rule != "sgd", place=place, std=std, seed=seed)
-        self.moved = self.hits = self.asked = self.waits = 0
+        self.moved = self.hits = self.lookups = self.waits = 0
         self._process = os.getpid()
         # No buffers: what converts a module to another type or device leaves them as they are.
         self._cache = torch.zeros(cache_rows, dim, device=self.device)
@@ -93,7 +94,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         hottest = self._placement.hottest()
         if len(hottest):
             self._placement.announce(hottest)
-            self._take(self._placement.plan())
+            self._commit(self._placement.plan())
             self._open.clear()
 
     @classmethod
@@ -113,8 +114,8 @@ class CachedEmbeddingBag(torch.nn.Module):
 
     # Batches
 
-    def announce(self, indices: torch.Tensor, whole: Whole | None = None) -> None:
-        """A batch will be looked up, behind those announced before: its rows are not the ones that leave. whole: of
+    def announce(self, indices: torch.Tensor, of_all: GlobalBatch | None = None) -> None:
+        """A batch will be looked up, behind those announced before: its rows are not the ones that leave. of_all:
         the mini-batch of all ranks, of which there is one here."""
         self._check_process()
         batch = _Batch(indices)
@@ -122,7 +123,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         self._jobs.put((self, batch, None))
 
     def keep(self, rows: ArrayLike | torch.Tensor) -> None:
-        """These rows come into the cache and stay there, before all others; those kept so far do not.
+        """Pins these rows in the cache; those pinned so far are unpinned.
 
         Raises      IndexError: a number that is no row; ValueError: batches are announced, or more rows than the cache
                     holds
@@ -133,7 +134,7 @@ class CachedEmbeddingBag(torch.nn.Module):
         batch = _Batch(torch.as_tensor(rows), keeps=True)
         self._jobs.put((self, batch, None))
         self._jobs.put((self, batch, 0))
-        self._ticket(batch)
+        self._rows_of(batch)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -176,33 +177,33 @@ class CachedEmbeddingBag(torch.nn.Module):
                              "announced must be looked up, in turn")
         self._announced.popleft()
         self._brought -= 1
-        ticket = self._ticket(batch)
+        pinned = self._rows_of(batch)
         del batch
         # A copy of the rows, which the cache's later ones do not touch.
-        rows = self._cache.index_select(0, ticket.slots)
+        rows = self._cache.index_select(0, pinned.slots)
         if self.training and torch.is_grad_enabled():
-            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, ticket))
-        return pooled(self, rows, ticket, indices, offsets, per_sample_weights)
+            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, pinned))
+        return pooled(self, rows, pinned, indices, offsets, per_sample_weights)
 
     @property
     def may_keep(self) -> int:
         """Rows that a loader keeps: all, or those that leave half of the cache to others."""
         return self.rows if self.cache_rows == self.rows else self.cache_rows // 2
 
-    def _ticket(self, batch: "_Batch") -> "Ticket":
+    def _rows_of(self, batch: "_Batch") -> "PinnedRows":
         """Waits for its rows."""
         # Where there is no room without an end of a batch that only the caller can end, waiting would not end.
         self._wanted = batch
         self._ended.put(-1)
         try:
-            ticket = batch.coming.result()
+            pinned = batch.coming.result()
         finally:
             self._wanted = None
             del batch
-        assert ticket is not None, "it was not cancelled"
-        return ticket
+        assert pinned is not None, "it was not cancelled"
+        return pinned
 
-    def _bring(self, batch: "_Batch", in_flight: int) -> "Ticket | None":
+    def _fetch(self, batch: "_Batch", in_flight: int) -> "PinnedRows | None":
         """Of the thread: waits for the batches whose rows must leave, then moves rows; None: nobody wants them."""
         move = self._placement.plan(in_flight)
         waited = False
@@ -212,7 +213,7 @@ class CachedEmbeddingBag(torch.nn.Module):
             with suppress(Empty):
                 while True:
                     self._open.discard(self._ended.get_nowait())
-            if min(self._open, default=move.after) >= move.after:
+            if min(self._open, default=move.wait_for) >= move.wait_for:
                 break
             if last or batch.coming.cancelled():
                 self._placement.skip()
@@ -223,39 +224,40 @@ class CachedEmbeddingBag(torch.nn.Module):
                                  f"{len(self._cache)} rows: more cache_rows, or a backward before the next batch")
             waited = True
             self._open.discard(self._ended.get())
-        self._take(move)
+        self._commit(move)
         self.waits += waited
-        self.moved += len(move.rows)
-        self.asked += len(move.different)
-        self.hits += len(move.different) - len(move.rows)
-        return Ticket(self._ended, move.number, *(torch.from_numpy(each).to(self.device)
-                                            for each in (self._placement.slots(move.different), move.back)))
+        self.moved += len(move.misses)
+        self.lookups += len(move.unique)
+        self.hits += len(move.unique) - len(move.misses)
+        return PinnedRows(self._ended, move.number, *(torch.from_numpy(each).to(self.device)
+                                            for each in (self._placement.slots(move.unique), move.inverse)))
 
-    def _take(self, move: Move) -> None:
+    def _commit(self, move: Move) -> None:
         with self._moving:
-            self._copy(move)
+            self._evict_and_fill(move)
             self._placement.commit(move)
         self._open.add(move.number)
 
     @torch.no_grad()
-    def _copy(self, move: Move) -> None:
-        evicted, out_of = torch.from_numpy(move.evicted), torch.from_numpy(move.out_of).to(self.device)
-        rows, into = torch.from_numpy(move.rows), torch.from_numpy(move.into).to(self.device)
+    def _evict_and_fill(self, move: Move) -> None:
+        """Writes evicted rows back to the host, then copies missing rows in."""
+        victims, victim_slots = torch.from_numpy(move.victims), torch.from_numpy(move.victim_slots).to(self.device)
+        misses, fill_slots = torch.from_numpy(move.misses), torch.from_numpy(move.fill_slots).to(self.device)
         for host, cache in self._pairs():
-            if len(evicted):
-                host.index_copy_(0, evicted, cache.index_select(0, out_of).cpu())
-            if len(rows):
-                cache.index_copy_(0, into, host.index_select(0, rows).to(self.device))
+            if len(victims):
+                host.index_copy_(0, victims, cache.index_select(0, victim_slots).cpu())
+            if len(misses):
+                cache.index_copy_(0, fill_slots, host.index_select(0, misses).to(self.device))
 
     @torch.no_grad()
-    def _step(self, ticket: "Ticket", rows: torch.Tensor) -> None:
+    def _step(self, pinned: "PinnedRows", rows: torch.Tensor) -> None:
         change = rows.grad
         assert change is not None
         rows.grad = None
-        ticket.use()
+        pinned.use()
         # What another lookup before this backward has learned meanwhile stays.
-        step(self._cache, self._state if self.rule != "sgd" else None, ticket.slots, change, self.rate)
-        ticket.end()
+        step(self._cache, self._state if self.rule != "sgd" else None, pinned.slots, change, self.rate)
+        pinned.end()
 
     # The table
 
@@ -302,12 +304,12 @@ class CachedEmbeddingBag(torch.nn.Module):
 
 
 class _Batch:
-    """One that was announced, and its ticket to come. known: the placement has it; keeps: its rows stay."""
+    """One that was announced, and its pinned to come. known: the placement has it; keeps: its rows stay."""
 
     def __init__(self, indices: torch.Tensor, keeps: bool = False):
         # A copy: the caller's tensor may be filled anew before its turn.
         self.indices, self.keeps, self.known = indices.detach().clone(), keeps, False
-        self.coming: Future[Ticket | None] = Future()
+        self.coming: Future[PinnedRows | None] = Future()
 
 
 def check(mode: str, rate: float) -> None:
@@ -334,12 +336,12 @@ def step(weight: torch.Tensor, state: torch.Tensor | None, at: torch.Tensor, cha
     weight.index_copy_(0, at, weight.index_select(0, at).add_(change, alpha=-rate))
 
 
-def pooled(bag: Any, rows: torch.Tensor, ticket: "Ticket", indices: torch.Tensor, offsets: torch.Tensor | None,
+def pooled(bag: Any, rows: torch.Tensor, pinned: "PinnedRows", indices: torch.Tensor, offsets: torch.Tensor | None,
            weights: torch.Tensor | None) -> torch.Tensor:
     """The vectors of a batch out of its different rows, as the bag's mode has them."""
-    back = ticket.back.reshape(indices.shape)
+    back = pinned.back.reshape(indices.shape)
     if bag.mode == "sum" and weights is None and (offsets is None or bool((offsets.diff() >= 0).all())):
-        return _Sum.apply(rows, ticket, back, offsets, bag.include_last_offset)
+        return _Sum.apply(rows, pinned, back, offsets, bag.include_last_offset)
     return _pooled(back, rows, offsets, bag.include_last_offset, bag.mode, weights)
 
 
@@ -357,25 +359,25 @@ class _Sum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, ticket: "Ticket", back: torch.Tensor, offsets: torch.Tensor | None,
+    def forward(ctx: Any, rows: torch.Tensor, pinned: "PinnedRows", back: torch.Tensor, offsets: torch.Tensor | None,
                 last: bool) -> torch.Tensor:
-        ctx.ticket, ctx.shape = ticket, back.shape
+        ctx.pinned, ctx.shape = pinned, back.shape
         ctx.save_for_backward(offsets)
         ctx.last = last
         return _pooled(back, rows, offsets, last)
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (offsets,), ticket = ctx.saved_tensors, ctx.ticket
+        (offsets,), pinned = ctx.saved_tensors, ctx.pinned
         if offsets is None:
-            bag = ticket.order // max(1, ctx.shape[1])
+            bag = pinned.order // max(1, ctx.shape[1])
         else:
-            ends = offsets[1:] if ctx.last else torch.cat([offsets[1:], offsets.new_tensor([len(ticket.back)])])
-            bag = torch.repeat_interleave(ends - offsets[:len(ends)])[ticket.order]
-        return _pooled(bag, slopes[0].contiguous(), ticket.starts, False), None, None, None, None
+            ends = offsets[1:] if ctx.last else torch.cat([offsets[1:], offsets.new_tensor([len(pinned.back)])])
+            bag = torch.repeat_interleave(ends - offsets[:len(ends)])[pinned.order]
+        return _pooled(bag, slopes[0].contiguous(), pinned.starts, False), None, None, None, None
 
 
-class Ticket:
+class PinnedRows:
     """The slots of a batch's rows, and which of them each index is; they are kept for it as long as this lives or until
     it has ended. order: of its indices by rows, as torch sorts them; starts: of each row's in that order."""
 
@@ -408,13 +410,13 @@ def _serve(jobs: "SimpleQueue[Any]") -> None:
                 if in_flight is None:
                     rows = batch.indices.detach().cpu().numpy().reshape(-1)
                     if batch.keeps:
-                        bag._placement.keep(rows)
+                        bag._placement.pin(rows)
                     bag._placement.announce(rows)
                     batch.known = True
                 elif batch.coming.cancelled() and batch.known:
                     bag._placement.skip()
                 elif batch.known:
-                    batch.coming.set_result(bag._bring(batch, in_flight))
+                    batch.coming.set_result(bag._fetch(batch, in_flight))
             except BaseException as error:
                 batch.coming.set_exception(error)
         del job, bag, batch

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from gen.training.popular import Bags, Popular
 from gen.training.workload import sizes
-from hotrail.training.bag import Whole, announced
+from hotrail.training.bag import GlobalBatch, announced
 
 __all__ = ["DispatchLoader", "sizes"]
 
@@ -129,7 +129,7 @@ class DispatchLoader(DataLoader[Any]):
 
     def _announce(self, batch: tuple[bool, list[Sample]]) -> None:
         is_popular, samples = batch
-        whole = Whole(is_popular, 0 if self._ranks == 1 else self._digest(samples))
+        whole = GlobalBatch(is_popular, 0 if self._ranks == 1 else self._digest(samples))
         given = self._lookups(self._part(samples))
         for name, bag in zip(self._names, self._bags, strict=True):
             bag.announce(torch.from_numpy(np.concatenate([rows for its, rows, _ in given if its == name])), whole)

@@ -13,36 +13,36 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["Move", "Placement"]
 
 
-KEPT = np.int64(1 << 62)       # more than any row is accessed
+PINNED = np.int64(1 << 62)       # more than any row is accessed
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
     """What a batch needs of the cache.
 
-    number: of the batch, from 0. different: rows that it looks up, ascending. back: (n,) for each index, in their
-    order, which of these it is. rows, into: rows to copy from the host, ascending, and the slots that they go to.
-    evicted, out_of: rows to write back first, and their slots. after: batches of lower numbers must have ended before.
+    number: of the batch, from 0. unique: rows that it looks up, each once, ascending. inverse: (n,) for each index,
+    which of these it is. misses, fill_slots: rows to copy from the host, ascending, and their slots. victims,
+    victim_slots: rows to write back first. wait_for: batches of lower numbers must have ended before.
     """
 
     number: int
-    different: NDArray[np.int64]
-    back: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    into: NDArray[np.int64]
-    evicted: NDArray[np.int64]
-    out_of: NDArray[np.int64]
-    after: int
+    unique: NDArray[np.int64]
+    inverse: NDArray[np.int64]
+    misses: NDArray[np.int64]
+    fill_slots: NDArray[np.int64]
+    victims: NDArray[np.int64]
+    victim_slots: NDArray[np.int64]
+    wait_for: int
 
 
 class Placement:
     """Slots of a cache of `capacity` rows out of `rows`.
 
-    Rows leave only for others that come: those that no batch announced needs, the coldest first, and then those that
-    are needed last. heat: accesses of each row, as a profile counts them, which stay as they are; without, the accesses
-    of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then O(capacity). Memory: 16
-    bytes a row, 8 more for its heat, and 8 a slot. What it decides depends on the batches alone, not on when they
-    end.
+    A row is evicted only to make room for a miss: those that no announced batch needs, the coldest first, and then
+    those that are needed last. heat: accesses of each row, as a profile counts them, which stay as they
+    are; without, the accesses of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then
+    O(capacity). Memory: 16 bytes a row, 8 more for its heat, and 8 a slot. What it decides depends on the batches
+    alone, not on when they end.
     """
 
     def __init__(self, rows: int, capacity: int, heat: ArrayLike | None = None):
@@ -55,9 +55,9 @@ class Placement:
             raise ValueError("heat must be finite numbers: accesses of each row")
         if self._heat.shape != (rows,):
             raise ValueError(f"heat has the shape {self._heat.shape}; it must be one number for each of {rows} rows")
-        if self._heat.dtype != np.int64 or self._heat.min() < 0 or self._heat.max() >= KEPT:
+        if self._heat.dtype != np.int64 or self._heat.min() < 0 or self._heat.max() >= PINNED:
             self._heat = np.unique(self._heat, return_inverse=True)[1].astype(np.int64)      # the same order
-        self._kept = np.zeros(0, np.int64)
+        self._pinned = np.zeros(0, np.int64)
         self._slot = np.full(rows, -1, np.int64)            # of each row, -1 where it is not cached
         self._row = np.full(capacity, -1, np.int64)         # of each slot, -1 where it is free
         self._last = np.full(rows, -1, np.int64)            # of each row, the last batch that needs it
@@ -80,8 +80,8 @@ class Placement:
     def slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._slot[rows]
 
-    def keep(self, rows: ArrayLike) -> None:
-        """These are hotter than all others, and those kept so far as hot as they were; none is moved.
+    def pin(self, rows: ArrayLike) -> None:
+        """These are hotter than all others, and those pinned so far as hot as they were; none is moved.
 
         Raises      IndexError: a number that is no row; ValueError: more rows than the cache has
         """
@@ -89,9 +89,9 @@ class Placement:
         if len(rows) > self.capacity:
             raise ValueError(f"{len(rows)} rows are to be kept, and the cache holds {self.capacity}: fewer of them, or "
                              "more cache_rows")
-        self._heat[self._kept] -= KEPT
-        self._heat[rows] += KEPT
-        self._kept = rows
+        self._heat[self._pinned] -= PINNED
+        self._heat[rows] += PINNED
+        self._pinned = rows
         self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
 
     def _checked(self, rows: NDArray) -> NDArray:
@@ -105,12 +105,12 @@ class Placement:
 
         Raises      IndexError: an index that is no row; ValueError: the batch needs more rows than the cache has
         """
-        different, back = np.unique(self._checked(np.asarray(indices)), return_inverse=True)
-        if len(different) > self.capacity:
-            raise ValueError(f"a batch looks up {len(different)} different rows, and the cache holds {self.capacity}: "
+        unique, inverse = np.unique(self._checked(np.asarray(indices)), return_inverse=True)
+        if len(unique) > self.capacity:
+            raise ValueError(f"a batch looks up {len(unique)} different rows, and the cache holds {self.capacity}: "
                              "smaller batches, or more cache_rows")
-        self._last[different] = self._count
-        self._known.append((different, back.reshape(-1)))
+        self._last[unique] = self._count
+        self._known.append((unique, inverse.reshape(-1)))
         self._count += 1
 
     def plan(self, in_flight: int = 0) -> Move:
@@ -118,33 +118,34 @@ class Placement:
 
         Parameters  in_flight: so many batches before it are, if the cache has room for the rows of all of them
         """
-        number, (different, back) = self._count - len(self._known), self._known[0]
-        held = self._slot[different]
-        rows = different[held < 0]
-        fresh = np.arange(self._filled, min(self._filled + len(rows), self.capacity))
-        out_of, after = self._coldest(len(rows) - len(fresh), held[held >= 0], number, in_flight)
-        return Move(number, different, back, rows, np.concatenate([fresh, out_of]), self._row[out_of], out_of, after)
+        number, (unique, inverse) = self._count - len(self._known), self._known[0]
+        held = self._slot[unique]
+        misses = unique[held < 0]
+        fresh = np.arange(self._filled, min(self._filled + len(misses), self.capacity))
+        victim_slots, wait_for = self._victims(len(misses) - len(fresh), held[held >= 0], number, in_flight)
+        return Move(number, unique, inverse, misses, np.concatenate([fresh, victim_slots]),
+                    self._row[victim_slots], victim_slots, wait_for)
 
     def commit(self, move: Move) -> None:
-        """The batch's rows are there, and those that it evicts are not."""
-        into = move.into
-        self._slot[move.evicted] = -1
-        self._slot[move.rows], self._row[into] = into, move.rows
-        self._filled = max(self._filled, int(into.max(initial=-1)) + 1)
+        """The batch's rows are cached, its victims are not."""
+        slots = move.fill_slots
+        self._slot[move.victims] = -1
+        self._slot[move.misses], self._row[slots] = slots, move.misses
+        self._filled = max(self._filled, int(slots.max(initial=-1)) + 1)
         if self._learns:
-            self._heat[move.different] += np.bincount(move.back, minlength=len(move.different))
+            self._heat[move.unique] += np.bincount(move.inverse, minlength=len(move.unique))
         self._known.popleft()
-        self._cold = np.concatenate([self._cold[~np.isin(self._cold, move.out_of)],
-                                     into[self._heat[move.rows] <= self._least]])
+        self._cold = np.concatenate([self._cold[~np.isin(self._cold, move.victim_slots)],
+                                     slots[self._heat[move.misses] <= self._least]])
 
     def skip(self) -> None:
         """The next batch that was announced will not come."""
         self._known.popleft()
 
-    def _coldest(self, count: int, held: NDArray[np.int64], number: int,
+    def _victims(self, count: int, held: NDArray[np.int64], number: int,
                  in_flight: int) -> tuple[NDArray[np.int64], int]:
-        """`count` slots that may leave for batch `number`, which needs those `held`: the first to leave first. And the
-        number of the first batch that may still be in flight then."""
+        """`count` slots to evict for batch `number`, which needs those `held`: the first to go first. And the number of
+        the first batch that may still be in flight then."""
         if count == 0:
             return np.zeros(0, np.int64), 0
         before = number - in_flight
@@ -157,14 +158,14 @@ class Placement:
             return found[:count], before
         row = self._row[:self._filled]
         last, heat = self._last[row], self._heat[row]
-        free = (last < before) & (heat < KEPT)
+        free = (last < before) & (heat < PINNED)
         if np.count_nonzero(free) < count:
-            # Batches in flight must end first; then what is needed last leaves.
+            # Batches in flight must end first; then what is needed last is evicted.
             needed = np.full(self._filled, self._count)
             for ahead in range(len(self._known) - 1, 0, -1):
                 slots = self._slot[self._known[ahead][0]]
                 needed[slots[slots >= 0]] = number + ahead
-            needed[self._slot[self._kept[self._slot[self._kept] >= 0]]] = number
+            needed[self._slot[self._pinned[self._slot[self._pinned] >= 0]]] = number
             needed[held] = number - 1
             order = np.lexsort((heat, -needed))[:count]
             return order, number

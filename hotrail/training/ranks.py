@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import ArrayLike
 
-from hotrail.training.bag import RULES, Ticket, Whole, check, check_ends, pooled, step
+from hotrail.training.bag import RULES, GlobalBatch, PinnedRows, check, check_ends, pooled, step
 from hotrail.training.store import Store
 
 __all__ = ["RankedEmbeddingBag"]
@@ -80,15 +80,15 @@ class RankedEmbeddingBag(torch.nn.Module):
 
     # Batches
 
-    def announce(self, indices: torch.Tensor, whole: Whole | None = None) -> None:
-        """A mini-batch will be looked up. whole: what holds of the parts of all ranks; None: it may need any row.
+    def announce(self, indices: torch.Tensor, of_all: GlobalBatch | None = None) -> None:
+        """A mini-batch will be looked up. of_all: what holds of the parts of all ranks; None: it may need any row.
 
         Raises      IndexError: an index that is no row
         """
         wrong = (indices < 0) | (indices >= self.rows)
         if wrong.any():
             raise IndexError(f"index {int(indices[wrong][0])} is none of the table's {self.rows} rows")
-        self._announced.append(_Batch(indices, whole or Whole()))
+        self._announced.append(_Batch(indices, of_all or GlobalBatch()))
 
     def prefetch(self, up_to: int = 1) -> None:
         """Fetches the rows of the next mini-batch that needs others than popular ones, if those of the one before it
@@ -97,7 +97,7 @@ class RankedEmbeddingBag(torch.nn.Module):
             while True:
                 self._open -= self._dropped.get_nowait()
         for batch in list(self._announced)[:up_to]:
-            if not batch.whole.popular:
+            if not batch.of_all.popular:
                 if batch.coming is None and not self._open:
                     batch.coming = Future()
                     self._open += 1
@@ -130,7 +130,7 @@ class RankedEmbeddingBag(torch.nn.Module):
                              "announced must be looked up, in turn")
         slots = self._slot[batch.different]
         rows = self._popular.new_empty(len(slots), self.dim)
-        if batch.whole.popular:
+        if batch.of_all.popular:
             if (slots < 0).any():
                 raise ValueError(f"row {int(batch.different[slots < 0][0])} is not kept, and the mini-batch was "
                                  "announced as popular")
@@ -146,12 +146,13 @@ class RankedEmbeddingBag(torch.nn.Module):
             self._announced.popleft()
         rows[slots >= 0] = self._popular[slots[slots >= 0]]
         trains = self.training and torch.is_grad_enabled()
-        ticket = Ticket(self._dropped if trains and not batch.whole.popular else SimpleQueue(), 1, slots, batch.back)
+        ended = self._dropped if trains and not batch.of_all.popular else SimpleQueue()
+        pinned = PinnedRows(ended, 1, slots, batch.back)
         if trains:
-            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, batch, ticket))
-        elif not batch.whole.popular:
+            rows.requires_grad_().register_post_accumulate_grad_hook(partial(self._step, batch, pinned))
+        elif not batch.of_all.popular:
             self._open -= 1
-        return pooled(self, rows, ticket, indices, offsets, per_sample_weights)
+        return pooled(self, rows, pinned, indices, offsets, per_sample_weights)
 
     def _fetch(self, batch: "_Batch") -> None:
         """Of a thread: brings a mini-batch's rows from their owners."""
@@ -180,22 +181,22 @@ class RankedEmbeddingBag(torch.nn.Module):
         return out
 
     @torch.no_grad()
-    def _step(self, batch: "_Batch", ticket: Ticket, rows: torch.Tensor) -> None:
+    def _step(self, batch: "_Batch", pinned: PinnedRows, rows: torch.Tensor) -> None:
         change = rows.grad
         assert change is not None
         rows.grad = None
-        ticket.use()
-        hot = ticket.slots >= 0
+        pinned.use()
+        hot = pinned.slots >= 0
         with self._together():
-            if batch.whole.popular:
+            if batch.of_all.popular:
                 self._check(batch)
-            popular, summed = self._reduce(ticket.slots[hot], change[hot])
-            if not batch.whole.popular:
+            popular, summed = self._reduce(pinned.slots[hot], change[hot])
+            if not batch.of_all.popular:
                 parts = self._exchange(change[~hot][batch.order], batch.sent, batch.asked, self._group)
         # All is here: now the steps.
         state = self.rule != "sgd"
         step(self._popular, self._state if state else None, popular, summed, self.rate)
-        if not batch.whole.popular:
+        if not batch.of_all.popular:
             mine, at = torch.unique(batch.wanted, return_inverse=True)
             total = change.new_zeros(len(mine), self.dim)
             for place, part in zip(at.split(batch.asked.tolist()), parts.split(batch.asked.tolist()), strict=True):
@@ -223,7 +224,7 @@ class RankedEmbeddingBag(torch.nn.Module):
 
     def _check(self, batch: "_Batch") -> None:
         """The first message of a mini-batch: all ranks train the same one."""
-        mine = torch.tensor([self._steps, batch.whole.popular, batch.whole.digest])
+        mine = torch.tensor([self._steps, batch.of_all.popular, batch.of_all.digest])
         every = [torch.empty_like(mine) for _ in range(self.ranks)]
         dist.all_gather(every, mine, group=self._group)
         self.reduced += mine.nbytes * (self.ranks - 1)
@@ -266,7 +267,7 @@ class RankedEmbeddingBag(torch.nn.Module):
                              "rows")
         own = kept % self.ranks == self.rank
         with self._together():
-            self._check(_Batch(kept, Whole(True, zlib.crc32(kept.numpy().tobytes()))))
+            self._check(_Batch(kept, GlobalBatch(True, zlib.crc32(kept.numpy().tobytes()))))
             self._write_back()
             popular = [self._shared(each, own, kept) for each in (self._store.weight, self._store.state)
                        if each is not None]
@@ -327,8 +328,8 @@ class RankedEmbeddingBag(torch.nn.Module):
 class _Batch:
     """One that was announced. coming: its rows of other owners, in their order, where they are fetched."""
 
-    def __init__(self, indices: torch.Tensor, whole: Whole):
-        self.indices, self.whole = indices.detach().clone(), whole
+    def __init__(self, indices: torch.Tensor, of_all: GlobalBatch):
+        self.indices, self.of_all = indices.detach().clone(), of_all
         self.different, self.back = torch.unique(self.indices.reshape(-1), return_inverse=True)
         self.coming: Future[torch.Tensor] | None = None
         # Its cold rows by owner; how many go to each rank and come from it; the rows that others want of this one.

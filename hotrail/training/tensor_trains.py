@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from gen.compress.torch_bag import TieredBag
 from gen.data.remap import by_heat
-from hotrail.training.bag import Whole, check, check_ends
+from hotrail.training.bag import GlobalBatch, check, check_ends
 
 __all__ = ["TensorTrainBag"]
 
@@ -21,8 +21,8 @@ class TensorTrainBag(TieredBag):
     Parameters  cache_rows: rows that are dense, the hottest by `heat` (the first ones without); the others are the
                 tensor train. order: new row of each row as gen.data.reorder has it, by which the tensor train's rows
                 are numbered. rate, rule: as gen.compress.torch_bag.TieredBag has them, and options: its other ones
-    Members     may_keep: rows that are popular for a loader: all. moved, hits, asked, waits: as CachedEmbeddingBag has
-                them; no row is ever moved
+    Members     may_keep: rows that are popular for a loader: all. moved, hits, lookups, waits: as
+                CachedEmbeddingBag has them; no row is ever moved
     Raises      ValueError: sizes, modes and rules that do not exist
     """
 
@@ -41,7 +41,7 @@ class TensorTrainBag(TieredBag):
             order = numbered[tier[numbered] == 1]
         super().__init__(tier, dim, order=order, mode=mode, rate=rate, **options)
         self.include_last_offset, self.may_keep = include_last_offset, rows
-        self.moved = self.hits = self.asked = self.waits = 0
+        self.moved = self.hits = self.lookups = self.waits = 0
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor | None = None,       # type: ignore[override]
                 per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
@@ -62,7 +62,7 @@ class TensorTrainBag(TieredBag):
 
     # Nothing moves.
 
-    def announce(self, indices: torch.Tensor, whole: Whole | None = None) -> None: ...
+    def announce(self, indices: torch.Tensor, of_all: GlobalBatch | None = None) -> None: ...
 
     def prefetch(self, up_to: int = 1) -> None: ...
 

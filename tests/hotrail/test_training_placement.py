@@ -30,19 +30,19 @@ def moved(placement, batches, depth):
         if number + depth < len(batches):
             placement.announce(batches[number + depth])
         move = placement.plan(1)
-        assert np.array_equal(move.different[move.back], batch)
-        assert move.number - 2 < move.after <= move.number or not len(move.evicted)
-        for row, slot in zip(move.evicted.tolist(), move.out_of.tolist(), strict=True):
+        assert np.array_equal(move.unique[move.inverse], batch)
+        assert move.number - 2 < move.wait_for <= move.number or not len(move.victims)
+        for row, slot in zip(move.victims.tolist(), move.victim_slots.tolist(), strict=True):
             assert held.pop(row) == slot and row not in batch
             # Only what the batch before needs makes it wait.
-            assert move.after == move.number or row not in batches[number - 1]
-        for row, slot in zip(move.rows.tolist(), move.into.tolist(), strict=True):
+            assert move.wait_for == move.number or row not in batches[number - 1]
+        for row, slot in zip(move.misses.tolist(), move.fill_slots.tolist(), strict=True):
             assert row not in held and slot not in held.values()
             held[row] = slot
         placement.commit(move)
         assert len(held) <= placement.capacity
-        assert [held[row] for row in move.different.tolist()] == placement.slots(move.different).tolist()
-        total += len(move.rows)
+        assert [held[row] for row in move.unique.tolist()] == placement.slots(move.unique).tolist()
+        total += len(move.misses)
     rows, slots = placement.cached()
     assert held == dict(zip(rows.tolist(), slots.tolist(), strict=True))
     return total
@@ -89,7 +89,7 @@ def test_the_coldest_leave():
     for batch, leaves in (([8], [3]), ([9, 0], [8]), ([4], [9]), ([5, 6], [4, 2])):
         placement.announce(np.array(batch))
         move = placement.plan()
-        assert move.evicted.tolist() == leaves
+        assert move.victims.tolist() == leaves
         placement.commit(move)
 
 
@@ -99,7 +99,7 @@ def test_what_is_asked_often_stays_without_a_profile():
         placement.announce(np.array(batch))
         move = placement.plan()
         placement.commit(move)
-    assert move.evicted.tolist() == [1] and sorted(placement.cached()[0]) == [0, 2, 3]
+    assert move.victims.tolist() == [1] and sorted(placement.cached()[0]) == [0, 2, 3]
 
 
 def test_a_batch_that_does_not_come():
@@ -108,7 +108,7 @@ def test_a_batch_that_does_not_come():
         placement.announce(np.array(batch))
     placement.skip()
     move = placement.plan()
-    assert move.different.tolist() == [3, 4] and move.number == 1
+    assert move.unique.tolist() == [3, 4] and move.number == 1
 
 
 def test_bad_input():
