@@ -54,7 +54,7 @@ def rates() -> Iterator[Row]:
         with open_card("sim", core="hotline", preset=PRESET, device=DEVICE, memory=memory) as card:
             runs = Runs(card, "hotline", config.words)
             for name in ("mailbox", "gradients", "hot", "rows"):
-                runs.room(name, 0)
+                runs.ensure_buffer(name, 0)
             runs.write("inputs", samples)
             sizes = {f"{name}_beats": 0 for name in ("mailbox", "gradients", "hot", "rows")}
             for kind, (what, pinned, first) in kinds.items():

@@ -62,7 +62,7 @@ class Criteo:
     def build(self, runs: Runs) -> None:
         """Rows that are not hot on the card: of the others only the place, which nobody reads."""
         layout, beat = self.layout, 4 * runs.words
-        rows = runs.room("rows", int(layout.first[-1]) * beat << layout.row_beats_log2)
+        rows = runs.ensure_buffer("rows", int(layout.first[-1]) * beat << layout.row_beats_log2)
         numbers = np.unique(self.numbers(self.indices))
         for number in numbers[~self.logger.holds(numbers)].tolist():
             runs.card.write(rows, np.ones(layout.row_words, np.float32), 4 * number * layout.row_words)
@@ -70,7 +70,7 @@ class Criteo:
         payload = np.zeros((len(self.indices), PAYLOAD), np.uint32)
         runs.write("inputs", np.concatenate([image, layout.samples(self.indices, payload).reshape(-1)]))
         for name in ("mailbox", "gradients", "hot"):
-            runs.room(name, 0)
+            runs.ensure_buffer(name, 0)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times) -> Dea
     layout.check(how)
     mailbox, returned = SLOTS * layout.mailbox_pitch(how), SLOTS * layout.gradients_pitch(how)
     for name, beats in (("mailbox", mailbox), ("gradients", returned)):
-        runs.room(name, beats * 4 * runs.words)
+        runs.ensure_buffer(name, beats * 4 * runs.words)
     gpu = Gpu(layout, gradients, times)
     runs.clear_result()
     inputs = layout.image_beats + len(made.indices) * layout.sample_beats

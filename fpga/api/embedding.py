@@ -82,7 +82,7 @@ class EmbeddingBags(OnCard):
         self._waiting = []
         self._store(self._stale, self.images.pages)
         self._runs.write("rows", self.images.rows)
-        self._runs.room("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
+        self._runs.ensure_buffer("ring", self._ring_bytes, p2p=self._ring_bytes > 0)
         self.compiler.warm()
         self.card.tensor_trains(self.images.cores)
         self._run(self.compiler.load())
@@ -155,7 +155,7 @@ class EmbeddingBags(OnCard):
         compiler = self.compiler
         program = None if compiler.caches else compiler.compile(requests)
         with self.lock:
-            self._know()
+            self._ensure_known()
             if program is None or compiler is not self.compiler:
                 program = self.compiler.compile(requests)
             with self._runs.transaction():
@@ -192,15 +192,15 @@ class EmbeddingBags(OnCard):
     @exclusive
     def _begin(self, now: "_Asked", following: "_Asked | None") -> None:
         """Runs a batch of `batches`, whose vectors are then on their way."""
-        self._know()
-        is_there = now.compiler is self.compiler and now.turn == self._runs.turn
-        if not is_there:
+        self._ensure_known()
+        preloaded = now.compiler is self.compiler and now.turn == self._runs.turn
+        if not preloaded:
             now.program = self.compiler.compile(now.requests)
         with self._runs.transaction():
-            if not is_there:
+            if not preloaded:
                 self._settle()
             self.compiler.commit(now.program)   # a run that fails leaves no cache as it was
-            self._run(now.program, now.requests, now.side, is_there, partial(self._send_ahead, following))
+            self._run(now.program, now.requests, now.side, preloaded, partial(self._send_ahead, following))
             now.begun = self._runs.fetched
             self._take()
             self._waiting = [now]
@@ -212,7 +212,7 @@ class EmbeddingBags(OnCard):
         with suppress(ValueError):      # for its turn
             asked.program = self.compiler.compile(asked.requests)
             if asked.program.count:
-                self._runs.bring(asked.program.words, asked.program.inputs, asked.side)
+                self._runs.preload(asked.program.words, asked.program.inputs, asked.side)
             asked.compiler, asked.turn = self.compiler, self._runs.turn
 
     def _settle(self) -> None:
@@ -239,19 +239,19 @@ class EmbeddingBags(OnCard):
                 any(placed.cache_rows for placed in (*old.placed.values(), *images.placed.values())):
             raise ValueError(f"images of {images.rows.shape} and {images.pages.shape} words: they must be of "
                              f"{old.rows.shape} and {old.pages.shape}, as on the card, and without a row cache")
-        self._know()
+        self._ensure_known()
         if self._waiting:
             with self._runs.transaction():
                 self._take()
         compiler = Compiler(images, ring_beats=self.compiler.ring_beats, drive=self.compiler.drive,
                             wait=self.compiler.wait)
-        doubted = self._runs.doubt()
+        since = self._runs.invalidate()
         self._stale, self._staged = numbers, None
         self._store(numbers, images.pages)
         for first, end in _stretches(beats):
             self.card.send(self._runs.buffers["rows"], images.rows[first:end], first * 4 * images.words)
         self.card.settle()
-        self._staged = Staged(compiler, numbers, doubted)
+        self._staged = Staged(compiler, numbers, since)
         return self._staged
 
     @exclusive
@@ -261,11 +261,11 @@ class EmbeddingBags(OnCard):
 
         Raises      CardError: it is closed
         """
-        self._runs.doubt()
+        self._runs.invalidate()
         self._stale = np.union1d(self._stale, staged.numbers)
         self.compiler = staged.compiler
         if staged is self._staged:
-            self._runs.trust(staged.doubted)
+            self._runs.revalidate(staged.since)
 
     def _store(self, numbers: NDArray[np.int64], pages: NDArray[np.uint32]) -> None:
         """Writes some of the pages into the drive's file, all of them on the drive when it returns.
@@ -286,17 +286,17 @@ class EmbeddingBags(OnCard):
     def _vectors(self, program: Program, begun: Any) -> list[NDArray[np.float32]]:
         return program.vectors(self._runs.results(begun))
 
-    def _run(self, program: Program, requests: Sequence[Bags] = (), side: str = SIDES[0], is_there: bool = False,
+    def _run(self, program: Program, requests: Sequence[Bags] = (), side: str = SIDES[0], preloaded: bool = False,
              beside: Callable[[], None] | None = None) -> None:
-        """The outputs are then on their way (`fetched`). is_there: what `Runs.bring` sends is."""
+        """The outputs are then on their way (`fetched`). preloaded: what `Runs.preload` sends is."""
         self.program, self._runs.fetched = program, None
         if not program.count:
             return
         runs, words = self._runs, self.images.words
-        if not is_there:
+        if not preloaded:
             runs.clear_result(side)
             runs.send(f"{side}inputs", program.inputs)
-        runs.room(f"{side}outputs", program.outputs_beats * words * 4)
+        runs.ensure_buffer(f"{side}outputs", program.outputs_beats * words * 4)
         # Progress and doorbell begin at 0: ring positions count from the beginning of a run.
         result, ring = runs.buffers[f"{side}result"], runs.buffers["ring"]
         self.card.stream(None if not len(program.pages) else SsdStream(
@@ -305,7 +305,7 @@ class EmbeddingBags(OnCard):
             4 * words))
         if runs.run(program.words, {
                 "inputs_beats": len(program.inputs), "outputs_beats": program.outputs_beats,
-                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats}, beside, side, is_there):
+                "rows_beats": len(self.images.rows), "ring_beats": self.compiler.ring_beats}, beside, side, preloaded):
             raise self._error(program, requests)
 
     def _error(self, program: Program, requests: Sequence[Bags]) -> RunError:
@@ -348,11 +348,11 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """What a card was brought and answers by when it is adopted. numbers: of pages; doubted: of Runs.doubt."""
+    """What a card was brought and answers by when it is adopted. numbers: of pages; since: of Runs.invalidate."""
 
     compiler: Compiler
     numbers: NDArray[np.int64]
-    doubted: int
+    since: int
 
 
 def _stretches(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -81,7 +81,7 @@ class Hotline(OnCard):
     def _build(self) -> None:
         self._runs.write("rows", self.layout.rows(self._values))
         for name in ("mailbox", "gradients", "hot"):
-            self._runs.room(name, 0)
+            self._runs.ensure_buffer(name, 0)
 
     @exclusive
     def learn(self, indices: ArrayLike) -> HotRows:
@@ -93,9 +93,9 @@ class Hotline(OnCard):
         if layout.payload:
             payload = np.zeros((len(np.asarray(indices)), layout.payload), np.uint32)
         samples = layout.samples(indices, payload)
-        self._know()
+        self._ensure_known()
         with self._runs.transaction():
-            self._runs.room("mailbox", layout.image_beats * 4 * self._runs.words)
+            self._runs.ensure_buffer("mailbox", layout.image_beats * 4 * self._runs.words)
             self._run(np.concatenate([layout.registers(), layout.learn(len(samples), 0)]), samples,
                       {"mailbox_beats": layout.image_beats})
             image = self._runs.read("mailbox", layout.image_beats)
@@ -138,13 +138,13 @@ class Hotline(OnCard):
         if how.pooled and hot is None:
             raise ValueError("hot rows must be given where the core pools")
         self.trained = np.zeros(len(samples), bool)
-        self._know()
+        self._ensure_known()
         mailbox, gradients = how.slots * layout.mailbox_pitch(how), how.slots * layout.gradients_pitch(how)
         program = np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)])
         self.gpu = gpu = Gpu(layout, compute, self.times)
         with runs.transaction():
-            runs.room("mailbox", mailbox * beat)
-            runs.room("gradients", gradients * beat)
+            runs.ensure_buffer("mailbox", mailbox * beat)
+            runs.ensure_buffer("gradients", gradients * beat)
             hot_beats = 0 if hot is None else runs.write("hot", hot()).bytes // beat
             try:
                 self._run(program, np.concatenate([self._image.reshape(-1), samples.reshape(-1)]),

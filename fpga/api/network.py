@@ -60,13 +60,13 @@ class Runner(OnCard):
         inputs: (beats, words). about: what each instruction does, for errors.
         Raises      RunError: the core's own words; CardError: the card's
         """
-        self._know()
+        self._ensure_known()
         with self._runs.transaction():
             return _carry_out(self._runs, program, inputs, outputs_beats, len(self._image), about)
 
 
 def _bring(runs: Runs, weights: NDArray[np.uint32]) -> None:
-    runs.room("weights", 0)
+    runs.ensure_buffer("weights", 0)
     runs.write("weights", weights)
 
 
@@ -74,7 +74,7 @@ def _carry_out(runs: Runs, program: NDArray[np.uint32], inputs: NDArray[np.uint3
                weights_beats: int, about: Sequence[str]) -> NDArray[np.uint32]:
     runs.clear_result()
     runs.send("inputs", inputs)
-    runs.room("outputs", outputs_beats * runs.words * 4)
+    runs.ensure_buffer("outputs", outputs_beats * runs.words * 4)
     if runs.run(program, {"inputs_beats": len(inputs), "outputs_beats": outputs_beats,
                           "weights_beats": weights_beats}):
         number = runs.last["instruction"]
@@ -123,7 +123,7 @@ class MlpNetwork(OnCard):
             if len(self._programs) == KEPT:
                 self._programs.pop(next(iter(self._programs)))
             program = self._programs[count] = self.compiler.compile(count)
-        self._know()
+        self._ensure_known()
         with self._runs.transaction():
             return self.compiler.results(self._run(program, inputs), count)
 

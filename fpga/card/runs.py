@@ -94,20 +94,20 @@ class Runs:
         """Another one from the begin of each transaction on."""
         return self._transactions
 
-    def doubt(self) -> int:
-        """The card is not as the host believes from now on, as it is being changed. Gives what `trust` takes. Raises
-        CardError: the runs were closed"""
+    def invalidate(self) -> int:
+        """What the host believes of the card holds no more, as the card is being changed; gives what `revalidate`
+        takes. Raises CardError: the runs were closed"""
         if not self.is_open:
             raise CardError(CLOSED)
         self.is_known = False
         return self._transactions
 
-    def trust(self, doubted: int) -> None:
-        """What changed the card has come to its end, and the host believes what it is now; nothing where a transaction
-        came in between. doubted: of `doubt`."""
-        self.is_known |= self.is_open and doubted == self._transactions
+    def revalidate(self, since: int) -> None:
+        """The change has come to its end, and the host knows the card again; nothing where a transaction came in
+        between. since: of `invalidate`."""
+        self.is_known |= self.is_open and since == self._transactions
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """No run is under way, no buffer is left, and the card's counters and violations begin anew. Raises CardError:
         the runs were closed; the card's"""
         if not self.is_open:
@@ -120,7 +120,7 @@ class Runs:
         self.buffers = {}
         self.card.clear()
 
-    def room(self, name: str, size: int, p2p: bool = False) -> Buffer:
+    def ensure_buffer(self, name: str, size: int, p2p: bool = False) -> Buffer:
         """The buffer `name` of at least `size` bytes, whole beats; a smaller one is given back. p2p: as
         Card.allocate. Raises CardError: somebody else's has that name; the card's"""
         beat = 4 * self.words
@@ -137,14 +137,14 @@ class Runs:
 
     def write(self, name: str, data: NDArray[np.uint32]) -> Buffer:
         """The buffer `name` with `data` at its begin: an image, which is brought before time is counted."""
-        buffer = self.room(name, data.nbytes)
+        buffer = self.ensure_buffer(name, data.nbytes)
         if data.size:
             self.card.write(buffer, data)
         return buffer
 
     def send(self, name: str, data: NDArray[np.uint32]) -> Buffer:
         """As `write`, over the link: what every run needs anew."""
-        buffer = self.room(name, data.nbytes)
+        buffer = self.ensure_buffer(name, data.nbytes)
         if data.size:
             self.card.send(buffer, data)
         return buffer
@@ -152,26 +152,26 @@ class Runs:
     def clear_result(self, side: str = "") -> Buffer:
         """The result block, all zeros: progress and doorbell begin there. The host looks at it during a run."""
         empty = np.zeros(self.kernel.result_words, np.uint32)
-        self.room(f"{side}result", empty.nbytes, p2p=True)
+        self.ensure_buffer(f"{side}result", empty.nbytes, p2p=True)
         return self.send(f"{side}result", empty)
 
-    def bring(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], side: str) -> None:
-        """Sends all that a run of this side reads alone, for `run` with is_there; another may be under way."""
+    def preload(self, program: NDArray[np.uint32], inputs: NDArray[np.uint32], side: str) -> None:
+        """Sends all that a run of this side reads alone, for `run` with preloaded; another may be under way."""
         self.clear_result(side)
         self.send(f"{side}inputs", inputs)
         self.send(f"{side}program", program)
 
     def run(self, program: NDArray[np.uint32], arguments: Mapping[str, int],
-            beside: Callable[[], object] | None = None, side: str = "", is_there: bool = False) -> int:
+            meanwhile: Callable[[], object] | None = None, side: str = "", preloaded: bool = False) -> int:
         """Carries a program (instructions, words) out, with `arguments` that are no buffers, and returns its code; the
-        result block must have been cleared. beside: what the host does while the core works; it returns when it has
+        result block must have been cleared. meanwhile: what the host does while the core works; it returns when it has
         nothing left to do. Whatever is raised meanwhile ends the run too. side: of SIDES; where `arguments` has the
-        outputs' beats, they begin to cross the link with the result block, and `results` takes them. is_there: the
+        outputs' beats, they begin to cross the link with the result block, and `results` takes them. preloaded: the
         program has been sent.
 
         Raises CardError: the card's; a result block that the core has not written"""
         self.last, self.has_ended, self.fetched = {}, False, None
-        if not is_there:
+        if not preloaded:
             self.send(f"{side}program", program)
         names = [argument.name for argument in self.kernel.arguments if argument.kind == "pointer"]
         pointers = {name: self.buffers[f"{side}{name}" if name in PER_RUN else name] for name in names}
@@ -179,8 +179,8 @@ class Runs:
         try:
             self.card.run({**pointers, "program_count": len(program), "timeout": self.timeout_cycles,
                            **arguments})
-            if beside is not None:
-                beside()
+            if meanwhile is not None:
+                meanwhile()
             self.card.wait(self.limit_cycles, self.left_s())
             self.has_ended = True
         except BaseException:
@@ -251,7 +251,7 @@ class Runs:
                     self.card.free(buffer)
                 self.buffers = {}
         else:
-            self.forget()
+            self.reset()
         self.is_open = False
 
 
@@ -302,10 +302,10 @@ class OnCard(ABC):
     def _build(self) -> None:
         """Brings to the card what it must hold before any answer; it has no buffers of this core yet."""
 
-    def _know(self) -> None:
+    def _ensure_known(self) -> None:
         """The card is as the host believes; where that was unknown, it is built anew."""
         if not self._runs.is_known:
-            self._runs.forget()
+            self._runs.reset()
             with self._runs.transaction():
                 self._build()
 

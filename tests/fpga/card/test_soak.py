@@ -60,5 +60,5 @@ def test_long(capsys):
 
 
 def test_it_finds_a_host_that_goes_on_as_if_nothing_had_been(monkeypatch):
-    monkeypatch.setattr(OnCard, "_know", lambda self: None)
+    monkeypatch.setattr(OnCard, "_ensure_known", lambda self: None)
     assert soaked(400, processes=(False,), seed=2).wrong

@@ -251,11 +251,11 @@ def test_training_cut_short(is_behind):
 
 def test_a_transaction_that_fails_is_unknown():
     runs = Runs(OracleCard(Emb.of(emb_tables.config())), "emb", 4)
-    runs.room("rows", 64)
+    runs.ensure_buffer("rows", 64)
     with pytest.raises(ZeroDivisionError), runs.transaction():
         _ = 1 / 0
     assert not runs.is_known
-    runs.forget()
+    runs.reset()
     assert not runs.card.memory and not runs.buffers
 
 
