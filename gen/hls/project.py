@@ -28,7 +28,7 @@ MARK = "types.h"
 CONFIG = "hls_config.cfg"
 #: Cores with units in C++, and what each brings.
 UNITS = {"emb": ("fp32.h", "dot.h", "groups.h", "rows.h", "pooling.h", "tt.h", "tt_grid.h", "tt_memory.h", "emb.h",
-                 "emb_bags.h", "emb_checks.h"),
+                 "emb_bags.h", "emb_checks.h", "emb_issue.h"),
          "mlp": ("fp32.h", "dot.h", "groups.h", "mlp.h"), "hotline": ("hotline.h",)}
 #: What is no part of the kernel.
 BENCH = ("testbench.cpp", "csim/hls_stream.h")
@@ -85,27 +85,28 @@ def _makefile(kernel: bool) -> str:
 #   make csim              C simulation with $(CXX) alone, all vectors of the oracle
 #   make csim AP=FOLDER    the same with the ap_int headers in FOLDER, at the widths that the hardware gets
 #   make csim SANITIZE=1   the same with address and undefined-behaviour sanitizers
+#   make csim STD=c++17    the same in a later C++
 {_TARGETS_HELP if kernel else ''}CXX ?= g++
-CXXFLAGS = -std=c++14 -O2 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-label
-AP ?=
-SANITIZE ?=
-TARGET ?= hw
+CXXFLAGS ?= -O2
+STD ?= c++14
 SOURCES = {sources}
-DEFINES = -DHOTRAIL_CSIM
+FLAGS = -std=$(STD) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-label -DHOTRAIL_CSIM
 ifneq ($(AP),)
-DEFINES += -DHOTRAIL_AP_INT -Wno-maybe-uninitialized -isystem $(AP)
+FLAGS += -DHOTRAIL_AP_INT -Wno-maybe-uninitialized -isystem $(AP)
 endif
 ifneq ($(SANITIZE),)
-CXXFLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=all
+FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 BINARY = csim_bench$(if $(AP),_ap)$(if $(SANITIZE),_sanitized)
+need = @command -v $(1) > /dev/null || {{ echo "$(1) is not on the PATH; $(2)" >&2; exit 1; }}
 
 .PHONY: csim{' csynth cosim tcl xo' if kernel else ''}
 csim: $(BINARY)
 \t./$(BINARY) vectors
 
 $(BINARY): $(SOURCES) $(wildcard *.h csim/*.h)
-\t$(CXX) $(CXXFLAGS) $(DEFINES) -I. -Icsim -o $@ $(SOURCES)
+\t$(call need,$(firstword $(CXX)),CXX=... names another C++ compiler)
+\t$(CXX) $(FLAGS) $(CXXFLAGS) -I. -Icsim -o $@ $(SOURCES)
 {_TARGETS if kernel else ''}"""
 
 
@@ -115,16 +116,20 @@ _TARGETS_HELP = f"""\
 #   make xo                {TOP}.xo by v++ -c, for sw_emu, hw_emu or hw: TARGET, PLATFORM
 """
 _TARGETS = f"""
+TARGET ?= hw
 csynth:
+\t$(call need,v++,run settings64.sh of Vitis first)
 \tv++ -c --mode hls --config {CONFIG} --work_dir work
 
 cosim: csynth
 \tvitis-run --mode hls --cosim --config {CONFIG} --work_dir work
 
 tcl:
+\t$(call need,vitis_hls,run settings64.sh of Vitis first)
 \tvitis_hls -f run_hls.tcl
 
 xo:
+\t$(call need,v++,run settings64.sh of Vitis first)
 \tv++ -c -t $(TARGET) --platform $(PLATFORM) -k {TOP} -I. -o {TOP}.xo {TOP}.cpp
 """
 

@@ -42,7 +42,7 @@ def built(folder, preset, *switches):
     put(folder, contents(preset))
     target = re.search(r"csim_bench\S*", subprocess.run(["make", "-n", "csim", *switches], cwd=folder, check=True,
                                                         capture_output=True, text=True).stdout)[0]
-    done = subprocess.run(["make", target, "CXXFLAGS+=-Werror", *switches], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(["make", target, "CXXFLAGS=-O2 -Werror", *switches], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / target
 
@@ -99,6 +99,24 @@ def test_tables_of_any_bits(preset, tmp_path):
     for seed in range(SEED, SEED + 30):
         said, code = played(program, str(seed))
         assert code == 0 and "hostile: 200 cases" in said, said
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("switches", [["STD=c++17"], ["CXX=clang++"], ["CXX=clang++", "STD=c++17", "SANITIZE=1"]],
+                         ids=" ".join)
+def test_with_another_compiler(switches, tmp_path):
+    if "CXX=clang++" in switches and not shutil.which("clang++"):
+        pytest.skip("needs clang++")
+    for preset in PRESETS:
+        program = built(tmp_path / preset, preset, *switches)
+        equal(program, program.parent / "vectors")
+
+
+@pytest.mark.regress
+def test_as_co_simulation_calls_it(tmp_path):
+    """Without a host beside the kernel: programs that need one are left aside, all others are equal."""
+    program = built(tmp_path, "tiny", "CXXFLAGS=-O2 -DHOTRAIL_COSIM")
+    equal(program, tmp_path / "vectors")
 
 
 @pytest.mark.regress
@@ -223,12 +241,26 @@ def test_the_folder_is_the_same_twice():
     assert first["vectors/mlp.bin"] != project.contents(cores, 4)["vectors/mlp.bin"]
 
 
+def test_dataflow_is_canonical():
+    """UG1399: declarations and calls alone; a pointer has one process, a stream one that writes and one that reads."""
+    text = contents("tiny")["emb_bags.h"].decode()
+    head, body = re.search(r"void bags_region\(([^{]*)\) {\n#pragma HLS dataflow\n(.*?)\n}", text, re.DOTALL).groups()
+    lines = [line for line in re.sub(r",\s+", ", ", body).splitlines() if not line.startswith("#pragma HLS stream")]
+    streams = [name[1] for line in lines if (name := re.fullmatch(r"    hls::stream<\w+> (\w+)\(\"\1\"\);", line))]
+    calls = [found[1].split(", ") for line in lines if (found := re.fullmatch(r"    \w+\(([\w, ]+)\);", line))]
+    assert len(streams) + len(calls) == len(lines) and len(calls) == 8
+    used = Counter(name for call in calls for name in call)
+    references = re.findall(r"[*&](\w+)", head)
+    assert len(references) == 10 and {name: used[name] for name in references} == dict.fromkeys(references, 1)
+    assert {name: used[name] for name in streams} == dict.fromkeys(streams, 2)
+
+
 def test_the_top_function_has_the_arguments_of_the_isa():
     top = contents("tiny")["hotrail_emb.cpp"].decode()
     declared = re.search(r"hotrail_emb\((.*?)\) {", top, re.DOTALL)[1]
     assert re.findall(r"\*?(\w+)(?:,|$)", declared) == [item.name for item in EMB.arguments]
-    assert dict(re.findall(r"m_axi port=(\w+) bundle=(\w+)", top)) == {
-        item.name: item.port for item in EMB.arguments if item.port}
+    assert re.findall(r"m_axi port=(\w+) bundle=(\w+)", top) == [
+        (item.name, item.name) for item in EMB.arguments if item.port]
     assert set(re.findall(r"s_axilite port=(\w+)", top)) == {*(item.name for item in EMB.arguments), "return"}
 
 
