@@ -42,7 +42,8 @@ def built(folder, preset, *switches):
     put(folder, contents(preset))
     target = re.search(r"csim_bench\S*", subprocess.run(["make", "-n", "csim", *switches], cwd=folder, check=True,
                                                         capture_output=True, text=True).stdout)[0]
-    done = subprocess.run(["make", target, "CXXFLAGS=-O2 -Werror", *switches], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(["make", target, "CXXFLAGS=-O2 -Werror", *switches], cwd=folder, capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / target
 
