@@ -115,6 +115,10 @@ def _beside(place: Path, where: Path) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
             _staged.add(folder)
         yield folder
+    except OSError as error:
+        if error.filename is None:      # of a write to an open file: a full disk
+            error.filename = str(place)
+        raise
     finally:
         with _undisturbed():
             if folder is not None:

@@ -22,7 +22,9 @@ __all__ = ["TOP", "headers"]
 
 #: The kernel's name, and its top function's.
 TOP = "hotrail_emb"
-READS = {"rows": 64, "ring": 64}        # requests that an interface has outstanding; 16 where this names none
+#: Requests that an interface has under way; 16 where this names none.
+_OUTSTANDING = {"rows": " num_read_outstanding=64", "ring": " num_read_outstanding=64",
+                "outputs": " num_write_outstanding=64"}
 COSIM_DEPTH = 16_384                    # beats of each buffer that a co-simulation copies
 
 
@@ -154,15 +156,15 @@ def _places(name: str, layout: Any, at: int) -> Iterable[tuple[str, int, int]]:
 
 
 def _top() -> dict[str, str]:
-    """The kernel's top function, with the arguments and ports of hw.isa, and its declaration."""
+    """The kernel's top function, with the arguments of hw.isa, and its declaration."""
     arguments, pragmas = [], []
     for item in EMB.arguments:
         constant = "" if item.name in ("outputs", "rows", "result") else "const "
         if item.kind == "pointer":
             arguments.append(f"{constant}hotrail::Beat *{item.name}")
-            pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.name} offset=slave "
-                           f"max_read_burst_length=64 max_write_burst_length=64 num_read_outstanding="
-                           f"{READS.get(item.name, 16)} depth={COSIM_DEPTH}")
+            # Not the RTL's two ports: of a dataflow region each process has to have its own interface.
+            pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.name} offset=slave"
+                           f"{_OUTSTANDING.get(item.name, '')} depth={COSIM_DEPTH}")
         else:
             arguments.append(f"uint32_t {item.name}")
         pragmas.append(f"#pragma HLS interface s_axilite port={item.name} bundle=control")

@@ -3,16 +3,15 @@
 //   read_inputs    lengths, then the index and weight words of so many bags                inputs
 //   issue          checks them, sends each row to its tier
 //   request_rows   waits for rows from the SSD, makes addresses of beats                   result
-//   read_rows      stored beats of rows                                                    rows, ring
-//   decode_rows    their values
-//   tt_unit        vectors of chunks, see tt.h
-//   vector_pooling_unit      adds up, see pooling.h
-//   store_vectors                                                                          outputs
+//   read_rows      brings these beats                                                      rows, ring
+//   decode_rows    makes values of them
+//   tt_unit, vector_pooling_unit   see tt.h, pooling.h
+//   store_vectors  writes results                                                          outputs
 //
 // A fault leaves no stream with anything in it: what is behind it is read and dropped.
 //
-// Timing  the slowest process decides. Initiation interval 1: a word, an index, a beat per cycle, and the time of an
-//         access to memory for every WORDS bags (lengths), not for every row: requests do not wait for answers.
+// Timing  the slowest process decides: an index per 2 cycles, a beat per cycle of addresses, reads and results; a row's
+//         stored beats, then its values' beats. No request for a row waits for the answer to another.
 // Golden  golden.emb.core
 #pragma once
 

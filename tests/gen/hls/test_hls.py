@@ -242,6 +242,19 @@ def test_the_folder_is_the_same_twice():
     assert first["vectors/mlp.bin"] != project.contents(cores, 4)["vectors/mlp.bin"]
 
 
+def test_pragmas_are_in_the_grammar():
+    """Of AMD's published front end: XlxPragmaOption.td of Xilinx/hls-llvm-project, what is public in it."""
+    grammar = {"aggregate": "variable", "array_partition": "variable cyclic complete factor dim", "dataflow": "",
+               "bind_storage": "variable type impl", "inline": "", "loop_tripcount": "min max", "pipeline": "II",
+               "stream": "variable depth", "unroll": "", "interface": "m_axi s_axilite port bundle offset depth "
+               "num_read_outstanding num_write_outstanding"}
+    for name, text in contents("tiny").items():
+        pragmas = re.findall(rb"(?m)^#pragma HLS (\w+)(.*)$", text)
+        for pragma, options in ((word.decode() for word in pair) for pair in pragmas):
+            assert {option.split("=")[0] for option in options.split()} <= set(grammar[pragma].split()), (name, options)
+            assert pragma != "loop_tripcount" or "max=" in options
+
+
 def test_dataflow_is_canonical():
     """UG1399: declarations and calls alone; a pointer has one process, a stream one that writes and one that reads."""
     text = contents("tiny")["emb_bags.h"].decode()
@@ -266,6 +279,12 @@ def test_the_top_function_has_the_arguments_of_the_isa():
 
 
 command = partial(call, "hls")
+
+
+def test_a_compiler_that_is_missing(tiny):
+    done = subprocess.run(["make", "-B", "csim", "CXX=nonesuch"], cwd=tiny.parent, capture_output=True, text=True)
+    assert done.returncode and "nonesuch is not on the PATH; CXX=... names another C++ compiler\n" in done.stderr
+    assert tiny.exists()
 
 
 def test_the_command(tmp_path):
