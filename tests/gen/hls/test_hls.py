@@ -120,6 +120,39 @@ def test_as_co_simulation_calls_it(tmp_path):
     equal(program, tmp_path / "vectors")
 
 
+def side_by_side(folder, depth=None):
+    """The simulation of `tiny` with a thread for each process of BAGS and streams of their depths, or of `depth`."""
+    text = contents("tiny")["emb_bags.h"].decode()
+    head, body, tail = re.split(r"(?s)(?<=#pragma HLS dataflow\n)(.*?)(?=\n})", text, maxsplit=1)
+    body, streams = re.subn(r'\("(\w+)"\);\n#pragma HLS stream variable=\1 depth=(\d+)',
+                            lambda found: f'("{found[1]}", {depth or found[2]});', body)
+    body, calls = re.subn(r"(?m)^    (\w+\([\w, ]+\);)$", r"    threads.emplace_back([&] { \1 });",
+                          re.sub(r",\n +", ", ", body))
+    assert (streams, calls) == (11, 8)
+    join = "\n    for (std::thread &thread : threads) thread.join();"
+    put(folder, {**contents("tiny"), "csim/hls_stream.h": Path(__file__).with_name("bounded_stream.h").read_bytes()})
+    (folder / "emb_bags.h").write_text(
+        f"#include <vector>\n{head}    std::vector<std::thread> threads;\n{body}{join}{tail}", encoding="utf-8")
+    subprocess.run(["make", "csim_bench", "CXXFLAGS=-O2 -pthread"], cwd=folder, check=True, capture_output=True)
+    return folder / "csim_bench"
+
+
+@pytest.mark.regress
+def test_processes_that_wait_for_one_another(tmp_path):
+    """Streams as deep as their pragmas say, then as a beat has words; of two words the lengths of a beat block."""
+    drawer = Drawer(SEED)
+    drawer.draw(40, False)
+    drawer.draw(80, True)
+    put(tmp_path / "drawn", {"emb.bin": drawer.out.data})
+    program = side_by_side(tmp_path / "own")
+    assert equal(program, program.parent / "vectors")["emb"]
+    assert equal(program, tmp_path / "drawn")["emb"]
+    program = side_by_side(tmp_path / "shallow", TINY.cores["emb"].words)
+    equal(program, tmp_path / "drawn")
+    said, code = played(side_by_side(tmp_path / "shallower", 2), tmp_path / "drawn")
+    assert code == 3 and "nothing goes on" in said
+
+
 @pytest.mark.regress
 def test_at_the_widths_of_the_hardware(tmp_path):
     """With AMD's ap_int, out of the package hls4ml: no value passes its width."""
