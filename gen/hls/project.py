@@ -93,7 +93,7 @@ STD ?= c++14
 SOURCES = {sources}
 FLAGS = -std=$(STD) -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-label -DHOTRAIL_CSIM
 ifneq ($(AP),)
-FLAGS += -DHOTRAIL_AP_INT -Wno-maybe-uninitialized -isystem $(AP)
+FLAGS += -DHOTRAIL_AP_INT -Wno-uninitialized -Wno-maybe-uninitialized -isystem $(AP)
 endif
 ifneq ($(SANITIZE),)
 FLAGS += -g -fsanitize=address,undefined -fno-sanitize-recover=all

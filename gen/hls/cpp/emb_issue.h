@@ -75,7 +75,9 @@ BAGS:
         const uint32_t length = wrong ? 0 : bag.length;
         const Word mean = item.mode == HOTRAIL_EMB_MODE_MEAN && length ? reciprocal(length) : ONE_WORD;
         uint32_t in_chunk = 0;
-        Lookup lookup = {0, false, false};      // one is held back, until it is known whether its chunk goes on
+        // A lookup is held back until it is known whether its chunk goes on; the pooling unit hears of a chunk behind it.
+        Lookup lookup = {0, false, false};
+        Word factor = mean;
         bool held = false;
     INDICES:
         for (uint32_t k = 0; k < length; k++, number++) {
@@ -92,12 +94,11 @@ BAGS:
                 found.ssd++;
             } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows && loaded) {
                 if (held) lookups.write(lookup);
+                if (lookup.ends) rows.write({{TT_VECTOR, 0, factor}, 0});
                 held = true;
                 lookup = {row, ++in_chunk == item.chunk_rows, false};
-                if (lookup.ends) {
-                    rows.write({{TT_VECTOR, 0, item.weighted ? index.weight : mean}, 0});
-                    in_chunk = 0;
-                }
+                in_chunk = lookup.ends ? 0 : in_chunk;
+                factor = item.weighted ? index.weight : mean;
                 found.tt++;
             } else if (device == HOTRAIL_EMB_DEVICE_TT && row < tt_rows) {
                 first = fault_of(HOTRAIL_EMB_CODE_TT_TABLE, item.tt_table, at, number);
@@ -106,12 +107,13 @@ BAGS:
                                  : HOTRAIL_EMB_CODE_INDEX_RANGE, index.word, at, number);
             }
         }
-        if (held && !lookup.ends && !first.code) {
+        if (first.code) continue;
+        if (held) {
             lookup.ends = true;
-            rows.write({{TT_VECTOR, 0, mean}, 0});
+            lookups.write(lookup);
+            rows.write({{TT_VECTOR, 0, factor}, 0});
         }
-        if (lookup.ends) lookups.write(lookup);
-        if (!first.code) rows.write({{BAG_END, 0, mean}, 0});
+        rows.write({{BAG_END, 0, mean}, 0});
     }
     lookups.write({0, false, true});
     rows.write({{ALL_DONE, 0, 0}, 0});

@@ -143,6 +143,13 @@ def test_processes_that_wait_for_one_another(tmp_path):
     drawer = Drawer(SEED)
     drawer.draw(40, False)
     drawer.draw(80, True)
+    # Behind a row of a tensor train, which is held back, more rows than streams hold.
+    rows, beats = 2000, drawer.images.tables[0].dim // drawer.words
+    inputs = np.zeros(drawer.words + rows, np.uint32)
+    inputs[[0, drawer.words]] = rows, 1 << 30
+    words = encode("BAGS", {"count": 1, "lengths": 0, "indices": 1, "indices_count": rows, "dram_rows": 1, "tt_rows": 1,
+                            "row_beats": beats, "chunk_rows": 1, "out_stride": beats})
+    assert drawer.case(Drawn(words[None], inputs, beats, 0, 0)) == 0
     put(tmp_path / "drawn", {"emb.bin": drawer.out.data})
     program = side_by_side(tmp_path / "own")
     assert equal(program, program.parent / "vectors")["emb"]
