@@ -116,7 +116,7 @@ def _beside(place: Path, where: Path) -> Iterator[Path]:
             _staged.add(folder)
         yield folder
     except OSError as error:
-        if error.filename is None:      # of a write to an open file: a full disk
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:     # of a write to an open file
             error.filename = str(place)
         raise
     finally:

@@ -75,7 +75,8 @@ BAGS:
         const uint32_t length = wrong ? 0 : bag.length;
         const Word mean = item.mode == HOTRAIL_EMB_MODE_MEAN && length ? reciprocal(length) : ONE_WORD;
         uint32_t in_chunk = 0;
-        // A lookup is held back until it is known whether its chunk goes on; the pooling unit hears of a chunk behind it.
+        // A lookup is held back until it is known whether its chunk goes on. The chunk's token follows its last lookup:
+        // nothing waits for a vector whose row is held.
         Lookup lookup = {0, false, false};
         Word factor = mean;
         bool held = false;
