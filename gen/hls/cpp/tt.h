@@ -7,9 +7,9 @@
 //               product       T_k = T_{k-1} G_k[i_k], a slot a cycle                      run_product
 //               reshape       results go where the next product reads them                line_of, write_tile
 //
-// Timing  a slot a cycle (initiation interval 1) in each pass. Where sums share an exponent a tile's slots are passed
-//         twice, for the largest exponent first, and the loop of the sum is one adder; else once, and its loop is a
-//         shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
+// Timing  a slot a cycle (initiation interval 1) and the pipeline's depth for each pass of a tile. Where sums share an
+//         exponent there are two, for the largest exponent first, and the loop of the sum is one adder; else one, and
+//         its loop is a shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
 //         golden.tt.layout.plan(..).slots slots; a tile of the last product takes n^3 cycles more to leave.
 //         The RTL overlaps lookups, runs two lanes and reuses first products; this unit does not.
 // Golden  golden.tt.rows, golden.tt.image, golden.tt.load
@@ -54,32 +54,6 @@ inline Slot fetch(const TTMemory &memory, const Products &products, const Descri
         : read_line<TT_Y_LINES>(memory.y, paired ? 2 * y : y, block);
     return {own, low, paired ? read_line<TT_Y_LINES>(memory.y, 2 * y + 1, block) : low, roles.rows,
             spread(x, roles.rows), roles.columns, turn & roles.columns, roles.combined};
-}
-
-inline int vector_words(const Descriptor &d) {
-    return smaller(int(d.last_beats) * N * N + int(d.last_tail) + 1, TT_DIM_MAX);
-}
-
-// A tile of the last product: its words in the vector's order, in `vector`.
-inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block,
-                       Word vector[]) {
-    const int columns = N << d.last_columns_log2, blocks = d.last_blocks + 1;
-    const int rows = N << bits_of(roles.rows);
-    const int dim = vector_words(d);
-    for (int r = 0; r < N; r++) {
-        for (int c = 0; c < N; c++) {
-            for (int s = 0; s < N; s++) {
-#pragma HLS pipeline II=1
-                if (s & roles.combined) continue;
-                // Of two bits that mean rows the low one counts more.
-                const int high = roles.rows == 3 ? (s & 1) << 1 | s >> 1 : gather(s, roles.rows);
-                const int row = number * rows + high * N + c;
-                const int column = (block << d.last_columns_log2 | gather(s, roles.columns)) * N + r;
-                const int at = row * blocks * columns + column;
-                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT : UNIT_SINGLE);
-            }
-        }
-    }
 }
 
 // Runs a product tile after tile; source: of one row, or, of the last product, of all rows of the chunk.
