@@ -51,7 +51,7 @@ def _csim(images: CardImages, program: Any) -> float:
     emb_case(out, Emb.of(images.config), Memory(program.words.reshape(-1), program.inputs.reshape(-1), outputs, rows),
              page_beats=1)
     with tempfile.TemporaryDirectory() as name:
-        built = _built(Path(name), {"emb": images.config}, "CXXFLAGS+=-O3")
+        built = _built(Path(name), {"emb": images.config}, "CXXFLAGS=-O3")
         (Path(name) / "vectors" / "emb.bin").write_bytes(out.data)
         said = subprocess.run([built, "vectors", str(TIMES)], cwd=name, check=True, text=True,
                               capture_output=True).stdout

@@ -175,7 +175,8 @@ def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None
 
 @click.command(short_help="C++ of a preset's units for Vitis HLS.")
 @click.argument("preset", shell_complete=preset_names)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the vectors that the C simulation plays.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
+              help="Of the vectors that the C simulation plays.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the presets' folders [build].")
 @JSON
 def hls(preset: str, seed: int, out: Path | None) -> None:

@@ -115,6 +115,10 @@ def _beside(place: Path, where: Path) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
             _staged.add(folder)
         yield folder
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:     # of a write to an open file
+            error.filename = str(place)
+        raise
     finally:
         with _undisturbed():
             if folder is not None:

@@ -22,7 +22,9 @@ __all__ = ["TOP", "headers"]
 
 #: The kernel's name, and its top function's.
 TOP = "hotrail_emb"
-_MEMORY = {"m00": "16", "m01": "32"}    # bursts that a port has outstanding
+#: Requests that an interface has under way; 16 where this names none.
+_OUTSTANDING = {"rows": " num_read_outstanding=64", "ring": " num_read_outstanding=64",
+                "outputs": " num_write_outstanding=64"}
 COSIM_DEPTH = 16_384                    # beats of each buffer that a co-simulation copies
 
 
@@ -62,7 +64,8 @@ def _config(cores: Mapping[str, Any]) -> str:
         words = emb.words
         numbers = {"HOTRAIL_HAS_EMB": 1, "HOTRAIL_POSITION_BITS": POSITION_BITS, "HOTRAIL_LONGEST_BAG": LONGEST_BAG,
                    "HOTRAIL_RESULT_WORDS": EMB.result_words, "HOTRAIL_FINAL_WORDS": EMB.final_words,
-                   "HOTRAIL_COSIM_DEPTH": COSIM_DEPTH, "TT_CHUNK_ROWS": MOST_ROWS}
+                   "HOTRAIL_COSIM_DEPTH": COSIM_DEPTH, "EMB_STRIPE_LOG2": emb.stripe_beats.bit_length() - 1,
+                   "TT_CHUNK_ROWS": MOST_ROWS}
         lines += [*(f"#define {name} {value}" for name, value in numbers.items()), *_sizes("EMB", emb),
                   *_sizes("TT", emb.tt, "x_bits", "y_bits")]
     if "mlp" in cores:
@@ -153,15 +156,15 @@ def _places(name: str, layout: Any, at: int) -> Iterable[tuple[str, int, int]]:
 
 
 def _top() -> dict[str, str]:
-    """The kernel's top function, with the arguments and ports of hw.isa, and its declaration."""
+    """The kernel's top function, with the arguments of hw.isa, and its declaration."""
     arguments, pragmas = [], []
     for item in EMB.arguments:
         constant = "" if item.name in ("outputs", "rows", "result") else "const "
         if item.kind == "pointer":
             arguments.append(f"{constant}hotrail::Beat *{item.name}")
-            pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.port} offset=slave "
-                           f"max_read_burst_length=64 max_write_burst_length=64 num_read_outstanding="
-                           f"{_MEMORY[item.port]} depth={COSIM_DEPTH}")
+            # Not the RTL's two ports: of a dataflow region each process has to have its own interface.
+            pragmas.append(f"#pragma HLS interface m_axi port={item.name} bundle={item.name} offset=slave"
+                           f"{_OUTSTANDING.get(item.name, '')} depth={COSIM_DEPTH}")
         else:
             arguments.append(f"uint32_t {item.name}")
         pragmas.append(f"#pragma HLS interface s_axilite port={item.name} bundle=control")

@@ -43,7 +43,7 @@ FILL:
 #pragma HLS loop_tripcount min=1 max=4096
         const uint32_t position = word_at(inputs, item.indices, 2 * at, pairs);
         const uint32_t row = word_at(inputs, item.indices, 2 * at + 1, pairs);
-        if (!in_ring(item, buffers, ring, position, stripes.row_beats))
+        if (!in_ring(item, buffers, ring.released, position, stripes.row_beats))
             return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, position, at, 2 * at);
         if (row >= item.dram_rows) return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);
         const Fault fault = wait_for_row(result, buffers, ring, position, stripes.row_beats);
@@ -112,10 +112,11 @@ inline void emb_run(const Beat *program, uint32_t program_count, const Beat *inp
 PROGRAM:
     for (uint32_t number = 0; number < program_count; number++) {
 #pragma HLS loop_tripcount min=1 max=1024
+        const int BEATS = HOTRAIL_EMB_INSTRUCTION_WORDS / WORDS;
         Word word[HOTRAIL_EMB_INSTRUCTION_WORDS];
-        for (int w = 0; w < HOTRAIL_EMB_INSTRUCTION_WORDS; w++) {
-            const uint64_t at = uint64_t(number) * HOTRAIL_EMB_INSTRUCTION_WORDS + w;
-            word[w] = program[at / WORDS].word[at % WORDS];
+        for (int b = 0; b < BEATS; b++) {
+            const Beat beat = program[uint64_t(number) * BEATS + b];
+            for (int w = 0; w < WORDS; w++) word[b * WORDS + w] = beat.word[w];
         }
         const Instruction item = decode_instruction(word);
         Fault fault = no_fault();

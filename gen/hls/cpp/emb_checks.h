@@ -67,9 +67,9 @@ inline uint64_t beats_of(uint64_t words) { return (words + WORDS - 1) / WORDS; }
 // -- The ring of rows from the SSD.
 
 // Whether the row is one of the instruction's, and not before what was released or the run's first position.
-inline bool in_ring(const Instruction &item, const Buffers &buffers, const Ring &ring, uint32_t position, int beats) {
+inline bool in_ring(const Instruction &item, const Buffers &buffers, uint32_t released, uint32_t position, int beats) {
     if (buffers.ring_beats == 0 || position > POSITION_MASK) return false;
-    const uint32_t ahead = (ring.released - item.ring_first) & POSITION_MASK;
+    const uint32_t ahead = (released - item.ring_first) & POSITION_MASK;
     const uint32_t gone = ahead <= POSITION_MASK / 2 ? ahead : 0;
     return uint64_t((position - item.ring_first - gone) & POSITION_MASK) + beats + gone <= item.ring_count
         && uint64_t(position & (buffers.ring_beats - 1)) + beats <= buffers.ring_beats;
@@ -83,17 +83,18 @@ inline bool has_landed(const Buffers &buffers, const Ring &ring, uint32_t positi
 // Waits until the row has landed; golden.emb.core's TIMEOUT where it never does.
 inline Fault wait_for_row(const volatile Beat *result, const Buffers &buffers, Ring &ring, uint32_t position,
                           int beats) {
+    uint32_t left = buffers.timeout;
 WAIT:
-    for (uint32_t left = buffers.timeout;; left--) {
+    while (!has_landed(buffers, ring, position, beats)) {
 #pragma HLS loop_tripcount min=0 max=100000
-        if (has_landed(buffers, ring, position, beats)) return no_fault();
-        if (left == 0) return fault_of(HOTRAIL_EMB_CODE_TIMEOUT, position);
+        if (left-- == 0) return fault_of(HOTRAIL_EMB_CODE_TIMEOUT, position);
         HOTRAIL_HOST_STEP();
         ring.filled = result_word(result, HOTRAIL_EMB_RESULT_FILLED) & POSITION_MASK;
         const uint32_t ahead = (ring.filled - ring.released) & POSITION_MASK;
         if (ahead <= POSITION_MASK / 2 && ahead > buffers.ring_beats)
             return fault_of(HOTRAIL_EMB_CODE_RING_OVERFLOW, ring.filled);
     }
+    return no_fault();
 }
 
 // -- What an instruction may ask for, before anything is done.

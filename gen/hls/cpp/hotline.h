@@ -132,6 +132,7 @@ struct LookupFault {
 // Samples of sample_words words each: `indices` of them index words, the others are carried along. cold: one a sample.
 inline LookupFault lookup_unit(hls::stream<Word> &i, hls::stream<Word> &o, hls::stream<bool> &cold, Logger &logger,
                                const AddressRegister registers[HOTLINE_POSITIONS], const LookupJob &job) {
+#pragma HLS array_partition variable=logger.way complete dim=3
     LookupFault fault = {false, 0, 0, 0};
 SAMPLES:
     for (uint32_t sample = 0; sample < job.samples && !fault.any; sample++) {

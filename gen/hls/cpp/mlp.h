@@ -84,6 +84,10 @@ inline void systolic_tile(hls::stream<RowsBeat> &x, hls::stream<ColumnsBeat> &y,
     CellOperand x_reg[ROWS][COLUMNS], y_reg[ROWS][COLUMNS];     // what each cell took, for its neighbour
     CellOperand x_skew[ROWS][ROWS], y_skew[COLUMNS][COLUMNS];   // row r waits r cycles, column c waits c
 #pragma HLS array_partition variable=sum complete dim=0
+#pragma HLS aggregate variable=x_reg
+#pragma HLS aggregate variable=y_reg
+#pragma HLS aggregate variable=x_skew
+#pragma HLS aggregate variable=y_skew
 #pragma HLS array_partition variable=x_reg complete dim=0
 #pragma HLS array_partition variable=y_reg complete dim=0
 #pragma HLS array_partition variable=x_skew complete dim=0

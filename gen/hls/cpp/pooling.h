@@ -51,6 +51,7 @@ inline void pool_beat(Lanes &lanes, const Beat &beat, Word weight, bool first, b
 
 // A row or a partial vector out of its stream.
 inline void pool_row(Lanes lanes[], hls::stream<Beat> &row, Word weight, bool first, const PoolJob &job) {
+#pragma HLS inline
 ROW:
     for (int j = 0; j < job.row_beats; j++) {
 #pragma HLS pipeline II=1
@@ -91,7 +92,7 @@ WRITE:
 // Bags until ALL_DONE. rows: of card memory and the SSD, vectors: of the TT unit, `row_beats` beats each, in the order
 // of the tokens. follows: true with each vector of o, false behind the last.
 inline void vector_pooling_unit(hls::stream<PoolToken> &tokens, hls::stream<Beat> &rows, hls::stream<Beat> &vectors,
-                                hls::stream<Beat> &o, hls::stream<bool> &follows, const PoolJob &job) {
+                                hls::stream<Beat> &o, hls::stream<bool> &follows, PoolJob job) {
     Lanes tier[TIERS][EMB_ROW_BEATS_MAX];
     Lanes bag[EMB_ROW_BEATS_MAX];
 #pragma HLS aggregate variable=tier

@@ -5,7 +5,7 @@
 // TIMES: programs are played so often.
 // Buffers have the size that the kernel is told of, each by itself on the heap: with -fsanitize=address an access
 // outside of one ends the simulation. A co-simulation copies HOTRAIL_COSIM_DEPTH beats of each, and no host runs beside
-// it: pages land before the run as far as the ring has room.
+// it: pages land before the run, and programs that need one are left aside.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -137,7 +137,7 @@ void test_tt(Reader &in, size_t number) {
         lookups.write({index, in.one() != 0, false});
     }
     lookups.write({0, false, true});
-    tt_unit(lookups, o, tt_memory, table, row_beats);
+    tt_unit(lookups, o, tt_memory, {table, row_beats});
     expect_items("tt", number, o, in.many<Beat>(size_t(in.one()) * row_beats));
 }
 
@@ -193,7 +193,12 @@ void test_emb(const std::string &path, int times) {
         host.overfill = in.one();
         host.pages = in.many<Beat>(size_t(in.one()) * host.page_beats);
         std::vector<Beat> outputs, before = rows;
-        for (int time = 0; time < times; time++) {
+#if defined(HOTRAIL_COSIM)
+        const int plays = host.pages.size() <= ring_beats && !host.overfill ? 1 : 0;
+#else
+        const int plays = times;
+#endif
+        for (int time = 0; time < plays; time++) {
             rows = before;
             outputs = buffer(std::vector<Beat>(outputs_beats, untouched));
             host.result = buffer(std::vector<Beat>(HOTRAIL_RESULT_WORDS / WORDS, zero_beat()));
@@ -209,20 +214,21 @@ void test_emb(const std::string &path, int times) {
             lookups += result_word(host.result.data(), HOTRAIL_EMB_RESULT_INDICES);
         }
         for (Word words = in.one(); words; words--) {       // {offset, value} of the result block
-            const Word offset = in.one();
-            expect("emb result", number, result_word(host.result.data(), offset), in.one());
+            const Word offset = in.one(), wanted = in.one();
+            if (plays) expect("emb result", number, result_word(host.result.data(), offset), wanted);
         }
         // Of an instruction that ends the run the oracle writes nothing; the kernel may have written whole vectors.
-        const Word code = result_word(host.result.data(), HOTRAIL_EMB_RESULT_CODE);
-        for (const Beat &beat : outputs)
-            for (const Word word : beat.word) {
-                const Word wanted = in.one();
-                if (!(code && wanted == UNTOUCHED)) expect("emb outputs", number, word, wanted);
-            }
+        const Word code = plays ? result_word(host.result.data(), HOTRAIL_EMB_RESULT_CODE) : 0;
+        const std::vector<Beat> wanted = in.many<Beat>(outputs_beats);
+        for (size_t k = 0; k < outputs.size(); k++)
+            for (int w = 0; w < WORDS; w++)
+                if (!(code && wanted[k].word[w] == UNTOUCHED))
+                    expect("emb outputs", number, outputs[k].word[w], wanted[k].word[w]);
         for (Word changed = in.one(); changed; changed--) {
             const Word at = in.one();
             before[at / WORDS].word[at % WORDS] = in.one();
         }
+        if (!plays) rows = before;
         for (size_t k = 0; k < rows.size(); k++)
             for (int w = 0; w < WORDS; w++) expect("emb rows", number, rows[k].word[w], before[k].word[w]);
         faults += code != 0;

@@ -7,9 +7,9 @@
 //               product       T_k = T_{k-1} G_k[i_k], a slot a cycle                      run_product
 //               reshape       results go where the next product reads them                line_of, write_tile
 //
-// Timing  a slot a cycle (initiation interval 1) in each pass. Where sums share an exponent a tile's slots are passed
-//         twice, for the largest exponent first, and the loop of the sum is one adder; else once, and its loop is a
-//         shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
+// Timing  a slot a cycle (initiation interval 1) and the pipeline's depth for each pass of a tile. Where sums share an
+//         exponent there are two, for the largest exponent first, and the loop of the sum is one adder; else one, and
+//         its loop is a shift and an adder, so that a clock of 250 MHz may ask for an interval of 2 to 4. A lookup has
 //         golden.tt.layout.plan(..).slots slots; a tile of the last product takes n^3 cycles more to leave.
 //         The RTL overlaps lookups, runs two lanes and reuses first products; this unit does not.
 // Golden  golden.tt.rows, golden.tt.image, golden.tt.load
@@ -43,49 +43,23 @@ struct Source {
     int rows, x[CHUNK_ROWS], y[CHUNK_ROWS];
 };
 
-inline Slot fetch(const TTMemory &memory, const Descriptor &d, int product, const Roles &roles, int x, int y,
-                  int turn) {
+inline Slot fetch(const TTMemory &memory, const Products &products, const Descriptor &d, int product,
+                  const Roles &roles, int x, int y, int turn) {
 #pragma HLS inline
     const bool block = product == LAST ? d.last_block : d.products_first_block;
     const bool paired = product == FIRST && d.products_first_paired;
     const Line own = read_line<TT_X_LINES>(memory.x, x >> bits_of(roles.rows), block);
-    const Line low = product == LAST && d.products_middle_present ? memory.t_middle[y & (T_MIDDLE_LINES - 1)]
-        : product != FIRST && d.products_first_present ? memory.t[y & (T_LINES - 1)]
+    const Line low = product == LAST && d.products_middle_present ? products.t_middle[y & (T_MIDDLE_LINES - 1)]
+        : product != FIRST && d.products_first_present ? products.t[y & (T_LINES - 1)]
         : read_line<TT_Y_LINES>(memory.y, paired ? 2 * y : y, block);
     return {own, low, paired ? read_line<TT_Y_LINES>(memory.y, 2 * y + 1, block) : low, roles.rows,
             spread(x, roles.rows), roles.columns, turn & roles.columns, roles.combined};
 }
 
-inline int vector_words(const Descriptor &d) {
-    return smaller(int(d.last_beats) * N * N + int(d.last_tail) + 1, TT_DIM_MAX);
-}
-
-// A tile of the last product: its words in the vector's order, in `vector`.
-inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block,
-                       Word vector[]) {
-    const int columns = N << d.last_columns_log2, blocks = d.last_blocks + 1;
-    const int rows = N << bits_of(roles.rows);
-    const int dim = vector_words(d);
-    for (int r = 0; r < N; r++) {
-        for (int c = 0; c < N; c++) {
-            for (int s = 0; s < N; s++) {
-#pragma HLS pipeline II=1
-                if (s & roles.combined) continue;
-                // Of two bits that mean rows the low one counts more.
-                const int high = roles.rows == 3 ? (s & 1) << 1 | s >> 1 : gather(s, roles.rows);
-                const int row = number * rows + high * N + c;
-                const int column = (block << d.last_columns_log2 | gather(s, roles.columns)) * N + r;
-                const int at = row * blocks * columns + column;
-                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT : UNIT_SINGLE);
-            }
-        }
-    }
-}
-
 // Runs a product tile after tile; source: of one row, or, of the last product, of all rows of the chunk.
 // to: the first line of T or of the middle products that it writes.
-inline void run_product(TTMemory &memory, const Descriptor &d, int product, const Stage &stage, const Source &source,
-                        int to, Word vector[]) {
+inline void run_product(const TTMemory &memory, Products &products, const Descriptor &d, int product,
+                        const Stage &stage, const Source &source, int to, Word vector[]) {
     const Roles roles = roles_of(stage);
     const int row_turns = turns_of(roles.columns & ~roles.ranks & (N - 1));
     const int rank_turns = turns_of(roles.columns & roles.ranks);
@@ -99,31 +73,31 @@ TILES:
         clear_tile(tile);
     PASSES:
         for (int pass = TT_GROUPED ? 0 : 1; pass < 2; pass++) {
+            // The held pointer walks a group's lines once a block, the running one all operands of it.
+            int held = row_start + group * lines, running = block * beats, rank_turn = 0, k = 0;
         SLOTS:
-            for (int line = 0; line < lines; line++) {
-#pragma HLS loop_tripcount min=1 max=128
-                for (int rank_turn = 0; rank_turn <= rank_turns; rank_turn++) {
-#pragma HLS loop_tripcount min=1 max=4
-                    for (int k = 0; k < source.rows; k++) {
-#pragma HLS loop_tripcount min=1 max=8
+            for (int slot = 0; slot < beats * source.rows; slot++) {
 #pragma HLS pipeline II=1
-                        // The held pointer walks a group's lines once a block, the running one all operands of it.
-                        const int held = row_start + group * lines + line;
-                        const int running = block * beats + line * (rank_turns + 1) + rank_turn;
-                        const int x = source.x[k] + (product == FIRST ? held : running);
-                        const int y = source.y[k] + (product == FIRST ? running : held);
-                        const Slot slot = fetch(memory, d, product, roles, x & ((1 << TT_X_BITS) - 1), y,
-                                                turned_bits(roles, row_turn, rank_turn));
-                        if (pass) grid_step<false>(tile, slot);
-                        else grid_step<true>(tile, slot);
-                    }
-                }
+#pragma HLS loop_tripcount min=1 max=4096
+                const int x = source.x[k] + (product == FIRST ? held : running);
+                const int y = source.y[k] + (product == FIRST ? running : held);
+                const Slot operands = fetch(memory, products, d, product, roles, x & ((1 << TT_X_BITS) - 1), y,
+                                            turned_bits(roles, row_turn, rank_turn));
+                if (pass) grid_step<false>(tile, operands);
+                else grid_step<true>(tile, operands);
+                // Rows turn fastest, then ranks, then lines.
+                if (++k < source.rows) continue;
+                k = 0;
+                running++;
+                if (rank_turn++ < rank_turns) continue;
+                rank_turn = 0;
+                held++;
             }
             if (!pass && product != LAST) share_peaks(tile, product);
         }
         const int line_to = to + number;
-        if (product == FIRST) memory.t[line_to & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
-        else if (product == MIDDLE) memory.t_middle[line_to & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
+        if (product == FIRST) products.t[line_to & (T_LINES - 1)] = line_of(tile, product, d.products_first_swap);
+        else if (product == MIDDLE) products.t_middle[line_to & (T_MIDDLE_LINES - 1)] = line_of(tile, product, false);
         else write_tile(tile, d, roles, number / (stage.blocks + 1), block, vector);
         // Blocks turn fastest, then groups of lines, then row turns.
         if (block++ < stage.blocks) continue;
@@ -137,7 +111,8 @@ TILES:
 }
 
 // The sum of a chunk's rows, in `vector`.
-inline void tt_chunk(TTMemory &memory, const Descriptor &d, const uint32_t index[CHUNK_ROWS], int rows, Word vector[]) {
+inline void tt_chunk(const TTMemory &memory, Products &products, const Descriptor &d, const uint32_t index[CHUNK_ROWS],
+                     int rows, Word vector[]) {
     const Stage first = first_stage(d), middle = middle_stage(d);
     Source last;
     last.rows = rows;
@@ -153,16 +128,16 @@ ROWS:
             last.y[k] = k * (first.tiles + 1);
             source.x[0] = at.first;
             source.y[0] = at.second;
-            run_product(memory, d, FIRST, first, source, last.y[k], vector);
+            run_product(memory, products, d, FIRST, first, source, last.y[k], vector);
         }
         if (d.products_middle_present) {
             source.x[0] = at.middle;
             source.y[0] = last.y[k];
             last.y[k] = k * (middle.tiles + 1);
-            run_product(memory, d, MIDDLE, middle, source, last.y[k], vector);
+            run_product(memory, products, d, MIDDLE, middle, source, last.y[k], vector);
         }
     }
-    run_product(memory, d, LAST, last_stage(d), last, 0, vector);
+    run_product(memory, products, d, LAST, last_stage(d), last, 0, vector);
 }
 
 struct Lookup {
@@ -171,22 +146,29 @@ struct Lookup {
     bool stop;              // nothing comes any more
 };
 
+struct TTJob {
+    int table, row_beats;
+};
+
 // Chunks of rows of one table until `stop`; a vector leaves in `row_beats` beats, +0 past its end.
-inline void tt_unit(hls::stream<Lookup> &lookups, hls::stream<Beat> &o, TTMemory &memory, int table, int row_beats) {
+inline void tt_unit(hls::stream<Lookup> &lookups, hls::stream<Beat> &o, const TTMemory &memory, TTJob job) {
+    static Products products;
+#pragma HLS aggregate variable=products.t
+#pragma HLS aggregate variable=products.t_middle
     uint32_t index[CHUNK_ROWS];
     Word vector[TT_DIM_MAX];
 #pragma HLS array_partition variable=vector cyclic factor=WORDS
-    const Descriptor d = memory.table[table & (TT_TABLES - 1)];
+    const Descriptor d = memory.table[job.table & (TT_TABLES - 1)];
     int rows = 0;
 LOOKUPS:
     for (Lookup lookup = lookups.read(); !lookup.stop; lookup = lookups.read()) {
 #pragma HLS loop_tripcount min=1 max=65536
         index[rows++ & (CHUNK_ROWS - 1)] = lookup.index;
         if (!lookup.ends) continue;
-        tt_chunk(memory, d, index, smaller(rows, CHUNK_ROWS), vector);
+        tt_chunk(memory, products, d, index, smaller(rows, CHUNK_ROWS), vector);
         rows = 0;
     BEATS:
-        for (int j = 0; j < row_beats; j++) {
+        for (int j = 0; j < job.row_beats; j++) {
 #pragma HLS pipeline II=1
 #pragma HLS loop_tripcount min=1 max=64
             Beat beat;

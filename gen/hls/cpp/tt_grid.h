@@ -165,4 +165,30 @@ inline Line line_of(const Tile &tile, int product, bool swap) {
     return line;
 }
 
+inline int vector_words(const Descriptor &d) {
+    return smaller(int(d.last_beats) * N * N + int(d.last_tail) + 1, TT_DIM_MAX);
+}
+
+// A tile of the last product: its words in the vector's order, in `vector`.
+inline void write_tile(const Tile &tile, const Descriptor &d, const Roles &roles, int number, int block,
+                       Word vector[]) {
+    const int columns = N << d.last_columns_log2, blocks = d.last_blocks + 1;
+    const int rows = N << bits_of(roles.rows);
+    const int dim = vector_words(d);
+    for (int r = 0; r < N; r++) {
+        for (int c = 0; c < N; c++) {
+            for (int s = 0; s < N; s++) {
+#pragma HLS pipeline II=1
+                if (s & roles.combined) continue;
+                // Of two bits that mean rows the low one counts more.
+                const int high = roles.rows == 3 ? (s & 1) << 1 | s >> 1 : gather(s, roles.rows);
+                const int row = number * rows + high * N + c;
+                const int column = (block << d.last_columns_log2 | gather(s, roles.columns)) * N + r;
+                const int at = row * blocks * columns + column;
+                if (at < dim) vector[at] = round_sum(tile.z[r][c][s], TT_GROUPED ? UNIT_EXACT : UNIT_SINGLE);
+            }
+        }
+    }
+}
+
 }  // namespace hotrail

@@ -24,8 +24,11 @@ struct Line {
 
 struct TTMemory {
     uint64_t x[TT_X_LINES][2][LINE / 4], y[TT_Y_LINES][2][LINE / 4];
-    Line t[T_LINES], t_middle[T_MIDDLE_LINES];      // first and middle products
     Descriptor table[TT_TABLES];
+};
+
+struct Products {           // first and middle ones, a line a word of memory
+    Line t[T_LINES], t_middle[T_MIDDLE_LINES];
 };
 
 #if TT_GROUPED

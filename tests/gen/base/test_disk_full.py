@@ -85,6 +85,21 @@ def test_profile_and_plan(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_files_of_a_folder_that_is_written_together(tmp_path):
+    said, left = small_disk(str(tmp_path), """
+import sys
+from pathlib import Path
+from gen.base.staging import together
+try:
+    with together(Path(sys.argv[1]) / "hls") as folder:
+        (folder / "vectors").write_bytes(bytes(1 << 21))
+except OSError as error:
+    print(error)
+print([path.name for path in Path(sys.argv[1]).iterdir()])
+""")
+    assert (said, left) == (f"[Errno 28] No space left on device: '{tmp_path}/hls'", "[]")
+
+
 @pytest.mark.parametrize("cut", [0, 100, 1000])
 def test_a_member_that_is_cut_while_the_folder_is_open(tmp_path, cut):
     with Writer(tmp_path / "x", "thing", 1) as writer:

@@ -42,7 +42,8 @@ def built(folder, preset, *switches):
     put(folder, contents(preset))
     target = re.search(r"csim_bench\S*", subprocess.run(["make", "-n", "csim", *switches], cwd=folder, check=True,
                                                         capture_output=True, text=True).stdout)[0]
-    done = subprocess.run(["make", target, "CXXFLAGS+=-Werror", *switches], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(["make", target, "CXXFLAGS=-O2 -Werror", *switches], cwd=folder, capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / target
 
@@ -99,6 +100,64 @@ def test_tables_of_any_bits(preset, tmp_path):
     for seed in range(SEED, SEED + 30):
         said, code = played(program, str(seed))
         assert code == 0 and "hostile: 200 cases" in said, said
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("switches", [["STD=c++17"], ["CXX=clang++"], ["CXX=clang++", "STD=c++17", "SANITIZE=1"]],
+                         ids=" ".join)
+def test_with_another_compiler(switches, tmp_path):
+    if "CXX=clang++" in switches and not shutil.which("clang++"):
+        pytest.skip("needs clang++")
+    for preset in PRESETS:
+        program = built(tmp_path / preset, preset, *switches)
+        equal(program, program.parent / "vectors")
+
+
+@pytest.mark.regress
+def test_as_co_simulation_calls_it(tmp_path):
+    """Without a host beside the kernel: programs that need one are left aside, all others are equal."""
+    program = built(tmp_path, "tiny", "CXXFLAGS=-O2 -DHOTRAIL_COSIM")
+    equal(program, tmp_path / "vectors")
+
+
+def side_by_side(folder, depth=None):
+    """The simulation of `tiny` with a thread for each process of BAGS and streams of their depths, or of `depth`."""
+    text = contents("tiny")["emb_bags.h"].decode()
+    head, body, tail = re.split(r"(?s)(?<=#pragma HLS dataflow\n)(.*?)(?=\n})", text, maxsplit=1)
+    body, streams = re.subn(r'\("(\w+)"\);\n#pragma HLS stream variable=\1 depth=(\d+)',
+                            lambda found: f'("{found[1]}", {depth or found[2]});', body)
+    body, calls = re.subn(r"(?m)^    (\w+\([\w, ]+\);)$", r"    threads.emplace_back([&] { \1 });",
+                          re.sub(r",\n +", ", ", body))
+    assert (streams, calls) == (11, 8)
+    join = "\n    for (std::thread &thread : threads) thread.join();"
+    put(folder, {**contents("tiny"), "csim/hls_stream.h": Path(__file__).with_name("bounded_stream.h").read_bytes()})
+    (folder / "emb_bags.h").write_text(
+        f"#include <vector>\n{head}    std::vector<std::thread> threads;\n{body}{join}{tail}", encoding="utf-8")
+    subprocess.run(["make", "csim_bench", "CXXFLAGS=-O2 -pthread"], cwd=folder, check=True, capture_output=True)
+    return folder / "csim_bench"
+
+
+@pytest.mark.regress
+def test_processes_that_wait_for_one_another(tmp_path):
+    """Streams as deep as their pragmas say, then as a beat has words; of two words the lengths of a beat block."""
+    drawer = Drawer(SEED)
+    drawer.draw(40, False)
+    drawer.draw(80, True)
+    # Behind a row of a tensor train, which is held back, more rows than streams hold.
+    rows, beats = 2000, drawer.images.tables[0].dim // drawer.words
+    inputs = np.zeros(drawer.words + rows, np.uint32)
+    inputs[[0, drawer.words]] = rows, 1 << 30
+    words = encode("BAGS", {"count": 1, "lengths": 0, "indices": 1, "indices_count": rows, "dram_rows": 1, "tt_rows": 1,
+                            "row_beats": beats, "chunk_rows": 1, "out_stride": beats})
+    assert drawer.case(Drawn(words[None], inputs, beats, 0, 0)) == 0
+    put(tmp_path / "drawn", {"emb.bin": drawer.out.data})
+    program = side_by_side(tmp_path / "own")
+    assert equal(program, program.parent / "vectors")["emb"]
+    assert equal(program, tmp_path / "drawn")["emb"]
+    program = side_by_side(tmp_path / "shallow", TINY.cores["emb"].words)
+    equal(program, tmp_path / "drawn")
+    said, code = played(side_by_side(tmp_path / "shallower", 2), tmp_path / "drawn")
+    assert code == 3 and "nothing goes on" in said
 
 
 @pytest.mark.regress
@@ -223,16 +282,49 @@ def test_the_folder_is_the_same_twice():
     assert first["vectors/mlp.bin"] != project.contents(cores, 4)["vectors/mlp.bin"]
 
 
+def test_pragmas_are_in_the_grammar():
+    """Of AMD's published front end: XlxPragmaOption.td of Xilinx/hls-llvm-project, what is public in it."""
+    grammar = {"aggregate": "variable", "array_partition": "variable cyclic complete factor dim", "dataflow": "",
+               "bind_storage": "variable type impl", "inline": "", "loop_tripcount": "min max", "pipeline": "II",
+               "stream": "variable depth", "unroll": "", "interface": "m_axi s_axilite port bundle offset depth "
+               "num_read_outstanding num_write_outstanding"}
+    for name, text in contents("tiny").items():
+        pragmas = re.findall(rb"(?m)^#pragma HLS (\w+)(.*)$", text)
+        for pragma, options in ((word.decode() for word in pair) for pair in pragmas):
+            assert {option.split("=")[0] for option in options.split()} <= set(grammar[pragma].split()), (name, options)
+            assert pragma != "loop_tripcount" or "max=" in options
+
+
+def test_dataflow_is_canonical():
+    """UG1399: declarations and calls alone; a pointer has one process, a stream one that writes and one that reads."""
+    text = contents("tiny")["emb_bags.h"].decode()
+    head, body = re.search(r"void bags_region\(([^{]*)\) {\n#pragma HLS dataflow\n(.*?)\n}", text, re.DOTALL).groups()
+    lines = [line for line in re.sub(r",\s+", ", ", body).splitlines() if not line.startswith("#pragma HLS stream")]
+    streams = [name[1] for line in lines if (name := re.fullmatch(r"    hls::stream<\w+> (\w+)\(\"\1\"\);", line))]
+    calls = [found[1].split(", ") for line in lines if (found := re.fullmatch(r"    \w+\(([\w, ]+)\);", line))]
+    assert len(streams) + len(calls) == len(lines) and len(calls) == 8
+    used = Counter(name for call in calls for name in call)
+    references = re.findall(r"[*&](\w+)", head)
+    assert len(references) == 10 and {name: used[name] for name in references} == dict.fromkeys(references, 1)
+    assert {name: used[name] for name in streams} == dict.fromkeys(streams, 2)
+
+
 def test_the_top_function_has_the_arguments_of_the_isa():
     top = contents("tiny")["hotrail_emb.cpp"].decode()
     declared = re.search(r"hotrail_emb\((.*?)\) {", top, re.DOTALL)[1]
     assert re.findall(r"\*?(\w+)(?:,|$)", declared) == [item.name for item in EMB.arguments]
-    assert dict(re.findall(r"m_axi port=(\w+) bundle=(\w+)", top)) == {
-        item.name: item.port for item in EMB.arguments if item.port}
+    assert re.findall(r"m_axi port=(\w+) bundle=(\w+)", top) == [
+        (item.name, item.name) for item in EMB.arguments if item.port]
     assert set(re.findall(r"s_axilite port=(\w+)", top)) == {*(item.name for item in EMB.arguments), "return"}
 
 
 command = partial(call, "hls")
+
+
+def test_a_compiler_that_is_missing(tiny):
+    done = subprocess.run(["make", "-B", "csim", "CXX=nonesuch"], cwd=tiny.parent, capture_output=True, text=True)
+    assert done.returncode and "nonesuch is not on the PATH; CXX=... names another C++ compiler\n" in done.stderr
+    assert tiny.exists()
 
 
 def test_the_command(tmp_path):

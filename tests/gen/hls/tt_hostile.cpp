@@ -32,7 +32,7 @@ int main(int, char **arguments) {
         hls::stream<Beat> o;
         const int rows = 1 + draw() % 8, beats = 1 + draw() % EMB_ROW_BEATS_MAX;
         for (int k = 0; k <= rows; k++) lookups.write({Word(draw() ^ draw() << 16), k == rows - 1, k == rows});
-        tt_unit(lookups, o, tt_memory, table, beats);
+        tt_unit(lookups, o, tt_memory, {int(table), beats});
         if (int(o.size()) != beats) return 1;
     }
     std::printf("hostile: %d cases\n", TIMES);

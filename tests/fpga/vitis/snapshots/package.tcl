@@ -274,6 +274,7 @@ package_xo -force -xo_path [file join $out $name.xo] -kernel_name $name \
         [file join $here model/emb.h] \
         [file join $here model/emb_bags.h] \
         [file join $here model/emb_checks.h] \
+        [file join $here model/emb_issue.h] \
         [file join $here model/fp32.h] \
         [file join $here model/groups.h] \
         [file join $here model/hotrail_emb.cpp] \
