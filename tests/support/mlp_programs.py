@@ -15,6 +15,7 @@ from tests.support.differential import Draw
 from tests.support.program_mutator import ProgramMutator, shorter
 
 MUTATOR = ProgramMutator(MLP)
+WAITS = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
 
 
 class Full(Exception):
@@ -31,6 +32,7 @@ class Run:
     outputs_beats: int
     count: int | None = None
     mistake: str = ""
+    wild: bool = False      # it reads what it has not loaded
 
     def copy(self) -> "Run":
         return Run(self.words.copy(), self.inputs.copy(), self.weights.copy(), self.outputs_beats, self.count)
@@ -94,8 +96,12 @@ class Mix:
 
     def add(self, name: str, **values: int) -> None:
         self.words.append(MUTATOR.garble(self.draw, encode(name, {**self.before, **values}, MLP)))
-        kind = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
-        self.before[kind.get(name, "wait_layers")] += 1
+        self.before[WAITS.get(name, "wait_layers")] += 1
+
+    def take_back(self) -> None:
+        """The last instruction."""
+        opcode = int(self.words.pop()[0]) & 0xFF
+        self.before[WAITS.get(MLP.opcodes[opcode], "wait_layers")] -= 1
 
     def load(self, name: str, fresh: bool, **values: int) -> None:
         """fresh: whether nothing before it uses its lines."""
@@ -239,6 +245,105 @@ def any_program(config: MlpConfig, draw: np.random.Generator, *, reuse: float = 
             return run
 
 
+class Wild(Mix):
+    """Instructions with any fields that are allowed one by one, over whatever lies in the memories: lines anywhere and
+    past a memory's end, strides of nothing, features past the last, every kind of number."""
+
+    WORDS = (0, 1, 0x80000000, 0x00800000, 0x3F800000, 0xBF800001, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001,
+             0xFFFFFFFF)
+    BEATS = 200     # of a buffer
+
+    def __init__(self, config: MlpConfig, draw: np.random.Generator):
+        super().__init__(config, draw)
+        for arena in (self.inputs, self.weights):
+            beats = draw.standard_normal((self.BEATS, config.words)).astype(np.float32).view(np.uint32)
+            special = draw.random(beats.shape) < draw.choice((0, 0.02))
+            beats[special] = draw.choice(np.array(self.WORDS, np.uint32), special.sum())
+            arena.append(beats)
+        self.at["outputs"] = self.BEATS
+
+    def any(self, *values: int) -> int:
+        """One of these, or of all below the last, which is not among them."""
+        *values, end = values
+        return int(self.draw.choice(values)) if values and self.draw.integers(2) else int(self.draw.integers(end))
+
+    def of(self, lines: int) -> int:
+        return self.any(0, lines - 1, lines, 0xFFFF, lines)
+
+    def place(self, beats: int) -> int:
+        """An offset in a buffer, mostly one that so many beats fit behind."""
+        return self.any(self.BEATS - beats if beats < self.BEATS else 0, max(1, self.BEATS - beats + 1))
+
+    def load_rows(self) -> None:
+        config, features_in = self.config, self.any(2)
+        count, half = 1 + self.any(config.samples, 3 * config.samples), self.any(2)
+        features = self.any(1, config.rows, 254 if count == 1 else 2, 3 * config.rows) + 1 if features_in else 1
+        row_beats = 1 + self.any(0, config.row_lines + 2 if features * count < 4 else 1, 5)
+        stored = stored_beats(row_beats, half)
+        stride = self.any(0, stored, 1, stored + 3)
+        self.add("LOAD_ROWS", features_in=features_in, half=half, count=count, row_beats=row_beats, features=features,
+                 feature=self.any(0, 255, 256), stride=stride,
+                 source=self.place((count * features - 1) * stride + stored), line=self.of(config.row_lines),
+                 line_stride=self.any(0, 1, 2, self.samples(count), config.row_lines, 0xFFFF, 20))
+
+    def load_weights(self) -> None:
+        config = self.config
+        count, steps = 1 + self.any(0, config.units, 9), 1 + self.any(0, 12)
+        self.add("LOAD_WEIGHTS", count=count, steps=steps, weight_line=self.of(config.weight_lines),
+                 source=self.place(count * steps * config.line_beats))
+
+    def load_addends(self) -> None:
+        config = self.config
+        count = 1 + self.any(0, config.addend_lines + 2, 20)
+        self.add("LOAD_ADDENDS", count=count, addend_line=self.of(config.addend_lines),
+                 source=self.place(-(-count // config.groups_per_beat)))
+
+    def any_layer(self) -> None:
+        config, target = self.config, self.any(4)
+        count, groups = 1 + self.any(0, config.samples, 4 * config.samples), 1 + self.any(0, config.units, 12)
+        beats = -(-groups // config.groups_per_beat)
+        addend = self.any(3)
+        addend_line = self.of(config.addend_lines)
+        to_line = self.of(config.addend_lines if target == TARGET.PARTIAL else config.row_lines)
+        least = {TARGET.ROWS: self.samples(count), TARGET.FEATURE: beats}.get(target, 0)
+        out_stride = beats + self.any(0, 3)
+        self.add("LAYER", mode=self.any(2), addend=addend, target=target,
+                 activation=self.any({TARGET.PARTIAL: 1, TARGET.MEMORY: 3}.get(target, 2)), count=count,
+                 feature=self.any(0, 255, 256), line=self.of(config.row_lines),
+                 line_stride=self.any(0, 1, config.row_lines, 0xFFFF, 20), steps=1 + self.any(0, 12), groups=groups,
+                 weight_line=self.of(config.weight_lines), last_columns=self.upto(config.columns),
+                 addend_line=addend_line, to_line=addend_line if addend == ADDEND.PARTIAL and self.any(2) else to_line,
+                 to_line_stride=least + self.any(0, 3), out=self.place((count - 1) * out_stride + beats),
+                 out_stride=out_stride, max_in_flight=0)
+
+    def any_interact(self) -> None:
+        config = self.config
+        count = 1 + self.any(0, config.samples)
+        self.add("INTERACT", count=count, row_beats=1 + self.any(0, 3), features=2 + self.any(0, 4 * config.rows),
+                 line=self.of(config.row_lines), line_stride=self.any(0, 1, config.row_lines, 0xFFFF, 20),
+                 to_line=self.of(config.row_lines), to_line_stride=self.samples(count) + self.any(0, 3),
+                 max_in_flight=0)
+
+
+def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
+    """Up to a dozen of any instructions that do not share lines with themselves; now and then one does, or reaches
+    past a buffer."""
+    mix, rules = Wild(config, draw), Rules(config)
+    kinds = (mix.load_rows, mix.load_weights, mix.load_addends, mix.any_layer, mix.any_layer, mix.any_layer,
+             mix.any_interact)
+    for _ in range(mix.upto(12)):
+        kinds[int(draw.integers(len(kinds)))]()
+        item = MLP.decode(mix.words[-1].tolist())
+        sizes = [mix.BEATS] * 3
+        if rules.refusal(item, [1 << 32] * 3, sizes) and draw.random() < 0.9:
+            mix.take_back()
+    if not mix.words:
+        mix.load_addends()
+    run = mix.run()
+    run.wild = True
+    return run
+
+
 def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
     """Loads every line of every memory."""
     steps = min(config.weight_lines, MLP.field("steps").highest)
@@ -267,7 +372,10 @@ class Programs(Draw):
 
     def draw(self, wrong: bool = False) -> Run:
         while True:
-            run = any_program(self.config, self.r, reuse=float(self.one((0, 0.3, 0.7))), eager=not wrong)
+            if self.r.random() < 0.4:
+                run = wild_program(self.config, self.r)
+            else:
+                run = any_program(self.config, self.r, reuse=float(self.one((0, 0.3, 0.7))), eager=not wrong)
             if not wrong:
                 return run
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
