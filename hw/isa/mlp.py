@@ -142,13 +142,15 @@ MLP = Kernel(
         Field("row_beats", 4, 0, 16, "beats of a row or of a feature", minimum=1, maximum=(1 << 12) - 1),
         Field("features", 4, 16, 8, "features of a sample", minimum=1),
         Field("feature", 4, 24, 8, "number of the feature that is written, or of the first that is loaded"),
-        Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first"),
+        Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first. Lines of each memory count "
+              "around its end"),
         Field("line_stride", 5, 16, 16,
               "lines from a beat of a row to its next; with features: from a sample to the next"),
         Field("steps", 6, 0, 16, "beats of the array that a dot product takes", minimum=1, maximum=(1 << 12) - 1),
         Field("groups", 6, 16, 16, "column groups of the result", minimum=1, maximum=(1 << 12) - 1),
         Field("weight_line", 7, 0, 16, "first line of the weights' memory"),
-        Field("last_columns", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
+        Field("last_columns", 7, 16, 8, "columns of the last group that count, at most the array's; the others "
+              "become +0", minimum=1),
         Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
         Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory; those up to the "
                                    "last must fit there and be none of those from the first to the last that are read "
@@ -185,7 +187,8 @@ MLP = Kernel(
             Use("addend_line"), Use("to_line"), Use("to_line_stride"), Use("out"), Use("out_stride"),
             Use("max_in_flight"), *_IN_ORDER)),
         Instruction(5, "INTERACT", "Dot products of all pairs of a sample's features.", (
-            Use("count", "samples"), Use("row_beats"), Use("features"), Use("line"), Use("line_stride"), Use("to_line"),
+            Use("count", "samples"), Use("row_beats"), Use("features", "features of a sample, 2 or more"), Use("line"),
+            Use("line_stride"), Use("to_line"),
             Use("to_line_stride"),
             Use("max_in_flight", "tiles that may be under way when the first tile begins; 0: all results before it "
                                  "are written"), *_IN_ORDER)),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gen.compiler.emb import encode
+from golden.tt.load import TABLE
 from hw.isa import EMB
 from hw.isa.mlp import ADDEND, TARGET
 from tests.fuzz.programs import CORES, trials_of
@@ -151,6 +152,29 @@ def test_a_row_that_the_ring_has_no_room_for_never_lands(emb):
     drawn = by_hand([2 << 30 | last], {"ring_first": 256, "ring_count": last, "release": 256}, pages=9)
     assert emb.compare(drawn) == EMB.code("TIMEOUT")
     assert not emb.compare(after(256, drawn))
+
+
+@pytest.mark.regress
+def test_a_damaged_descriptor_ends_a_run(emb):
+    """With a wrong vector, a code or its watchdog; and what is loaded anew is right."""
+    draw, words, images = np.random.default_rng(SEED), TINY.words, emb.images
+    image, blocks = images.load.reshape(-1), -(-16 // TINY.words)
+    groups = np.arange(images.load_beats) // 16 * (blocks + 16) * words
+    nth = np.arange(images.load_beats) % 16
+    parts = (groups + (blocks + nth) * words)[image[groups + nth] >> 16 & 3 == TABLE]
+    lookups = [encode("BAGS", {**bags(range(4)), "indices": 0, "lengths": 1, "dram_rows": 0, "tt_table": number,
+                               "tt_rows": 2, "row_beats": placed.value_beats, "out_stride": placed.value_beats,
+                               "out": 64 * number}) for number, placed in enumerate(images.placed.values())]
+    program = np.stack([encode("LOAD", {"count": images.load_beats, "indices": 2}), *lookups])
+    inputs = np.repeat(np.array([1 << 30, 1], np.uint32), words)
+    for _ in range(200):
+        damaged = image.copy()
+        damaged[draw.choice(parts) + draw.integers(4)] ^= np.uint32(draw.integers(1, 1 << 32))
+        run = Drawn(program, np.concatenate([inputs, damaged]), 64 * len(lookups), 0, 0)
+        emb.sim.start(run)
+        emb.sim.finish(run)
+        emb.again()
+        assert not emb.trial()
 
 
 # Programs of the MLP core, by hand.
