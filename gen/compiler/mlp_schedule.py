@@ -30,11 +30,10 @@ in every run, and w needs no wait. For the others `max_in_flight` holds the read
 time in between did not matter. Words that no step reads count as read by the last one. Addends are no operands of
 slots: they are read at least `Tiles.added` cycles behind a tile's last one.
 
-Why the waits suffice. Whatever an operation writes is read by a later one before its lines are given away, and every
-tile of it has been written when the reader's last slot goes; so when the reader is done nothing of the writer is under
-way. A load is needed by an operation that waits for it; so when that one begins nothing of the load is under way. Tiles
-are written in the order in which they begin, so tiles never overtake one another in writing, nor a later write an
-earlier read.
+Why the waits suffice. An operation is done when its last tile is written, and tiles are written in the order in which
+they begin; so when the one that last used a load's lines is done, nothing of it or of those before it is under way. A
+load is needed by an operation that waits for it; so when that one begins nothing of the load is under way. Nor does a
+tile overtake another in writing, or a later write an earlier read.
 """
 
 from bisect import bisect_left, bisect_right

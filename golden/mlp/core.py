@@ -143,37 +143,37 @@ class Mlp(Geometry):
         lines = line + np.arange(beats) * line_stride + group[:, None]
         return unit[:, None], row[:, None], lines % self.row_memory.shape[2]
 
-    def _feature(self, item_feature: int, count: int, line: int, line_stride: int, beats: int) -> tuple:
-        """Index of the rows' memory for the words (count, beats, words) of one feature of every sample, whose own
-        `line` already counts the features before it: beat and word as the row has them."""
+    def _features(self, features: Lines, count: int, line: Lines, line_stride: int, beats: int) -> tuple:
+        """Index of the rows' memory for the words (count, features, beats, words) of features of every sample, each
+        with a `line` of its own that counts the features before it: beat and word as the row has them."""
         unit, row, group = self._places(count)
-        lines = line + (group * self.rows + row)[:, None] * line_stride + np.arange(beats)
-        turned = np.roll(np.arange(self.words), -(item_feature // self.rows) % self.pieces * self.piece)
-        return (unit[:, None, None], item_feature % self.rows, (lines % self.row_memory.shape[2])[:, :, None], turned)
+        features = features[:, None, None]
+        lines = line[:, None] + ((group * self.rows + row) * line_stride)[:, None, None] + np.arange(beats)
+        turned = np.arange(self.words) + features // self.rows % self.pieces * self.piece
+        return (unit[:, None, None, None], features % self.rows, (lines % self.row_memory.shape[2])[..., None],
+                turned % self.words)
 
     # Loads.
 
     def _load_rows(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+        count, beats = item.count, item.row_beats
         if item.features_in:
-            features = [item.feature + nth for nth in range(item.features)]
-            places = [self._feature(feature, item.count, item.line + feature // self.rows * item.row_beats,
-                                    item.line_stride, item.row_beats) for feature in features]
+            features = item.feature + np.arange(item.features)
+            place = self._features(features, count, item.line + features // self.rows * beats, item.line_stride, beats)
         else:
-            places = [self._plain(item.count, item.line, item.line_stride, item.row_beats)]
-        for place in places:
-            self.known[ROWS][place] = True
+            place = self._plain(count, item.line, item.line_stride, beats)
+        self.known[ROWS][place] = True
         if self._dry:
             return
-        beats = memory.inputs.reshape(-1, self.words)
-        number = item.source + np.arange(item.count * item.features) * item.stride
-        stored = stored_beats(item.row_beats, item.half)
-        rows = beats[number[:, None] + np.arange(stored)].reshape(len(number), -1)
+        number = item.source + np.arange(count * item.features) * item.stride
+        stored = stored_beats(beats, item.half)
+        rows = memory.inputs.reshape(-1, self.words)[number[:, None] + np.arange(stored)].reshape(len(number), -1)
         if item.half:
-            rows = fp32.bits(widen(rows.view(np.uint16)[:, :item.row_beats * self.words], "float16"))
-        rows = rows.reshape(item.count, item.features, item.row_beats, -1)
-        for nth, place in enumerate(places):
-            self.row_memory[place] = rows[:, nth]
-        counters["rows_beats"] += item.count * item.features * stored
+            rows = fp32.bits(widen(rows.view(np.uint16)[:, :beats * self.words], "float16"))
+        # Sample by sample, feature by feature, beat by beat: of several at one place the last one stays.
+        shape = (count, item.features) if item.features_in else (count,)
+        self.row_memory[place] = rows.reshape(*shape, beats, self.words)
+        counters["rows_beats"] += count * item.features * stored
 
     def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         at = self._weights(item, item.count)
@@ -276,7 +276,7 @@ class Mlp(Geometry):
             return
         at: tuple
         if item.target == TARGET.FEATURE:
-            at = self._feature(item.feature, count, item.to_line, item.to_line_stride, beats)
+            at = self._features(np.array([item.feature]), count, np.array([item.to_line]), item.to_line_stride, beats)
         else:
             at = (*(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats)),
                   np.arange(self.words))
@@ -320,14 +320,14 @@ class Mlp(Geometry):
         beats = -(-len(pairs) // self.words)
         at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
         at = (*at, np.arange(self.words))
-        places = [self._feature(f, count, item.line + f // self.rows * item.row_beats, item.line_stride,
-                                item.row_beats) for f in range(features)]
-        for place in places:
-            self._needs(ROWS, place)
+        feature = np.arange(features)
+        place = self._features(feature, count, item.line + feature // self.rows * item.row_beats, item.line_stride,
+                               item.row_beats)
+        self._needs(ROWS, place)
         if self._dry:
             self._rows(at, None, len(pairs))
             return
-        values = np.stack([self.row_memory[place].reshape(count, -1) for place in places], axis=1)
+        values = self.row_memory[place].reshape(count, features, -1)
         z = np.zeros((count, len(pairs)), np.uint32)
         real = pairs[:, 1] >= 0
         for sample in range(count):

@@ -115,13 +115,14 @@ EMB = Kernel(
         Field("piece_beats", 9, 20, 6, "beats of a piece of a row in card memory, a power of two below the core's "
               "stripe_beats that divides b; 0: a row is one piece. With n = stripe_beats / piece_beats, piece "
               "j of row r begins at dram_base + (r - r % n) * b + r % n * piece_beats + j * stripe_beats"),
-        Field("tt_rows", 10, 0, 32, "rows of the tensor-train table that may be looked up; 0: the table is not used"),
+        Field("tt_rows", 10, 0, 32, "rows of the tensor-train table that may be looked up, at most 2^index_bits of the "
+              "core's unit; 0: the table is not used"),
         Field("out", 11, 0, 32, "outputs offset of bag 0"),
         Field("out_stride", 12, 0, 32, "beats from a bag's vector to the next bag's"),
         Field("ring_first", 13, 0, 32, "first ring position that the instruction may read", maximum=(1 << 30) - 1),
-        Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on; not those of them before "
-              "one that an instruction before it releases, or before the run's first. Of two positions, the one from "
-              "which fewer than 2^29 lead to the other is before it"),
+        Field("ring_count", 14, 0, 32, "ring positions that it may read, from ring_first on, at most ring_beats; not "
+              "those of them before one that an instruction before it releases, or before the run's first. Of two "
+              "positions, the one from which fewer than 2^29 lead to the other is before it"),
         Field("release", 15, 0, 32, "ring position up to which the ring is free once this instruction is done; what "
               "lies before it is not read any more, whether or not it has landed. A position before one that was "
               "released, or before the run's first, releases nothing", maximum=(1 << 30) - 1),

@@ -65,27 +65,34 @@ HOTLINE = Kernel(
     words=16,
     fields=(
         Field("opcode", 0, 0, 8, "which instruction"),
-        Field("pinned", 0, 8, 1, "all rows of the table are hot"),
+        Field("pinned", 0, 8, 1, "all rows of the table are hot; join is 0 then"),
         Field("pooled", 0, 9, 1, "gathered mini-batches carry a vector for every position with join 0 instead of "
                                  "rows"),
         Field("join", 0, 10, 2, "in a pooled sample the position's row: 0 begins a vector, 1 is added to the vector "
-                                "before, 2 is multiplied with it, element by element", maximum=2),
+                                "before, 2 is multiplied with it, element by element. Position 0 of a "
+                                "pooled TRAIN has 0", maximum=2),
         Field("half", 0, 12, 1, "gathered mini-batches carry rows or vectors as binary16 words, one behind the "
                                 "other"),
-        Field("position", 0, 16, 8, "address register: which index of a sample", maximum=63),
+        Field("position", 0, 16, 8, "address register: which index of a sample; below the core's `positions`",
+              maximum=63),
         Field("count", 1, 0, 32, "samples", minimum=1),
         Field("source", 2, 0, 32, "offset in the inputs, in beats"),
         Field("sample_beats", 3, 0, 8, "beats of a sample", minimum=1, maximum=8),
         Field("indices", 3, 8, 8, "words of a sample that are indices, from the first on; those behind them are "
-                                  "carried along as they are", minimum=1, maximum=64),
+                                  "carried along as they are. At most the core's `positions`, and in a TRAIN the "
+                                  "rows that its embedding buffer holds", minimum=1, maximum=64),
         Field("row_beats_log2", 3, 16, 4, "log2 of the beats of a row", maximum=6),
-        Field("batch", 4, 0, 16, "samples of a mini-batch", minimum=1),
+        Field("batch", 4, 0, 16, "samples of a mini-batch; their beats are at most the core's `frame_beats`",
+              minimum=1),
         Field("mailbox_slots", 4, 16, 8, "mini-batches that the mailbox holds", minimum=1),
-        Field("mailbox_pitch", 5, 0, 32, "beats from a mini-batch to the next in the mailbox", minimum=1),
-        Field("gradients_pitch", 6, 0, 32, "beats from a mini-batch's gradients to the next's"),
+        Field("mailbox_pitch", 5, 0, 32, "beats from a mini-batch to the next in the mailbox; at least the most that "
+              "one may take", minimum=1),
+        Field("gradients_pitch", 6, 0, 32, "beats from a mini-batch's gradients to the next's; at least the most that "
+              "one may have"),
         Field("rate", 7, 0, 32, "binary32 that gradients are multiplied with: minus the learning rate"),
         Field("first_low", 8, 0, 32, "number of the table's row 0 among the rows of all tables, low word"),
-        Field("first_high", 9, 0, 8, "high bits of it"),
+        Field("first_high", 9, 0, 8, "high bits of it. All numbers are below 2^14 times the sets of the core's "
+              "banks"),
         Field("table_rows", 10, 0, 32, "rows of the table", minimum=1, maximum=(1 << 31) - 1),
         Field("base", 11, 0, 32, "offset of the table's row 0 in the rows' buffer, in beats. Rows are told apart by "
               "their numbers: TRAIN is refused unless base - (first << row_beats_log2) is equal in all "

@@ -104,6 +104,8 @@ class Geometry:
 
 
 _AFTER = tuple(Use(name) for name in ("wait_rows", "wait_weights", "wait_layers"))
+_IN_ORDER = (*_AFTER[:2], Use("wait_layers", "no more than stand before it: LAYER and INTERACT go in order, and "
+                                             "`max_in_flight` says what of their results is written"))
 
 MLP = Kernel(
     name="mlp",
@@ -140,13 +142,15 @@ MLP = Kernel(
         Field("row_beats", 4, 0, 16, "beats of a row or of a feature", minimum=1, maximum=(1 << 12) - 1),
         Field("features", 4, 16, 8, "features of a sample", minimum=1),
         Field("feature", 4, 24, 8, "number of the feature that is written, or of the first that is loaded"),
-        Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first"),
+        Field("line", 5, 0, 16, "line of the rows' memory that is read, or loaded, first. Lines of each memory count "
+              "around its end"),
         Field("line_stride", 5, 16, 16,
               "lines from a beat of a row to its next; with features: from a sample to the next"),
         Field("steps", 6, 0, 16, "beats of the array that a dot product takes", minimum=1, maximum=(1 << 12) - 1),
         Field("groups", 6, 16, 16, "column groups of the result", minimum=1, maximum=(1 << 12) - 1),
         Field("weight_line", 7, 0, 16, "first line of the weights' memory"),
-        Field("last_columns", 7, 16, 8, "columns of the last group that count; the others become +0", minimum=1),
+        Field("last_columns", 7, 16, 8, "columns of the last group that count, at most the array's; the others "
+              "become +0", minimum=1),
         Field("addend_line", 8, 0, 16, "first line of the addends' memory that is read, or loaded"),
         Field("to_line", 9, 0, 16, "first line that is written, of the rows' or the addends' memory; those up to the "
                                    "last must fit there and be none of those from the first to the last that are read "
@@ -158,14 +162,17 @@ MLP = Kernel(
         Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; at least a row's, the "
               "column groups' in whole beats, where target is memory and count is not 1"),
         Field("max_in_flight", 12, 0, 32,
-              "tiles that may be under way when a tile of the first pass over the samples begins; "
-                                "with partials: any tile"),
-        Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before"),
-        Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before"),
-        Field("wait_layers", 15, 0, 32, "LAYER and INTERACT that must have read all their operands before"),
+              "tiles that may be under way when a tile of the first pass over the samples begins; with partials: any "
+              "tile. 0: all results before it are written"),
+        Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before: of those that stand before it all that load "
+              "lines which it reads or writes, as nothing else makes it wait for them"),
+        Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before, likewise"),
+        Field("wait_layers", 15, 0, 32, "LAYER and INTERACT that must be done before, all that they write on chip "
+              "written: of those that stand before it all that read or write lines which it loads"),
     ),
     instructions=(
-        Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory.", (
+        Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory, sample by sample, and "
+                    "feature by feature of each: of several at one place the last stays.", (
             Use("features_in"), Use("half"), Use("count", "samples"), Use("source"), Use("stride"),
             Use("row_beats", "beats of a row or of a feature on chip"),
             Use("features", "features loaded of each sample, one row each; 1 if rows are samples"), Use("feature"),
@@ -178,10 +185,13 @@ MLP = Kernel(
             Use("mode"), Use("addend"), Use("target"), Use("activation"), Use("count", "samples"), Use("feature"),
             Use("line"), Use("line_stride"), Use("steps"), Use("groups"), Use("weight_line"), Use("last_columns"),
             Use("addend_line"), Use("to_line"), Use("to_line_stride"), Use("out"), Use("out_stride"),
-            Use("max_in_flight"), *_AFTER)),
+            Use("max_in_flight"), *_IN_ORDER)),
         Instruction(5, "INTERACT", "Dot products of all pairs of a sample's features.", (
-            Use("count", "samples"), Use("row_beats"), Use("features"), Use("line"), Use("line_stride"), Use("to_line"),
-            Use("to_line_stride"), Use("max_in_flight", "under way when the first tile begins"), *_AFTER)),
+            Use("count", "samples"), Use("row_beats"), Use("features", "features of a sample, 2 or more"), Use("line"),
+            Use("line_stride"), Use("to_line"),
+            Use("to_line_stride"),
+            Use("max_in_flight", "tiles that may be under way when the first tile begins; 0: all results before it "
+                                 "are written"), *_IN_ORDER)),
     ),
     modes=("throughput", "latency"),
     devices=(),

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 
 from hw.axi.bus import attach
@@ -22,6 +22,7 @@ from hw.mlp.sequencer import Sequencer
 from hw.mlp.units import ComputeUnits
 from hw.mlp.weights import WeightMemory
 from hw.place import Part, place
+from hw.stream.fifo import Fifo
 
 __all__ = ["MlpCore"]
 
@@ -125,14 +126,21 @@ class MlpCore(Part):
             parameters.base.eq(arguments.weights),
             parts.weights.load.eq(parameters.o_weights),
         ]
-        # How much of each kind is done: what the instructions of the other engines wait for.
-        engines = {"rows": rows, "weights": parameters, "layers": sequencer}
-        for name, engine in engines.items():
+        # How much of each kind is done: what the instructions of the other engines wait for. A layer is done when the
+        # results of its last tile are written.
+        finals = Fifo(1, depth=parts.results.tiles)
+        m.submodules.finals = ResetInserter(parts.frame.flush)(finals)
+        m.d.comb += finals.i.valid.eq(sequencer.tile_valid)
+        m.d.comb += finals.i.payload.eq(sequencer.done)
+        m.d.comb += finals.o.ready.eq(parts.results.written)
+        engines = {"rows": (rows, rows.done), "weights": (parameters, parameters.done),
+                   "layers": (sequencer, parts.results.written & finals.o.payload)}
+        for name, (engine, done) in engines.items():
             count = Signal(32, name=f"{name}_done")
-            m.d.sync += count.eq(count + engine.done)
+            m.d.sync += count.eq(count + done)
             with m.If(parts.frame.flush):
                 m.d.sync += count.eq(0)
-            for other in engines.values():
+            for other, _ in engines.values():
                 if other is not engine:
                     m.d.comb += getattr(other, f"{name}_done").eq(count)
 

@@ -82,7 +82,7 @@ class RowLoader(Part):
 
     Parameters  config: MlpConfig
     Members     i           In(stream of RowsJob)
-                weights_done, layers_done  In(32)  loads and layers done in this run
+                weights_done, layers_done  In(32)  loads that are done in this run, layers whose results are written
                 o_requests  Out(stream)  to and from a client of a ReadPort
                 i_data      In(stream)  to and from a client of a ReadPort
                 base        In(64)  address of the inputs

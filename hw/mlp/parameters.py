@@ -60,7 +60,7 @@ class ParameterLoader(Part):
 
     Parameters  config: MlpConfig
     Members     i           In(stream of ParametersJob)
-                rows_done, layers_done  In(32)  loads and layers done in this run
+                rows_done, layers_done  In(32)  loads that are done in this run, layers whose results are written
                 o_requests  Out(stream)  to and from a client of a ReadPort
                 i_data      In(stream)  to and from a client of a ReadPort
                 base        In(64)  address of the weights

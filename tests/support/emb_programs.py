@@ -14,14 +14,24 @@ from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from tests.support import emb_tables as make
 from tests.support.differential import Draw
 
-__all__ = ["PAGE", "Drawn", "Programs", "images"]
+__all__ = ["PAGE", "Drawn", "Programs", "images", "numbers"]
 
 PAGE = 4096
+SPECIAL = (0, 0x80000000, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001,
+           0xFFFFFFFF, 0x00000400, 0x7C00FC00, 0x7E000001)
 POSITIONS = 1 << 30
 KINDS = ("BAGS",) * 6 + ("FILL",) * 2 + ("LOAD",)
 # Row modes, column modes and ranks of tensor trains whose chunks may have from 1 to 8 rows in the preset `tiny`.
 TRAINS = (((5, 5, 4), (2, 2, 4), 4), ((6, 6), (4, 4), 16), ((8, 8), (4, 4), 8), ((3, 5, 4, 5), (2, 2, 2, 4), 6),
           ((8, 12), (4, 4), 2))
+
+
+def numbers(random, *shape):
+    """Words of float32, now and then one of every other kind or, as binary16, two."""
+    words = random.standard_normal(shape).astype(np.float32).view(np.uint32)
+    special = random.random(shape) < random.choice((0, 0.01, 0.1))
+    words[special] = random.choice(np.array(SPECIAL, np.uint32), special.sum())
+    return words
 
 
 def images(random, config):
@@ -149,9 +159,10 @@ class Programs(Draw):
                 "chunk_rows": chunk, "tt_rows": tt_rows,
                 "tt_table": table if table is not None else int(r.integers(1 << 16)), **fields, **ring}
         if weighted:
-            item["weights"] = self.region(r.standard_normal(len(indices)).astype(np.float32).view(np.uint32))
+            item["weights"] = self.region(numbers(r, len(indices)))
         v = packer.beats(fields["row_beats"], item["format"])
-        item["out_stride"] = v + int(self.one((0, 0, r.integers(3))))
+        # Vectors may lie where others do: the last one stays.
+        item["out_stride"] = int(self.one((v, v, v + r.integers(3), r.integers(v + 1))))
         item["out"] = self.outputs + int(r.integers(2))
         self.outputs = item["out"] + (len(lengths) - 1) * item["out_stride"] + v
         return item

@@ -11,7 +11,7 @@ from golden.emb.core import Emb, Memory
 from hw.isa import EMB
 from tests.support.differential import Differential, opened
 from tests.support.emb_bench import QUICK
-from tests.support.emb_programs import PAGE, POSITIONS, Drawn, Programs, images
+from tests.support.emb_programs import PAGE, POSITIONS, Drawn, Programs, images, numbers
 from tests.support.faulty import FILL, UNTOUCHED, FaultyBench
 
 __all__ = ["TINY", "Trials"]
@@ -91,8 +91,8 @@ class Trials(Differential):
     def __init__(self, config=TINY, memory="ideal", seed=1):
         random = np.random.default_rng(seed)
         self.config, self.images = config, images(random, config)
-        self.rows = random.standard_normal(ROWS_BEATS * config.words).astype(np.float32).view(np.uint32)
-        self.pages = random.standard_normal((PAGES, PAGE // 4)).astype(np.float32).view(np.uint32)
+        self.rows = numbers(random, ROWS_BEATS * config.words)
+        self.pages = numbers(random, PAGES, PAGE // 4)
         self.ring_beats = RING_PAGES * PAGE // config.beat_bytes
         super().__init__(Programs(random, self.images, rows_beats=ROWS_BEATS, ring_beats=self.ring_beats), memory)
 

@@ -90,7 +90,7 @@ class Trials(Differential):
 
     def ready(self, run):
         """Without a mistake, or up to an instruction that is refused, a program reads what it has loaded."""
-        if self.stale and run.mistake and self.sim.expected(run, dry=True)[0].code not in REFUSED:
+        if self.stale and (run.mistake or run.wild) and self.sim.expected(run, dry=True)[0].code not in REFUSED:
             self.again()
 
     def same(self, run, code):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.compiler.emb import encode
-from golden.mlp.program import stored_beats
+from golden.mlp.program import Rules, stored_beats
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -15,6 +15,7 @@ from tests.support.differential import Draw
 from tests.support.program_mutator import ProgramMutator, shorter
 
 MUTATOR = ProgramMutator(MLP)
+WAITS = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
 
 
 class Full(Exception):
@@ -31,17 +32,23 @@ class Run:
     outputs_beats: int
     count: int | None = None
     mistake: str = ""
+    wild: bool = False      # it reads what it has not loaded
 
     def copy(self) -> "Run":
         return Run(self.words.copy(), self.inputs.copy(), self.weights.copy(), self.outputs_beats, self.count)
 
 
 class Mix:
-    """A program that grows. Everything waits for all that stands before it; regions never overlap, but wrap."""
+    """A program that grows. Everything waits for all that stands before it.
+
+    reuse: how often a region lies in one that was used before, else regions never overlap, but wrap; eager: whether a
+    load to lines that nothing before it uses may wait for less.
+    """
 
     def __init__(self, config: MlpConfig, draw: np.random.Generator, *, rows_from: int | None = None,
-                 weights_from: int | None = None, addends_from: int | None = None):
-        self.config, self.draw = config, draw
+                 weights_from: int | None = None, addends_from: int | None = None, reuse: float = 0.0,
+                 eager: bool = False):
+        self.config, self.draw, self.reuse, self.eager = config, draw, reuse, eager
         self.words: list[np.ndarray] = []
         self.inputs: list[np.ndarray] = []
         self.weights: list[np.ndarray] = []
@@ -53,6 +60,8 @@ class Mix:
         self.next = {name: int(draw.integers(depth)) if given[name] is None else given[name]
                      for name, depth in depths.items()}
         self.used = dict.fromkeys(depths, 0)
+        self.regions: dict[str, list[tuple[int, int]]] = {name: [] for name in depths}
+        self.fresh = False      # the region that was drawn last
 
     def run(self) -> Run:
         words = self.config.words
@@ -61,12 +70,19 @@ class Mix:
         return Run(np.stack(self.words), inputs, weights, self.at["outputs"])
 
     def lines(self, space: str, lines: int) -> int:
-        """A region that nothing else uses."""
-        if self.used[space] + lines > self.depths[space]:
+        """A region that nothing else uses, or a part of one."""
+        depth = self.depths[space]
+        before = [region for region in self.regions[space] if region[1] >= lines]
+        self.fresh = not before or self.draw.random() >= self.reuse
+        if not self.fresh:
+            at, most = before[int(self.draw.integers(len(before)))]
+            return (at + int(self.draw.integers(most - lines + 1))) % depth
+        if self.used[space] + lines > depth:
             raise Full
         at = self.next[space]
-        self.next[space] = (at + lines) % self.depths[space]
+        self.next[space] = (at + lines) % depth
         self.used[space] += lines
+        self.regions[space].append((at, lines))
         return at
 
     def data(self, arena: str, beats: int, half: int = 0) -> int:
@@ -80,8 +96,17 @@ class Mix:
 
     def add(self, name: str, **values: int) -> None:
         self.words.append(MUTATOR.garble(self.draw, encode(name, {**self.before, **values}, MLP)))
-        kind = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
-        self.before[kind.get(name, "wait_layers")] += 1
+        self.before[WAITS.get(name, "wait_layers")] += 1
+
+    def take_back(self) -> None:
+        """The last instruction."""
+        opcode = int(self.words.pop()[0]) & 0xFF
+        self.before[WAITS.get(MLP.opcodes[opcode], "wait_layers")] -= 1
+
+    def load(self, name: str, fresh: bool, **values: int) -> None:
+        """fresh: whether nothing before it uses its lines."""
+        waits = {wait: int(self.draw.integers(count + 1)) for wait, count in self.before.items()}
+        self.add(name, **(waits if fresh and self.eager else {}), **values)
 
     def samples(self, count: int) -> int:
         return -(-count // self.config.samples)
@@ -98,12 +123,13 @@ class Mix:
 
     def rows(self, count: int, beats: int) -> tuple[int, int, int, int]:
         line, line_stride, _, _ = region = self.plain(count, beats)
+        fresh = self.fresh
         half = int(self.draw.integers(2))
         stored = stored_beats(beats, half)
         stride = stored + int(self.draw.integers(2)) * self.upto(3)
         source = self.data("inputs", (count - 1) * stride + stored, half)
-        self.add("LOAD_ROWS", half=half, count=count, source=source, stride=stride, row_beats=beats, features=1,
-                 line=line, line_stride=line_stride)
+        self.load("LOAD_ROWS", fresh, half=half, count=count, source=source, stride=stride, row_beats=beats, features=1,
+                  line=line, line_stride=line_stride)
         return region
 
     def layer(self, region: tuple[int, int, int, int], *, target: int, groups: int, steps: int | None = None,
@@ -118,13 +144,13 @@ class Mix:
         if activation is None:
             activation = int(draw.integers({TARGET.PARTIAL: 1, TARGET.MEMORY: 3}.get(target, 2)))
         weight_line = self.lines("weights", -(-groups // config.units) * steps)
-        self.add("LOAD_WEIGHTS", count=groups, steps=steps, weight_line=weight_line,
-                 source=self.data("weights", groups * steps * config.line_beats))
+        self.load("LOAD_WEIGHTS", self.fresh, count=groups, steps=steps, weight_line=weight_line,
+                  source=self.data("weights", groups * steps * config.line_beats))
         addend_line = partials
         if addend == ADDEND.BIAS:
             addend_line = self.lines("addends", groups)
-            self.add("LOAD_ADDENDS", count=groups, addend_line=addend_line,
-                     source=self.data("weights", -(-groups // config.groups_per_beat)))
+            self.load("LOAD_ADDENDS", self.fresh, count=groups, addend_line=addend_line,
+                      source=self.data("weights", -(-groups // config.groups_per_beat)))
         self.add("LAYER", mode=mode, addend=addend, target=target, activation=activation, count=count, line=line,
                  line_stride=line_stride, steps=steps, groups=groups, weight_line=weight_line,
                  last_columns=self.upto(config.columns),
@@ -163,11 +189,14 @@ class Mix:
         self.to_memory(second, groups, mode=mode, addend=ADDEND.PARTIAL, partials=at)
 
     def interact(self, count: int, features: int, beats: int) -> None:
-        """Features that are loaded and one that a layer makes, their products, and a layer of these."""
+        """Features that are loaded and one that a layer makes, their products, and a layer of these. With `reuse` a
+        sample's features may lie where other samples' do."""
         config = self.config
         groups = -(-features // config.rows)
-        line_stride = groups * beats + int(self.draw.integers(2))
-        line = self.lines("rows", self.samples(count) * config.rows * line_stride)
+        least = beats if self.draw.random() < self.reuse else groups * beats
+        line_stride = int(self.draw.integers(least, groups * beats + 2))
+        line = self.lines("rows", self.samples(count) * config.rows * max(line_stride, groups * beats))
+        fresh = self.fresh
         made = int(self.draw.integers(features))
         for first, last in ((0, made), (made + 1, features)):
             if first < last:
@@ -175,9 +204,9 @@ class Mix:
                 stored = stored_beats(beats, half)
                 stride = stored + int(self.draw.integers(2))
                 number = count * (last - first)
-                self.add("LOAD_ROWS", features_in=1, half=half, count=count, stride=stride, row_beats=beats,
-                         source=self.data("inputs", (number - 1) * stride + stored, half), features=last - first,
-                         feature=first, line=line, line_stride=line_stride)
+                self.load("LOAD_ROWS", fresh, features_in=1, half=half, count=count, stride=stride, row_beats=beats,
+                          source=self.data("inputs", (number - 1) * stride + stored, half), features=last - first,
+                          feature=first, line=line, line_stride=line_stride)
         self.layer(self.rows(count, 1), target=TARGET.FEATURE, groups=beats * config.groups_per_beat, feature=made,
                    to_line=line + made // config.rows * beats, to_line_stride=line_stride)
         pieces = 0
@@ -191,10 +220,11 @@ class Mix:
         self.to_memory(products, self.upto(3), steps=pieces * config.piece // config.width)
 
 
-def any_program(config: MlpConfig, draw: np.random.Generator) -> Run:
-    """One to three times: layers over each other's results, partial results, an interaction."""
+def any_program(config: MlpConfig, draw: np.random.Generator, *, reuse: float = 0.0, eager: bool = False) -> Run:
+    """One to three times: layers over each other's results, partial results, an interaction. reuse, eager: see Mix."""
+    rules = Rules(config)
     while True:
-        mix = Mix(config, draw)
+        mix = Mix(config, draw, reuse=reuse, eager=eager)
         try:
             for _ in range(mix.upto(3)):
                 kind, count = int(draw.integers(3)), mix.upto(3 * config.samples)
@@ -208,9 +238,110 @@ def any_program(config: MlpConfig, draw: np.random.Generator) -> Run:
                 else:
                     mix.interact(min(count, 2 * config.samples), int(draw.integers(2, 3 * config.rows + 1)),
                                  mix.upto(2))
-            return mix.run()
+            run = mix.run()
         except Full:
-            pass        # draw another one
+            continue        # draw another one
+        if all(rules.apart(MLP.decode(words.tolist())) for words in run.words):
+            return run
+
+
+class Wild(Mix):
+    """Instructions with any fields that are allowed one by one, over whatever lies in the memories: lines anywhere and
+    past a memory's end, strides of nothing, features past the last, every kind of number."""
+
+    WORDS = (0, 1, 0x80000000, 0x00800000, 0x3F800000, 0xBF800001, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001,
+             0xFFFFFFFF)
+    BEATS = 200     # of a buffer
+
+    def __init__(self, config: MlpConfig, draw: np.random.Generator):
+        super().__init__(config, draw)
+        for arena in (self.inputs, self.weights):
+            beats = draw.standard_normal((self.BEATS, config.words)).astype(np.float32).view(np.uint32)
+            special = draw.random(beats.shape) < draw.choice((0, 0.02))
+            beats[special] = draw.choice(np.array(self.WORDS, np.uint32), special.sum())
+            arena.append(beats)
+        self.at["outputs"] = self.BEATS
+
+    def any(self, *values: int) -> int:
+        """One of these, or of all below the last, which is not among them."""
+        *values, end = values
+        return int(self.draw.choice(values)) if values and self.draw.integers(2) else int(self.draw.integers(end))
+
+    def of(self, lines: int) -> int:
+        return self.any(0, lines - 1, lines, 0xFFFF, lines)
+
+    def place(self, beats: int) -> int:
+        """An offset in a buffer, mostly one that so many beats fit behind."""
+        return self.any(self.BEATS - beats if beats < self.BEATS else 0, max(1, self.BEATS - beats + 1))
+
+    def load_rows(self) -> None:
+        config, features_in = self.config, self.any(2)
+        count, half = 1 + self.any(config.samples, 3 * config.samples), self.any(2)
+        features = self.any(1, config.rows, 254 if count == 1 else 2, 3 * config.rows) + 1 if features_in else 1
+        row_beats = 1 + self.any(0, config.row_lines + 2 if features * count < 4 else 1, 5)
+        stored = stored_beats(row_beats, half)
+        stride = self.any(0, stored, 1, stored + 3)
+        self.add("LOAD_ROWS", features_in=features_in, half=half, count=count, row_beats=row_beats, features=features,
+                 feature=self.any(0, 255, 256), stride=stride,
+                 source=self.place((count * features - 1) * stride + stored), line=self.of(config.row_lines),
+                 line_stride=self.any(0, 1, 2, self.samples(count), config.row_lines, 0xFFFF, 20))
+
+    def load_weights(self) -> None:
+        config = self.config
+        count, steps = 1 + self.any(0, config.units, 9), 1 + self.any(0, 12)
+        self.add("LOAD_WEIGHTS", count=count, steps=steps, weight_line=self.of(config.weight_lines),
+                 source=self.place(count * steps * config.line_beats))
+
+    def load_addends(self) -> None:
+        config = self.config
+        count = 1 + self.any(0, config.addend_lines + 2, 20)
+        self.add("LOAD_ADDENDS", count=count, addend_line=self.of(config.addend_lines),
+                 source=self.place(-(-count // config.groups_per_beat)))
+
+    def any_layer(self) -> None:
+        config, target = self.config, self.any(4)
+        count, groups = 1 + self.any(0, config.samples, 4 * config.samples), 1 + self.any(0, config.units, 12)
+        beats = -(-groups // config.groups_per_beat)
+        addend = self.any(3)
+        addend_line = self.of(config.addend_lines)
+        to_line = self.of(config.addend_lines if target == TARGET.PARTIAL else config.row_lines)
+        least = {TARGET.ROWS: self.samples(count), TARGET.FEATURE: beats}.get(target, 0)
+        out_stride = beats + self.any(0, 3)
+        self.add("LAYER", mode=self.any(2), addend=addend, target=target,
+                 activation=self.any({TARGET.PARTIAL: 1, TARGET.MEMORY: 3}.get(target, 2)), count=count,
+                 feature=self.any(0, 255, 256), line=self.of(config.row_lines),
+                 line_stride=self.any(0, 1, config.row_lines, 0xFFFF, 20), steps=1 + self.any(0, 12), groups=groups,
+                 weight_line=self.of(config.weight_lines), last_columns=self.upto(config.columns),
+                 addend_line=addend_line, to_line=addend_line if addend == ADDEND.PARTIAL and self.any(2) else to_line,
+                 to_line_stride=least + self.any(0, 3), out=self.place((count - 1) * out_stride + beats),
+                 out_stride=out_stride, max_in_flight=0)
+
+    def any_interact(self) -> None:
+        config = self.config
+        count = 1 + self.any(0, config.samples)
+        self.add("INTERACT", count=count, row_beats=1 + self.any(0, 3), features=2 + self.any(0, 4 * config.rows),
+                 line=self.of(config.row_lines), line_stride=self.any(0, 1, config.row_lines, 0xFFFF, 20),
+                 to_line=self.of(config.row_lines), to_line_stride=self.samples(count) + self.any(0, 3),
+                 max_in_flight=0)
+
+
+def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
+    """Up to a dozen of any instructions that do not share lines with themselves; now and then one does, or reaches
+    past a buffer."""
+    mix, rules = Wild(config, draw), Rules(config)
+    kinds = (mix.load_rows, mix.load_weights, mix.load_addends, mix.any_layer, mix.any_layer, mix.any_layer,
+             mix.any_interact)
+    for _ in range(mix.upto(12)):
+        kinds[int(draw.integers(len(kinds)))]()
+        item = MLP.decode(mix.words[-1].tolist())
+        sizes = [mix.BEATS] * 3
+        if rules.refusal(item, [1 << 32] * 3, sizes) and draw.random() < 0.9:
+            mix.take_back()
+    if not mix.words:
+        mix.load_addends()
+    run = mix.run()
+    run.wild = True
+    return run
 
 
 def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
@@ -241,7 +372,10 @@ class Programs(Draw):
 
     def draw(self, wrong: bool = False) -> Run:
         while True:
-            run = any_program(self.config, self.r)
+            if self.r.random() < 0.4:
+                run = wild_program(self.config, self.r)
+            else:
+                run = any_program(self.config, self.r, reuse=float(self.one((0, 0.3, 0.7))), eager=not wrong)
             if not wrong:
                 return run
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,

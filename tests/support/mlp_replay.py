@@ -7,7 +7,7 @@ All words of the on-chip memories are followed through the program, tile by tile
     no tile waits
     a tile that `max_in_flight` holds up begins when all but `max_in_flight` of the tiles before it are written
     an operation begins when the loads that it waits for, by itself or through one before it, are done
-    a load begins when the operations that it, or a load of its engine before it, waits for have read all operands
+    a load begins when the operations that it, or a load of its engine before it, waits for have written all results
 """
 
 from bisect import bisect_right
@@ -57,14 +57,14 @@ class Replay:
         self.waits = {"rows": 0, "weights": 0}
         self.loads = {"rows": 0, "weights": 0}
         self.layers = {"rows": 0, "weights": 0}
-        self.ends = []      # of the operations: (tiles so far, last one that is written when all slots have gone)
+        self.ends = []      # of the operations: tiles so far
         for number, line in enumerate(words):
             self.number, self.item = number, MLP.decode(line)
             if self.item.opcode in (LAYER, INTERACT):
                 self.waits["rows"] = max(self.waits["rows"], self.item.wait_rows)
                 self.waits["weights"] = max(self.waits["weights"], self.item.wait_weights)
                 (self._layer if self.item.opcode == LAYER else self._interact)()
-                self.ends.append((self.tile, self._found(self.last)))
+                self.ends.append(self.tile)
             else:
                 self._load()
         if settle:
@@ -83,35 +83,33 @@ class Replay:
         mine = self.loads[engine]
         self.loads[engine] += 1
         self.layers[engine] = max(self.layers[engine], item.wait_layers)
-        done, written = self.ends[self.layers[engine] - 1] if self.layers[engine] else (0, -1)
+        done = self.ends[self.layers[engine] - 1] if self.layers[engine] else 0
         if item.opcode == LOAD_ROWS and not item.features_in:
             unit, row, line = c._plain(item.count, item.line, item.line_stride, item.row_beats)
-            self._bring(self.rows, (unit, row, line), mine, done, written)
+            self._bring(self.rows, (unit, row, line), mine, done)
         elif item.opcode == LOAD_ROWS:
             for feature in range(item.feature, item.feature + item.features):
                 self._bring(self.rows, self._feature(feature, item.count, item.line
                                                      + feature // c.rows * item.row_beats, item.line_stride,
-                                                     item.row_beats), mine, done, written)
+                                                     item.row_beats), mine, done)
         elif item.opcode == LOAD_WEIGHTS:
             group = np.arange(item.count)
             at = item.weight_line + (group // c.units * item.steps)[:, None] + np.arange(item.steps)
-            self._bring(self.weights, ((group % c.units)[:, None], at % self.weights.writer.shape[1]), mine, done,
-                        written)
+            self._bring(self.weights, ((group % c.units)[:, None], at % self.weights.writer.shape[1]), mine, done)
         else:
             assert item.opcode == LOAD_ADDENDS
             at = (item.addend_line + np.arange(item.count)) % self.addends.writer.shape[1]
-            # Addends are read while a tile drains: only what is written has read them.
-            self._bring(self.addends, (slice(None), at), mine, written + 1, written)
+            self._bring(self.addends, (slice(None), at), mine, done)
 
     def _feature(self, feature, count, line, line_stride, beats):
-        index = self.core._feature(feature, count, line, line_stride, beats)
-        return index[0][:, 0], index[1], index[2][:, :, 0]
+        unit, row, lines, _ = self.core._features(np.array([feature]), count, np.array([line]), line_stride, beats)
+        return unit[:, 0, 0], row[0, 0], lines[:, 0, :, 0]
 
-    def _bring(self, memory, at, mine, done, written):
+    def _bring(self, memory, at, mine, done):
         if (memory.reader[at] >= done).any():
             self._race("the load takes the place of words that may not have been read")
         writer = memory.writer[at]
-        if ((writer >= 0) & (writer < 1 << 60) & (writer > written)).any():
+        if ((writer >= 0) & (writer < 1 << 60) & (writer >= done)).any():
             self._race("the load may come before what was to be written there earlier")
         memory.writer[at] = -2 - mine
         memory.reader[at] = NEVER

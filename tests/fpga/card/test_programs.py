@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 from gen.compiler.emb import encode
+from golden.tt.load import TABLE
 from hw.isa import EMB
+from hw.isa.mlp import ADDEND, TARGET
 from tests.fuzz.programs import CORES, trials_of
 from tests.support.differential import try_some
 from tests.support.emb_programs import Drawn
 from tests.support.emb_trials import TINY
 from tests.support.killed_hosts import kill
+from tests.support.mlp_programs import MUTATOR, Mix
 
 UNIT = ("emb/core", "mlp/core", "hotline/core")
 
@@ -149,3 +152,71 @@ def test_a_row_that_the_ring_has_no_room_for_never_lands(emb):
     drawn = by_hand([2 << 30 | last], {"ring_first": 256, "ring_count": last, "release": 256}, pages=9)
     assert emb.compare(drawn) == EMB.code("TIMEOUT")
     assert not emb.compare(after(256, drawn))
+
+
+@pytest.mark.regress
+def test_a_damaged_descriptor_ends_a_run(emb):
+    """With a wrong vector, a code or its watchdog; and what is loaded anew is right."""
+    draw, words, images = np.random.default_rng(SEED), TINY.words, emb.images
+    image, blocks = images.load.reshape(-1), -(-16 // TINY.words)
+    groups = np.arange(images.load_beats) // 16 * (blocks + 16) * words
+    nth = np.arange(images.load_beats) % 16
+    parts = (groups + (blocks + nth) * words)[image[groups + nth] >> 16 & 3 == TABLE]
+    lookups = [encode("BAGS", {**bags(range(4)), "indices": 0, "lengths": 1, "dram_rows": 0, "tt_table": number,
+                               "tt_rows": 2, "row_beats": placed.value_beats, "out_stride": placed.value_beats,
+                               "out": 64 * number}) for number, placed in enumerate(images.placed.values())]
+    program = np.stack([encode("LOAD", {"count": images.load_beats, "indices": 2}), *lookups])
+    inputs = np.repeat(np.array([1 << 30, 1], np.uint32), words)
+    for _ in range(200):
+        damaged = image.copy()
+        damaged[draw.choice(parts) + draw.integers(4)] ^= np.uint32(draw.integers(1, 1 << 32))
+        run = Drawn(program, np.concatenate([inputs, damaged]), 64 * len(lookups), 0, 0)
+        emb.sim.start(run)
+        emb.sim.finish(run)
+        emb.again()
+        assert not emb.trial()
+
+
+# Programs of the MLP core, by hand.
+
+@pytest.fixture(scope="module")
+def mlp():
+    made = trials_of("mlp", "tiny", "ideal", SEED)
+    yield made
+    made.close()
+
+
+def over_written(mix):
+    """Rows that are loaded where the layer before writes its results, and read by the next one."""
+    count = mix.config.samples
+    results = mix.plain(count, 1)
+    mix.layer(mix.rows(count, 1), target=TARGET.ROWS, groups=1, to_line=results[0], to_line_stride=results[1])
+    mix.add("LOAD_ROWS", count=count, source=mix.data("inputs", count), stride=1, row_beats=1, features=1,
+            line=results[0], line_stride=results[1])
+    mix.to_memory(results, 2)
+
+
+def over_read(mix):
+    """A bias that is loaded where the layer before reads its own."""
+    mix.to_memory(mix.rows(mix.config.samples, 1), 2, addend=ADDEND.BIAS)
+    line = MUTATOR.value_of(mix.words[-1], "addend_line")
+    mix.add("LOAD_ADDENDS", count=2, addend_line=line, source=mix.data("weights", 2))
+
+
+def over_one_another(mix):
+    """Features of samples that lie where those of other samples do."""
+    config = mix.config
+    features = 3 * config.rows
+    line = mix.lines("rows", config.rows + 2)
+    mix.add("LOAD_ROWS", features_in=1, count=config.samples, stride=1, row_beats=1, features=features, feature=0,
+            source=mix.data("inputs", config.samples * features), line=line, line_stride=1)
+    mix.to_memory((line, 1, config.samples, 3 * config.words // config.width), 2)
+
+
+@pytest.mark.parametrize("kind", [over_written, over_read, over_one_another])
+def test_lines_that_are_loaded_again(mlp, kind):
+    """Behind all that stands before, as the instructions' waits say."""
+    for seed in range(2):
+        mix = Mix(mlp.config, np.random.default_rng(seed))
+        kind(mix)
+        assert not mlp.compare(mix.run())

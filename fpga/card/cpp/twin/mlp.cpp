@@ -90,7 +90,7 @@ class MlpCore : public Core<2, COUNTS> {
         const bool load_taken = p.rows.load() && !p.results.on_chip, addends_taken = !p.results.partial;
         const bool taken[2] = {p.program.takes(come[0]), p.rows.takes(come[1])};
         const bool weights_taken[1] = {p.parameters.takes(weights_come, addends_taken)};
-        const bool idle = p.idle(), tile_written = p.results.written, room = p.writer.room;
+        const bool idle = p.idle(), tile_written = p.results.written, layer_written = p.results.final, room = p.writer.room;
         const uint32_t finished = uint32_t(p.rows.done) + p.parameters.done + p.sequencer.done;
         const Done done = p.done;
         if (p.sequencer.slot) {
@@ -101,7 +101,7 @@ class MlpCore : public Core<2, COUNTS> {
         for (int k = STALL_ROWS; k < COUNTS; k++) count[k] += int(p.sequencer.stall) == k;      // as MlpSequencer::Stall
 
         // The edge.
-        p.done.rows += p.rows.done, p.done.weights += p.parameters.done, p.done.layers += p.sequencer.done;
+        p.done.rows += p.rows.done, p.done.weights += p.parameters.done, p.done.layers += layer_written;
         p.calm = idle && p.all_written ? std::min(CALM, p.calm + 1) : 0;
         p.all_written = !p.under_way && !output_taken;
         p.under_way += int(output_taken) - int(output_done);

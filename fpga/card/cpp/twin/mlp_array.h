@@ -204,6 +204,7 @@ class MlpSequencer {
 class MlpResults {
   public:
     bool on_chip = false, partial = false, row = false, written = false;    // in this cycle; row: on its way to memory
+    bool final = false;                                                     // of the tile that is written: its instruction's last
     MlpTile tile{};                                                         // of the row
     bool last = false;                                                      // the tile's
 
@@ -214,7 +215,8 @@ class MlpResults {
         cycle++;
         on_chip = now(to_rows);
         partial = now(to_addends);
-        written = now(ends);
+        written = !ends.empty() && ends.front().cycle == cycle;
+        final = written && ends.pop().final;
         row = !stored.empty() && stored.front().cycle == cycle;
         if (row) {
             tile = stored.front().tile;
@@ -230,9 +232,14 @@ class MlpResults {
         MlpTile tile;
         bool last;
     };
+    struct Ended {
+        int64_t cycle;
+        bool final;
+    };
     const MlpShape shape;
     int64_t latency, cycle = 0, free = 0;
-    Ring<int64_t> to_rows{MOST}, to_addends{MOST}, ends{MOST};
+    Ring<int64_t> to_rows{MOST}, to_addends{MOST};
+    Ring<Ended> ends{MOST};
     Ring<Stored> stored{MOST};
 
     bool now(Ring<int64_t>& cycles) {
@@ -253,7 +260,7 @@ class MlpResults {
                 for (int64_t write = turn; write < free; write++) to_rows.push(write + ROWS);
             }
         }
-        ends.push(free - 1 + WRITTEN);
+        ends.push({free - 1 + WRITTEN, ended.final});
     }
 };
 
