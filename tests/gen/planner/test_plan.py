@@ -106,7 +106,7 @@ def test_other_versions_and_files(tmp_path):
     path = a_plan().save(tmp_path)
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps({**content, "version": 99}), "utf-8")
-    with pytest.raises(ValueError, match="version 99; this hotrail reads version 9$"):
+    with pytest.raises(ValueError, match="version 99; this hotrail reads version 10$"):
         Plan.load(path)
     with pytest.raises(ValueError, match="nowhere cannot be read: No such file or directory$"):
         Plan.load(tmp_path / "nowhere")
