@@ -58,9 +58,9 @@ def test_pages_come_as_the_log_brings_them(kind):
 
 def test_fetched_rows_are_counted_in_some_batches_of_many(monkeypatch):
     of = in_order.fetches(SPEC, known("rising"), BATCH, COSTS)[1]
-    monkeypatch.setattr(in_order, "BATCHES", 4)
+    monkeypatch.setattr(in_order, "BATCHES", 20)
     found = in_order.fetches(SPEC, known("rising"), BATCH, COSTS)[1]
-    np.testing.assert_allclose(found[100:], of[100:], rtol=0.05)
+    np.testing.assert_allclose(found[100:], of[100:], rtol=0.1)
     assert (found != of).any()
 
 
