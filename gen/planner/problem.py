@@ -98,7 +98,9 @@ class Item:
 
     def drive_s_at(self, rows: ArrayLike, reads: ArrayLike) -> NDArray[np.float64]:
         """Seconds of the drive a batch for so many reads, where those from so many rows on lie there."""
-        return np.multiply(reads, self.ssd_s) if self.drive_curve is None else np.interp(rows, *self.drive_curve)
+        if self.drive_curve is None:
+            return np.multiply(reads, self.ssd_s)
+        return np.interp(np.asarray(rows, np.int64), *self.drive_curve)
 
     @property
     def landing(self) -> NDArray[np.float64]:
