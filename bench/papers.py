@@ -90,7 +90,7 @@ def drives(profile: Profile, of: Recommender, prices: Costs) -> float:
     seconds = 0.0
     for item in items:
         if item.total_rows > large:
-            seconds += item.ssd_s * float(item.reads[np.flatnonzero(item.share <= HOT_THR)[-1]])
+            seconds += float(item.drive_s[np.flatnonzero(item.share <= HOT_THR)[-1]])
     return of.batch * CARDS / seconds
 
 

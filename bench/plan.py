@@ -293,7 +293,7 @@ def anywhere(built: Problem, drive_s: float) -> float:
     if any(must_read(item) for item in whole.items):
         return reading
     penalised = whole.mapped(lambda item: replace(
-        item, ssd_reads=item.reads + np.where(item.reads > 0, 1.0 / item.ssd_s, 0)))      # a second per table
+        item, drive_curve=(item.rows, item.drive_s + (item.reads > 0))))     # a second per table
     return min(reading, bound(penalised))
 
 

@@ -119,7 +119,7 @@ def _table(program: _Program, item: Item, unit: NDArray[np.float64]) -> _Table:
             program.row(-np.inf, 0.0, (x_row[k], 1.0), (segment[max(k - 1, 0): k + 1], -1.0))
     # Eq. 28 to 30, 9, 26 and 25.
     dram_s, tt_s = item.hot_s[at], item.lookups * item.tt_s * share
-    landing, ssd_s, inward = item.landing[at], item.reads[at] * item.ssd_s, item.inward[at]
+    landing, ssd_s, inward = item.landing[at], item.drive_s[at], item.inward[at]
     dram, cold = rows * item.row_bytes, item.cold_bytes[at]
     quantities = []
     for r, (terms, constant, most) in enumerate((
@@ -140,7 +140,7 @@ def as_written(problem: Problem, *, seconds: float = 60.0, threads: int = 1) -> 
     """Solves eq. 3 to 37, of tables that lie whole on cards, in about so many seconds, or says how far it came."""
     networks = problem.before_s > 0 or problem.after_s > 0
     program, cards = _Program(), problem.cards
-    slow = sum(max(float(item.hot_s[-1]), item.lookups * item.tt_s, item.reads.max() * item.ssd_s)
+    slow = sum(max(float(item.hot_s[-1]), item.lookups * item.tt_s, float(item.drive_s.max()))
                + item.landing.max() + item.bags_s + item.inward.max() + item.out_s for item in problem.items)
     unit = np.array([max(slow + problem.before_s, 1e-30)] * TIMES
                     + [max(float(each), 1.0) for each in (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)])

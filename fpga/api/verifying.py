@@ -25,7 +25,7 @@ from gen.model.recommender import TableSpec
 from gen.model.weights import Weights
 from gen.planner.plan import Plan, rate
 
-__all__ = ["Verified", "energy", "rates", "summary", "verify"]
+__all__ = ["Verified", "card_seconds", "energy", "rates", "summary", "verify"]
 
 
 @dataclass(eq=False)
@@ -86,7 +86,7 @@ class Verified:
         for name, rows in done.rows.items():
             self.rows[name] = rows + self.rows.get(name, 0)
         for number, cycles in done.cycles.items():
-            one, steady = _seconds(plan, number, done.samples, number in paged)
+            one, steady = card_seconds(plan, number, done.samples, number in paged)
             self.cycles[number] = self.cycles.get(number, 0) + cycles
             self.links[number] = self.links.get(number, LinkUse()).plus(done.links[number])
             busy = done.busy(number)
@@ -204,7 +204,7 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
     return found
 
 
-def _seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
+def card_seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
     """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
     card, share = plan.cards[number], samples / plan.batch
     if card.kind == "mlp":

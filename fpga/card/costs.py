@@ -28,6 +28,7 @@ __all__ = ["PAGE_BYTES", "TABLE", "Times", "device_key", "measure", "port_key", 
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
+UNEVEN = 1.25       # times the mean of random pages that the dies take at most for PAGES of them, as they are uneven
 TABLE = Path(__file__).with_name("costs.json")
 
 
@@ -65,7 +66,16 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: times.row_s[count] for count in sorted(lines)},
                  read, write, times.page_s, times.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
                  device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0),
-                 device.memory.channels)
+                 device.memory.channels, 1, *_dies(device, page_bytes, times.page_s))
+
+
+def _dies(device: Device, page_bytes: int, page_s: float) -> tuple[int, int, float]:
+    """(dies, pages of a flash page, seconds of a die's read), as Costs has them; no seconds where pages do not wait for
+    the dies, but for the queue or the channels."""
+    drive = device.ssd
+    dies, flash_pages, _ = geometry(drive, page_bytes)
+    die_s = 1e-6 * (drive.read_us + drive.command_us)
+    return dies, flash_pages, die_s if page_s < UNEVEN * die_s / dies else 0.0
 
 
 def _measured(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times:

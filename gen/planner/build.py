@@ -38,13 +38,15 @@ ANY = 8
 class Built:
     """problem: its items in the order of the model's tables. ways: of each table, all that its error budget allows:
     those of the problem, and others that are bettered in everything but what they lose. errors: of tables with a
-    budget. expected: of each table, by name. notes: sentences of what was assumed or left out."""
+    budget. expected: of each table, by name. notes: sentences of what was assumed or left out. die_reads: as Costs has
+    them."""
 
     problem: Problem
     ways: tuple[tuple[Sharding, ...], ...]
     errors: Mapping[str, Errors]
     expected: Mapping[str, Expected]
     notes: tuple[str, ...]
+    die_reads: float = 0.0
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
@@ -85,6 +87,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     lost = {name: (errors or {}).get(name) or assumed(spec) for name, spec in model.tables.items()
             if spec.error_budget is not None}
     every: list[list[tuple[TableSpec, Item]]] = []
+    emb_cards = cards - bool(model.network)
     refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
         forms = allowed(spec, lost[name], costs) if name in lost else (held_by(costs.unit, spec),)
@@ -98,6 +101,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
                   if name not in lost and forms[0][0] != spec]:
         notes.append(f"tensor trains have cores in {every[0][0][0].tt_format}, the one format that the TT unit of "
                      f"{costs.preset} takes: {_list(others)}")
+    costs = replace(costs, die_reads=_die_reads([forms[0][1] for forms in every], found, emb_cards, costs))
+    every = [[(each, _on_drive(item, found[item.name], costs)) for each, item in forms] for forms in every]
     items = [forms[0][1] for forms in every]
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
     network = (0.0,) * 4
@@ -110,7 +115,6 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         features_s = rows * costs.vector_bytes(width, model.features_format) * model.batch * costs.link_s
         network = (*network_seconds(costs, of, model.batch), of.bottom[0] * value_s + features_s,
                    (of.top or of.bottom)[-1] * value_s)
-    emb_cards = cards - bool(model.network)
     several = heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)
     ways = tuple(
         tuple(Sharding("whole", 1, item, (spec.row_format, spec.tt_format)) for spec, item in forms)
@@ -119,7 +123,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     kept = [_undominated(each) for each in ways]
     return Built(Problem(tuple(each[0].item for each in kept), cards, costs.dram_bytes, int(costs.tt_bytes),
                          costs.ssd_bytes, *network, shardings=tuple(each[1:] for each in kept),
-                         formats=tuple(each[0].formats for each in kept)), ways, lost, found, tuple(notes))
+                         formats=tuple(each[0].formats for each in kept)), ways, lost, found, tuple(notes),
+                 costs.die_reads)
 
 
 def _undominated(ways: Sequence[Sharding]) -> tuple[Sharding, ...]:
@@ -143,7 +148,7 @@ def _betters(better: Sharding, way: Sharding) -> bool:
     knots = other.tt_rows
     return (all(getattr(one, name) <= getattr(other, name) for name in numbers)
             and all((getattr(one, name) <= getattr(other, name)).all()
-                    for name in ("hot_s", "reads", "landing", "cold_bytes"))
+                    for name in ("hot_s", "reads", "drive_s", "landing", "cold_bytes"))
             and one.tt_rows[-1] >= knots[-1]
             and all((np.interp(at, one.tt_rows, one.tt_bytes) <= np.interp(at, knots, other.tt_bytes)).all()
                     for at in (knots, one.tt_rows[one.tt_rows <= knots[-1]])))
@@ -180,14 +185,14 @@ def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expect
             at, fetches = in_order.fetches(spec, expected, lookups, costs)
             if item.fetch_curve is not None:
                 fetches = np.maximum(fetches, np.interp(at, *item.fetch_curve) / count)
-            yield Sharding("samples", count, replace(
+            yield Sharding("samples", count, _on_drive(replace(
                 item, lookups=lookups, ssd_reads=reads, bags_s=bags.seconds, bags_bytes=bags.bytes, in_s=bags.in_s,
                 ssd_landing=_landing(reads, item.share, lookups, item.dram_s, costs), out_s=bags.out_s,
-                fetch_curve=(at, fetches)), formats)
+                fetch_curve=(at, fetches)), expected, costs, item, count), formats)
             if costs.sliced(spec.dim, count, spec.row_format):
                 narrow = replace(spec, dim=spec.dim // count)
                 slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
-                yield Sharding("columns", count, slice, formats)
+                yield Sharding("columns", count, _on_drive(slice, expected, costs), formats)
 
 
 def orders_of(model: Recommender, profile: Profile) -> dict[str, Order | None]:
@@ -275,6 +280,45 @@ def _reads(rows: NDArray[np.int64], expected: Expected, lookups: float, row_byte
     if not expected.heat.total:
         return np.zeros(len(rows))
     return in_order.reads(expected, rows, lookups, costs.page_bytes // row_bytes, costs.ring_bytes // costs.page_bytes)
+
+
+def _on_drive(item: Item, expected: Expected, costs: Costs, part_of: Item | None = None, count: int = 1) -> Item:
+    """The item with its seconds of the drive. part_of: whose samples are shared out over so many cards, which read
+    together what it does at least."""
+    if not costs.die_s or not expected.heat.total:
+        return item
+    at = in_order.knots(expected)
+    reads = _reads(at, expected, item.lookups, item.row_bytes, costs)
+    if part_of is not None:
+        reads = np.maximum(reads, _reads(at, expected, part_of.lookups, item.row_bytes, costs) / count)
+    seconds = costs.drive_seconds(reads, _pages(item, at, expected, costs))
+    return replace(item, drive_curve=(at, np.maximum.accumulate(seconds[::-1])[::-1]))
+
+
+def _pages(item: Item, rows: NDArray[np.int64], expected: Expected, costs: Costs) -> NDArray[np.float64]:
+    """(len(rows),) pages that are asked for at all where rows from that one on lie on the SSD."""
+    return np.maximum(expected.heat.touched - rows, 0) / (costs.page_bytes // item.row_bytes)
+
+
+def _die_reads(items: Sequence[Item], expected: Mapping[str, Expected], cards: int, costs: Costs) -> float:
+    """Flash pages that a die reads for a batch where the rows with the most accesses per byte lie in the DRAM of all
+    cards."""
+    if not costs.die_s:
+        return 0.0
+    gains, sizes, tables, reads = [], [], [], []
+    for j, item in enumerate(items):
+        of = expected[item.name]
+        at = in_order.knots(of) if of.heat.total else np.zeros(1, np.int64)
+        sizes.append(np.diff(at) * float(item.row_bytes))
+        gains.append(np.diff(of.heat.cdf(at)) * item.lookups / sizes[-1])
+        tables.append(np.full(len(at) - 1, j))
+        reads.append(costs.flash_reads(_reads(at, of, item.lookups, item.row_bytes, costs),
+                                       _pages(item, at, of, costs)))
+    order = np.argsort(-np.concatenate(gains), kind="stable")
+    room = cards * costs.dram_bytes - sum(item.bags_bytes for item in items)
+    hot = order[np.cumsum(np.concatenate(sizes)[order]) <= room]
+    last = np.bincount(np.concatenate(tables)[hot], minlength=len(items))
+    return sum(float(each[at]) for each, at in zip(reads, last.tolist(), strict=True)) / (cards * costs.dies)
 
 
 def _landing(reads: NDArray[np.float64], share: NDArray[np.float64], lookups: float, dram_s: float,

@@ -58,9 +58,9 @@ def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple
         item = problem.ways(j)[choice.way].item
         a, h, share = choice.i_dram, choice.i_hot, item.share
         hot, warm = int(item.rows[a]), int(item.rows[h] - item.rows[a])
-        reads = float(item.reads[h])
+        reads, drive_s = float(item.reads[h]), float(item.drive_s[h])
         dram_s = float(item.hot_s[a]) + float(item.landing[h]) + item.bags_s
-        for at, each in enumerate((dram_s, item.lookups * item.tt_s * float(share[h] - share[a]), reads * item.ssd_s,
+        for at, each in enumerate((dram_s, item.lookups * item.tt_s * float(share[h] - share[a]), drive_s,
                                    item.in_s + reads * item.page_in_s, item.out_s,
                                    hot * item.row_bytes + item.bags_bytes,
                                    float(np.interp(warm, item.tt_rows, item.tt_bytes)),
@@ -112,7 +112,7 @@ class Choices:
             h_load[j, :own, DRAM_S] = item.landing
             a_load[j, :own, TT_S] = -item.lookups * item.tt_s * share
             h_load[j, :own, TT_S] = item.lookups * item.tt_s * share
-            h_load[j, :own, SSD_S] = item.reads * item.ssd_s
+            h_load[j, :own, SSD_S] = item.drive_s
             h_load[j, :own, IN_S] = item.inward
             a_load[j, :own, OUT_S] = item.out_s
             a_load[j, :own, DRAM] = item.rows * float(item.row_bytes) + item.bags_bytes

@@ -5,9 +5,11 @@ those of a tensor train are the golden model's cycles at the kernel's clock, tho
 predicts of its programs, loads of weights and samples from DRAM included.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,11 @@ PACKET = 4          # lines of the link's packets, as in fpga/card/cpp/link.h
 #: Rows that the TT unit adds up before they leave it as one vector, at most; and the fewest cycles from one such sum to
 #: the next, rows of other bags in between (golden.tt.cycles: 3.3 to 3.4 for rows of one beat).
 CHUNK_ROWS, CHUNK_CYCLES = 8, 3.35
+#: Requests among which the compiler finds those of one flash page, on average: it looks 128 ahead, and while a page
+#: waits for its die as many more come.
+TOGETHER = 256
+#: Dies and link in a row take the norm of this order of what each takes alone (bench plan_drive).
+MEETING = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +57,9 @@ class Costs:
     it, in packets by themselves, and about so beside rows no longer than a packet, which the core's port limits and not
     the memory. turn_s: what such a byte takes more beside longer rows, since the bus turns around and pages close.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land. channels: cards that share a board's link
-    at most; sharing: that do.
+    at most; sharing: that do. dies: of the drive, each of which reads a flash page, of flash_pages pages, in die_s;
+    die_s 0: a page takes page_s whatever others are asked for. die_reads: flash pages that each die of a card reads for
+    a batch, about.
     """
 
     device: str
@@ -71,6 +80,10 @@ class Costs:
     turn_s: float = 0.0
     channels: int = 1
     sharing: int = 1
+    dies: int = 1
+    flash_pages: int = 1
+    die_s: float = 0.0
+    die_reads: float = 0.0
 
     def shared(self, cards: int) -> "Costs":
         """Those of each of so many cards, which have equal parts of a board's link and of pages over it."""
@@ -79,6 +92,30 @@ class Costs:
             return self
         link_s = self.link_s * of / self.sharing
         return replace(self, link_s=link_s, page_s=max(self.page_s, self.page_bytes * link_s), sharing=of)
+
+    def flash_reads(self, reads: NDArray[np.float64], pages: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Flash pages that the dies read for so many `reads` of a batch, of so many `pages` that are asked for at all:
+        pages of a flash page that come soon behind each other are requested together (gen.compiler.dies)."""
+        part = np.clip(np.minimum(reads, TOGETHER) / np.maximum(pages, 1.0), 1e-9, 1.0)
+        return reads * -np.expm1(self.flash_pages * np.log1p(-np.minimum(part, 1 - 1e-12))) / (self.flash_pages * part)
+
+    def drive_seconds(self, reads: NDArray[np.float64], pages: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of the drive, behind its first page, for so many `reads` of a batch, of so many `pages` that are
+        asked for at all, beside others with which each die has `die_reads`.
+
+        The pages lie on the dies at random, so the last one is behind the mean, by as many deviations as the largest of
+        `dies` normal numbers is (Blom 1958). Pages that are all read leave nothing to chance. The
+        link takes them one after the other. Where both take about as long, each waits for the other now and then.
+        """
+        if not self.die_s:
+            return reads * self.page_s
+        mean = max(self.die_reads, 1.0)
+        left = np.sqrt(1 - np.minimum(reads / np.maximum(pages, 1.0), 1.0))
+        more = NormalDist().inv_cdf((self.dies - 0.375) / (self.dies + 0.25)) if self.dies > 1 else 0.0
+        each = self.die_s / self.dies * np.maximum(1 + (more * left * math.sqrt(mean) - 1) / mean, 0.0)
+        by_dies, by_link = self.flash_reads(reads, pages) * each, reads * self.page_bytes * self.link_s
+        slower = np.maximum(by_dies, by_link)
+        return slower * (1 + (np.minimum(by_dies, by_link) / np.maximum(slower, 1e-300)) ** MEETING) ** (1 / MEETING)
 
     @cached_property
     def core(self):

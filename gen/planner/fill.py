@@ -38,6 +38,11 @@ class Part:
     fetches: float
     reads: float
 
+    @property
+    def drive_s(self) -> float:
+        """Seconds of the drive a batch, behind its first page."""
+        return float(self.item.drive_s_at(self.hot + self.warm + self.spare, self.reads)) if self.reads else 0.0
+
 
 def fill(problem: Problem, found: Placement, expected: Mapping[str, Expected]) -> tuple[int, ...]:
     """Of each table, how many rows behind its last cut get the DRAM that its card has left."""
@@ -99,7 +104,7 @@ def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -
     found = []
     for number, card in enumerate(cards):
         mine = [part for part in parts if number in part.cards]
-        reads = sum(part.reads * part.item.ssd_s for part in mine)
+        reads = sum(part.drive_s for part in mine)
         found.append(CardChoice(
             sum(dram_seconds(part, costs) for part in mine), card.tt_s,
             reads + costs.drive_s * (reads > 0),

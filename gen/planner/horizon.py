@@ -6,12 +6,12 @@ middle, say by how much it may be off.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
 
 from gen.data.expected import expected, expected_counts, unseen_share
-from gen.data.order import Order
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.returns import Returns, places
 from gen.model.recommender import TableSpec
@@ -41,13 +41,14 @@ def horizon_of(plan: Plan, profile: Profile, costs: Costs) -> Horizon | None:
     counted = _from_ssd(plan, profile, dict.fromkeys(known))
     off = min(max(HALVES * max(abs(half - whole) for half in halves), COUNTED * abs(plan.from_ssd - counted), LEAST),
               MOST) if plan.from_ssd else 0.0
-    orders = orders_of(plan.model, profile)
-    now = _seconds(plan, profile, orders, costs)
+    costs = replace(costs, die_reads=plan.die_reads)
+    in_order = _in_order(plan, profile, costs)
+    now = _seconds(plan, profile, in_order, costs)
     planned = max(card.seconds for card in plan.cards if card.kind == "emb")
     every = tuple(
         Refresh(round(share * samples),
                 _from_ssd(plan, profile, {name: returns.expecting(share) for name, returns in known.items()}),
-                batch_seconds(plan, planned * (_seconds(plan, profile.expecting(share), orders, costs) / now
+                batch_seconds(plan, planned * (_seconds(plan, profile.expecting(share), in_order, costs) / now
                                                if now else 1.0)))
         for share in EVERY)
     return Horizon(round(horizon * samples), max(plan.from_ssd - off, 0.0), min(plan.from_ssd + off, 1.0),
@@ -96,7 +97,19 @@ def _cold(spec: TableSpec, table: PlanTable, known: TableProfile, returns: Retur
     return float(max(1 - (1 - share) * known_rows - share * lacking, 0.0))
 
 
-def _seconds(plan: Plan, profile: Profile, orders: Mapping[str, Order | None], costs: Costs) -> float:
+def _in_order(plan: Plan, profile: Profile, costs: Costs) -> dict[str, tuple[float, float]]:
+    """Of each table that is not joined, what its samples in order bring, as gen.planner.in_order.quotients has it."""
+    found = {}
+    for name, order in orders_of(plan.model, profile).items():
+        table = plan.tables[name]
+        if not table.joined:
+            shard = Shard.of(plan, name, profile.tables[name].pooling * plan.batch, costs)
+            placed = order and order.placed(table.places(order.ranks))
+            found[name] = quotients(placed, table.dram.rows, shard.lookups, shard.page_rows, shard.spec, costs)
+    return found
+
+
+def _seconds(plan: Plan, profile: Profile, in_order: Mapping[str, tuple[float, float]], costs: Costs) -> float:
     """Of a batch of the slowest EMB card, by what the profile expects, the rows where they lie."""
     loads = {card.number: np.zeros(5) for card in plan.cards if card.kind == "emb"}
     for name, table in plan.tables.items():
@@ -106,13 +119,10 @@ def _seconds(plan: Plan, profile: Profile, orders: Mapping[str, Order | None], c
         ends = heat.cdf(np.array(table.ends))
         cold = np.clip(np.cumsum(heat.rows) - table.ends[2], 0, heat.rows)
         pages = Heat.joined(heat.accesses * shard.page_rows, -(-cold // shard.page_rows))
-        brought = again = 1.0
+        brought, again = in_order.get(name, (1.0, 1.0))
         if table.joined:
             fetches = shard.joint_fetches([profile.tables[part].heat for part in table.joined], costs)
         else:
-            order = orders.get(name)
-            placed = order and order.placed(table.places(order.ranks))
-            brought, again = quotients(placed, table.dram.rows, shard.lookups, shard.page_rows, shard.spec, costs)
             at = costs.fetched(shard.spec, heat, np.array(table.ends), shard.lookups)
             fetches = float(at[0] + at[2] - at[1]) * again
         places = np.array([ends[0] + ends[2] - ends[1], ends[1] - ends[0], 1 - ends[2]]) * (1 << 30)

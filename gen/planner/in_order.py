@@ -23,6 +23,7 @@ from golden.emb.rows import window
 __all__ = ["fetches", "knots", "quotients", "reads"]
 
 PRIOR = 10      # pages or rows, as if so many more had come as they are drawn
+BATCHES = 300   # in which fetched rows are counted, at most, evenly over the log
 KNOTS = 400     # cuts at which counted quantities are estimated: equal shares of the accesses
 
 
@@ -141,21 +142,23 @@ def _counted_fetches(order: Order, cuts: NDArray[np.int64], lookups: float, spec
                     costs: Costs) -> tuple[NDArray[np.float64], float]:
     """As `_counted_pages`, rows up to rank cuts[i] that the core fetches of a table with all rows in DRAM."""
     core, beats, size = costs.core, costs.row_beats(spec), order.batch_of(lookups)
+    count = order.batches(size)[1]
+    every = -(-count // BATCHES)
 
     def fetched() -> NDArray[np.int64]:
         lies = stripes(beats, core.stripe_beats)
         inside = order.ranks % lies.block_rows
         offset = (order.ranks - inside) * beats + inside * (lies.piece_beats or beats)
         each, piece = np.full(len(offset), beats), np.full(len(offset), lies.piece_beats or beats)
-        batch, shared, found = order.batches(size)[0], np.ones(len(offset), np.bool_), []
-        ends = np.flatnonzero(np.diff(batch)) + 1
-        for start, end in zip(np.append(0, ends), np.append(ends, len(batch)), strict=True):
-            if batch[start] >= 0:
-                part = slice(start, end)
-                source = window(offset[part], each[part], piece[part], shared[part], core.window_beats,
-                                core.window_sets)[0]
-                found.append(order.ranks[part][source == np.arange(end - start)])
+        batch, shared, found = order.batches(size)[0], np.ones(len(offset), np.bool_), [np.zeros(0, np.int64)]
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(batch)) + 1, [len(batch)]])
+        of = batch[edges[:-1]]
+        for at in np.flatnonzero((of >= 0) & (of % every == 0)):
+            part = slice(edges[at], edges[at + 1])
+            source = window(offset[part], each[part], piece[part], shared[part], core.window_beats,
+                            core.window_sets)[0]
+            found.append(order.ranks[part][source == np.arange(len(source))])
         return np.sort(np.concatenate(found))
 
     ranks = order.kept((beats, core.window_beats, core.window_sets, size), fetched)
-    return np.searchsorted(ranks, cuts) / order.batches(size)[1], order.accesses(size)
+    return np.searchsorted(ranks, cuts) / -(-count // every), order.accesses(size)

@@ -23,7 +23,7 @@ from gen.model.row_formats import fused_bytes
 __all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Horizon", "Plan", "PlanCard",
            "PlanTable", "Refresh", "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
 
-KIND, VERSION = "plan", 9
+KIND, VERSION = "plan", 10
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -244,7 +244,8 @@ class Plan:
     was profiled; held: the log's end against the plan, where it was counted apart; horizon: what is expected until the
     next refresh, where the log says so; profile_sha256: of the profile's
     file beside the plan, empty where there is none. widths: of the tables whose formats were chosen within an error
-    budget; accuracy: with them, where labels and parameters of the network were given.
+    budget; accuracy: with them, where labels and parameters of the network were given. die_reads: flash pages that a
+    die of the drive was taken to read for a batch.
     """
 
     model: Recommender
@@ -269,6 +270,7 @@ class Plan:
     horizon: Horizon | None = None
     widths: Mapping[str, Width] = field(default_factory=dict)
     accuracy: Accuracy | None = None
+    die_reads: float = 0.0
 
     @property
     def batch(self) -> int:

@@ -156,7 +156,8 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         replace(model, tables=chosen), costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
-        levels, ablation, what_if, (*notes, *_within_budgets(chosen, widths)), profile.source, widths=widths)
+        levels, ablation, what_if, (*notes, *_within_budgets(chosen, widths)), profile.source, widths=widths,
+        die_reads=built.die_reads)
 
 
 def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],
@@ -319,7 +320,7 @@ def _table(spec: TableSpec, part: Part, by: str, names: tuple[str, ...], costs: 
     return PlanTable(
         spec.name, part.cards, tier(rows, bytes, part.to_dram, dram_seconds(part, costs) / len(names)),
         tier(part.warm, round(charged), part.to_tt, part.to_tt * item.tt_s) if shape else Tier(),
-        tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.reads * item.ssd_s),
+        tier(part.cold, cold_bytes(part, costs), part.to_ssd, part.drive_s),
         *((shape.modes, shape.columns, shape.ranks) if shape else ((), (), ())), part.spare,
         unseen * shares * item.lookups, by, names if len(names) > 1 else ())
 
@@ -353,12 +354,12 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
     reading = replace(problem, wait_s=drive_s)
     best = solve(reading, gap=gap, seconds=seconds / 2 if drive_s else seconds)
     steps, waits = best.bound, least_reading(problem, drive_s)
-    least = bound_of(reading, rows, best.seconds, proof) if rows else steps
+    least = bound_of(reading, rows, best.seconds, proof, seconds) if rows else steps
     if not drive_s or any(map(must_read, problem.items)):
         return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
     # Of all placements that read the drive, and then of those that do not.
     alone = replace(problem, reads=False)
-    none = none_at_steps = bound_of(alone, rows or Rows({}, None), best.seconds, proof)
+    none = none_at_steps = bound_of(alone, rows or Rows({}, None), best.seconds, proof, seconds)
     if none < best.seconds:
         try:
             without = solve(alone, gap=gap, seconds=max(seconds - best.work, 1e-3))
@@ -381,7 +382,7 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
 def least_reading(problem: Problem, drive_s: float) -> float:
     """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
     shared out over the EMB cards at best."""
-    reads_s = sum(min(way.count * float(way.item.reads[_hottest(way.item)]) * way.item.ssd_s for way in problem.ways(j))
+    reads_s = sum(min(way.count * float(way.item.drive_s[_hottest(way.item)]) for way in problem.ways(j))
                   for j, item in enumerate(problem.items) if must_read(item))
     if not problem.before_s + problem.after_s:
         return drive_s + reads_s / problem.cards

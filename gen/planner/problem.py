@@ -32,7 +32,8 @@ class Item:
     whatever the split, as the table's indices and pooled vectors cross it; page_in_s: of the link for a read of the
     drive. fetch_curve: (cuts, rows of a batch that the core fetches from DRAM where the rows up to each cut lie there),
     linear between two cuts, not falling; None: one an access. core_s: seconds that the core takes for an access to a
-    row of DRAM, fetched or not, while DRAM has to do with rows and bags.
+    row of DRAM, fetched or not, while DRAM has to do with rows and bags. drive_curve: (cuts, seconds of the drive for a
+    batch where the rows from each cut on lie there), linear between two cuts, not rising; None: ssd_s a read.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Item:
     shares: NDArray[np.float64] | None = None
     fetch_curve: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
     core_s: float = 0.0
+    drive_curve: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
 
     @property
     def steps(self) -> int:
@@ -88,6 +90,17 @@ class Item:
         if self.ssd_reads is not None:
             return self.ssd_reads
         return self.lookups * (1 - self.share)
+
+    @property
+    def drive_s(self) -> NDArray[np.float64]:
+        """(S + 1,) seconds of the drive a batch, by the step from which on accesses lie there."""
+        return self.drive_s_at(self.rows, self.reads)
+
+    def drive_s_at(self, rows: ArrayLike, reads: ArrayLike) -> NDArray[np.float64]:
+        """Seconds of the drive a batch for so many reads, where those from so many rows on lie there."""
+        if self.drive_curve is None:
+            return np.multiply(reads, self.ssd_s)
+        return np.interp(np.asarray(rows, np.int64), *self.drive_curve)
 
     @property
     def landing(self) -> NDArray[np.float64]:

@@ -109,6 +109,7 @@ class Rows:
         hot_s = np.append(np.maximum(fetched, core), fetched[passed] + part * np.diff(fetched)[passed])
         hot_s = lower(np.interp(within, rows, item.hot_s[at]) - hot_s, within, item.hot_s)
         return replace(item, ssd_reads=sag(read, item.reads), ssd_landing=sag(landing_s, item.landing),
+                       drive_curve=(item.rows, sag(item.drive_s_at(points, read), item.drive_s)),
                        fetch_curve=(item.rows, hot_s / item.dram_s), core_s=0.0,
                        ssd_bytes=np.maximum(item.cold_bytes - self.costs.page_bytes, 0))
 
@@ -116,10 +117,10 @@ class Rows:
         """Rows between which everything that is counted is linear: knots, and where rows of as many accesses end. What
         is not counted is smooth: so many parts of each stretch."""
         of, rows = self.expected[item.name], item.rows[_steps(item)]
+        more = np.cumsum(of.heat.rows)
         if of.order is None:
-            fine = rows[:-1, None] + np.diff(rows)[:, None] * (np.arange(INSIDE + 1) / INSIDE)
-            return np.unique(fine.astype(np.int64))
-        points = np.unique(np.concatenate([rows, knots(of), np.cumsum(of.heat.rows)]))
+            more = (rows[:-1, None] + np.diff(rows)[:, None] * (np.arange(INSIDE + 1) / INSIDE)).astype(np.int64)
+        points = np.unique(np.concatenate([rows, knots(of), more.ravel()]))
         return points[(points >= rows[0]) & (points <= rows[-1])]
 
     def above(self, item: Item) -> NDArray[np.float64]:
@@ -158,17 +159,17 @@ class Rows:
                        ssd_landing=with_more(item.landing, landing_s), ssd_bytes=with_more(item.cold_bytes, cold))
 
 
-def bound_of(problem: Problem, rows: Rows, seconds: float, work: float) -> float:
+def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, shared_s: float = np.inf) -> float:
     """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
-    whole tables."""
-    until = Deadline.of(work, LAST * work + LEAST)
+    whole tables; shared_s: for tables that cards share out."""
+    until, shared = (Deadline.of(most, LAST * most + LEAST) for most in (work, shared_s))
     found = 0.0
     for _ in range(ROUNDS):
         lowered = replace(problem.mapped(rows.lowered), reads=True)
         choices = _between_rows(Choices.of(lowered), lowered, rows)
         if not problem.reads:
             choices = _without_reads(choices, problem, rows)
-        bound, loose = _bound(problem, choices, seconds, until)
+        bound, loose = _bound(problem, choices, seconds, until, shared)
         found = max(found, bound)
         if not loose or found >= (1 - NEAR) * seconds or until.passed:
             break
@@ -183,8 +184,8 @@ def _of(finer: Mapping[Item, Item], item: Item) -> Item:
     return finer.get(item, item)
 
 
-def _bound(problem: Problem, choices: Choices, seconds: float,
-           until: Deadline) -> tuple[float, frozenset[tuple[int, int, int]]]:
+def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline,
+           shared: Deadline) -> tuple[float, frozenset[tuple[int, int, int]]]:
     """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them)."""
     networks = problem.before_s > 0 or problem.after_s > 0
     found, loose = np.inf, frozenset[tuple[int, int, int]]()
@@ -197,7 +198,7 @@ def _bound(problem: Problem, choices: Choices, seconds: float,
         if before_s + after_s >= min(found, seconds) or master.overflow(cards, until).bound > LACK:
             continue
         most = seconds - after_s
-        least_s = master.seconds(cards, enough=most).bound
+        least_s = max(master.seconds(cards, until=shared, enough=most).bound, 0.0)
         if least_s < (1 - NEAR) * most and (whole := branch_and_bound(choices, cards, most, until, near=NEAR,
                                                                       between=True)):
             least_s, loose = max(least_s, whole.bound), loose | whole.loose

@@ -17,6 +17,7 @@ from gen.planner.work import TRIED_S, Deadline
 __all__ = ["search", "spread"]
 
 SLICE = 50      # tables that are tried between two looks at the clock, at least
+ROUND_S = 1.0   # seconds of work between two looks at the clock, at most, but for one table's
 CARDS = 24      # on which a table is tried with every split: those that are the least full
 HEAVY = 50.0    # weight of an excess at which all begin anew
 SLACK = 1 + 1e-12   # of a limit, for what rounding adds
@@ -40,9 +41,10 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
     order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
     owner, first = np.repeat(np.arange(len(a)), choices.copies), np.cumsum(choices.copies) - choices.copies
     while moves > 0:
-        done, tried = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.tt, card, owner,
-                              first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy, state)
-        until.spend(TRIED_S * (tried * min(cards, CARDS) * choices.pairs / len(a) + SLICE * len(card) * LOADS))
+        done, tried, steps = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.tt, card, owner,
+                                     first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy,
+                                     state, ROUND_S / TRIED_S)
+        until.spend(TRIED_S * steps)
         if done or until.passed:
             return bool(done)
         moves -= tried
@@ -53,10 +55,11 @@ def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: N
 def _spread(part, copies, first, order, cards):
     found, full = np.zeros(copies.sum(), np.int64), np.zeros((cards, LOADS))
     for j in order:
+        taken = np.zeros(cards, np.bool_)
         for shard in range(first[j], first[j] + copies[j]):
             best, best_peak, best_sum = -1, np.inf, np.inf
             for m in range(cards):
-                if _lies(found, first[j], shard - first[j], m):
+                if taken[m]:
                     continue
                 peak, total = 0.0, 0.0
                 for r in range(LOADS):
@@ -64,18 +67,9 @@ def _spread(part, copies, first, order, cards):
                     total += full[m, r]
                 if best < 0 or peak < best_peak - 1e-12 or peak < best_peak + 1e-12 and total < best_sum:
                     best, best_peak, best_sum = m, peak, total
-            found[shard] = best
+            found[shard], taken[best] = best, True
             full[best] += part[j]
     return found
-
-
-@njit(cache=True)
-def _lies(card, first, copies, m):
-    """Whether one of these shards lies on card m."""
-    for shard in range(first, first + copies):
-        if card[shard] == m:
-            return True
-    return False
 
 
 @njit(cache=True)
@@ -165,15 +159,14 @@ def _emptiest(load, inverse, own):
 
 
 @njit(cache=True)
-def _exchange(loads, card, owner, first, copies, shard, load, inverse, heavy, prices, best):
+def _exchange(loads, card, owner, copies, lies, shard, load, inverse, heavy, prices, best):
     """(loss, other) of the shard with which this one best changes places, both split as they are; -1: none is better
     than what is known as best."""
     best_other, m, j = -1, card[shard], owner[shard]
     own = loads[j]
     for other in range(len(card)):
         k, i = card[other], owner[other]
-        if k == m or copies[i] > 1 and _lies(card, first[i], copies[i], m) \
-                or copies[j] > 1 and _lies(card, first[j], copies[j], k):
+        if k == m or copies[i] > 1 and lies[i, m] or copies[j] > 1 and lies[j, k]:
             continue
         found = 0.0
         for r in range(LOADS):
@@ -197,10 +190,11 @@ def _excess(load, own, inverse, heavy):
 
 
 @njit(cache=True)
-def _move(card, first, copies, own, load, inverse, heavy, best, best_card):
-    """(loss, card) where a shard of this load loses least, split as it is, if less than what is known as best."""
+def _move(lies, own, load, inverse, heavy, best, best_card):
+    """(loss, card) where a shard of this load loses least, split as it is, if less than what is known as best. lies: on
+    which cards its table does."""
     for k in range(len(load)):
-        if not _lies(card, first, copies, k):
+        if not lies[k]:
             found = _excess(load[k], own, inverse, heavy)
             if found < best:
                 best, best_card = found, k
@@ -247,7 +241,7 @@ def _together(cut, cuts, a_load, h_load, tt, j, cards, a, h, load, inverse, heav
 
 
 @njit(cache=True)
-def _go_astray(load, limit, heavy, card, owner, first, copies, still, random):
+def _go_astray(load, limit, heavy, card, owner, copies, lies, still, random):
     """At a standstill: excesses get heavier, and random shards go elsewhere."""
     if heavy.max() > HEAVY:
         heavy[:] = 1.0
@@ -262,21 +256,26 @@ def _go_astray(load, limit, heavy, card, owner, first, copies, still, random):
         astray = int((random >> np.uint64(33)) % np.uint64(len(card)))
         random = _next(random)
         to, j = int((random >> np.uint64(33)) % np.uint64(len(load))), owner[astray]
-        if copies[j] == 1 or not _lies(card, first[j], copies[j], to):
+        if copies[j] == 1 or not lies[j, to]:
+            lies[j, card[astray]], lies[j, to] = False, True
             card[astray] = to
     return random
 
 
 @njit(cache=True)
 def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, cards, limit, prices, moves, order,
-            heavy, state):
-    """(whether it ended within the limits, shards that were tried); order, heavy, state: where it goes on."""
+            heavy, state, most):
+    """(whether it ended within the limits, shards that were tried, steps of work); order, heavy, state: where it goes
+    on. most: steps after which it ends."""
     random, still = state[0], np.int64(state[1])
     tables = len(a)
     load, loads = np.zeros((cards, LOADS)), np.zeros((tables, LOADS))
     inverse = 1 / np.maximum(limit, 1e-300)
-    tried = 0
-    while tried < moves:
+    tried, steps = 0, 0.0
+    lies = np.zeros((tables, cards), np.bool_)
+    for shard in range(len(card)):
+        lies[owner[shard], card[shard]] = True
+    while tried < moves and steps < most:
         # Afresh, so that sums do not drift.
         load[:] = 0
         for j in range(tables):
@@ -287,7 +286,8 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
         for m in range(cards):
             within = within and not _over(load[m], limit)
         if within:
-            return True, tried
+            return True, tried, steps
+        steps += (len(card) + cards) * LOADS
         gained = 0.0
         random = _shuffle(order, random)
         for turn in order:
@@ -295,7 +295,10 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
             j, m = owner[shard], card[shard]
             if not _over(load[m], limit):
                 continue
+            if steps >= most:
+                break
             tried += 1
+            steps += len(card) * LOADS
             own = loads[j]
             load[m] -= own
             loss = 0.0
@@ -304,30 +307,36 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
                 loss -= heavy[r] * max(load[m, r] * inverse[r] - 1, 0.0)
             best, best_card, best_a, best_h = loss - 1e-9, m, a[j], h[j]
             if copies[j] == 1:
+                steps += min(cards, CARDS) * cuts[j] * (cuts[j] + 1) / 2
                 best, best_card, best_a, best_h = _place(cut, cuts, a_load, h_load, tt, j, _emptiest(load, inverse, m),
                                                          load, inverse, heavy, prices, best, best_card, best_a, best_h)
             else:
                 asked = 0.0
                 for r in range(LOADS):
                     asked += prices[r] * own[r]
-                best, best_card = _move(card, first[j], copies[j], own, load, inverse, heavy, best - asked, m)
+                steps += cards * LOADS
+                best, best_card = _move(lies[j], own, load, inverse, heavy, best - asked, m)
                 best += asked
-            best, other = _exchange(loads, card, owner, first, copies, shard, load, inverse, heavy, prices, best)
+            best, other = _exchange(loads, card, owner, copies, lies, shard, load, inverse, heavy, prices, best)
             if other >= 0:
                 best_card, best_a, best_h = card[other], a[j], h[j]
                 load[best_card] -= loads[owner[other]]
                 load[m] += loads[owner[other]]
                 card[other] = m
+                lies[owner[other], best_card], lies[owner[other], m] = False, True
             gain = max(loss - 1e-9 - best, 0.0)
+            lies[j, m] = False
+            lies[j, best_card] = True
             card[shard], a[j], h[j] = best_card, best_a, best_h
             _load(a_load, h_load, tt, j, best_a, best_h, loads[j])
             load[best_card] += loads[j]
             if copies[j] > 1 and gain <= 1e-9:
+                steps += copies[j] * cuts[j] * (cuts[j] + 1) / 2 * LOADS
                 gain = _together(cut, cuts, a_load, h_load, tt, j, card[first[j]:first[j] + copies[j]], a, h, load,
                                  inverse, heavy, prices, loads[j])
             gained += gain
-        if gained <= 1e-9:
+        if gained <= 1e-9 and steps < most:
             still += 1
-            random = _go_astray(load, limit, heavy, card, owner, first, copies, still, random)
+            random = _go_astray(load, limit, heavy, card, owner, copies, lies, still, random)
     state[0], state[1] = random, np.uint64(still)
-    return False, tried
+    return False, tried, steps

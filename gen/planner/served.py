@@ -26,6 +26,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
 
     Raises      ValueError: a log without ids, or with ids past a table's rows
     """
+    costs = replace(costs, die_reads=plan.die_reads)
     loads: dict[int, NDArray[np.float64]] = {}
     shares, whole, unseen = {}, np.zeros(3), 0.0
     for name, table in plan.tables.items():
@@ -121,7 +122,8 @@ class Shard:
         return np.array([
             max(bags.seconds + fetches * dram_s, to_dram * costs.core_s(spec.dim)) + to_ssd * dram_s
             + reads * costs.landing_s,
-            to_tt * tt_s, reads * costs.page_s, bags.in_s + reads * costs.page_bytes * costs.link_s,
+            to_tt * tt_s, float(costs.drive_seconds(np.array(reads), np.array(float(pages.touched)))),
+            bags.in_s + reads * costs.page_bytes * costs.link_s,
             bags.out_s]) / self.parts
 
 

@@ -18,7 +18,7 @@ from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, SSD_S, TIME
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
-from gen.planner.work import Deadline
+from gen.planner.work import TRIED_S, Deadline
 
 __all__ = ["LAST", "LEAST", "Infeasible", "NotFound", "solve"]
 
@@ -31,10 +31,11 @@ SAFE = 1e-9         # of a bound: what rounding of its sums may be
 WIDE = (2.0, 30.0, 1e3)     # times the tables' seconds shared out, where any placement is sought
 GRACE = 1.0         # seconds of work past the budget in which a first placement is still sought
 LAST = 10.0         # times the seconds of work: real seconds after which a search ends in any case
-LEAST = 120.0       # of them, as loops may have to be compiled first
+LEAST = 60.0        # of them, as loops may have to be compiled first
 TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 #: Where tables are few, the parts of a card's time that a shard may take, as they are tried: small ones share out well.
 GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 12
+NOTHING = LpSolution(0.0, np.zeros(LOADS), *(np.zeros(0, np.int64),) * 3, np.zeros(0))     # where there was no time
 MIXES = 3           # numbers of tables on all cards that are tried
 
 
@@ -132,15 +133,15 @@ def _bounds(problem: Problem, master: Master, networks: bool, until: Deadline,
     counts: list[_Count] = []
     lack = 0.0
     for cards in range(problem.cards - networks, 0 if networks else problem.cards - 1, -1):
-        lack = master.overflow(cards, until).bound
+        others, late = problem.cards - cards, counts and until.passed
+        lack = 0.0 if late else master.overflow(cards, until).bound
         if lack > LACK:
             break
-        others = problem.cards - cards
-        relaxed = master.seconds(cards, until=until)
+        relaxed = NOTHING if late else master.seconds(cards, until=until)
         each = _Count(cards, problem.before_s / max(others, 1), problem.after_s / max(others, 1), relaxed,
                       max(relaxed.bound, master.unit[0] / (TIMES * cards)))   # memories and link at once
         found = min((other.whole(other.bound) for other in counts), default=np.inf)
-        if each.whole(each.bound) < found and not master.choices.sharded:
+        if each.whole(each.bound) < found and not late and not master.choices.sharded:
             each.bound = max(each.bound, _crowded(cards, master, relaxed.prices, until))
         tell(f"{cards} EMB cards: at least {each.whole(each.bound):.4g} s, of them {each.bound:.4g} s of embedding"
              + (", more than fewer MLP cards need" if each.whole(each.bound) > found else ""))
@@ -216,9 +217,10 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         option, *heaviest = _heaviest(choices, solution)
         own = choices.part(option) if choices.varied else choices
+        first = spread(own.load(np.arange(tables), *heaviest), own.copies, limit, count.cards)
+        until.spend(TRIED_S * len(first) * count.cards * LOADS)
         for seed, lean in enumerate(LEANINGS):
-            a, h = (each.copy() for each in heaviest)
-            card = spread(own.load(np.arange(tables), a, h), own.copies, limit, count.cards)
+            card, a, h = (each.copy() for each in (first, *heaviest))
             if search(own, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * len(card)),
                       seed=seed + 1, until=until):
                 _keep(count, choices, option, a, h, card)

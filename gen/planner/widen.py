@@ -63,6 +63,6 @@ def _load(part: Part, costs: Costs) -> NDArray[np.float64]:
     """(LOADS,) of each of its cards, the wait for the drive left out."""
     item = part.item
     return np.array([
-        dram_seconds(part, costs), part.to_tt * item.tt_s, part.reads * item.ssd_s,
+        dram_seconds(part, costs), part.to_tt * item.tt_s, part.drive_s,
         item.in_s + part.reads * item.page_in_s, item.out_s, (part.hot + part.spare) * item.row_bytes + item.bags_bytes,
         np.interp(part.warm, item.tt_rows, item.tt_bytes), cold_bytes(part, costs)])

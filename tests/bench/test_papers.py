@@ -18,7 +18,7 @@ def test_drives_read_a_hundredth_of_the_accesses_of_large_tables(monkeypatch):
     share = np.array([0.0, 0.5, 0.98, 0.99, 1.0])
 
     def item(rows, reads):
-        return SimpleNamespace(total_rows=rows, share=share, ssd_s=0.5, reads=np.array(reads))
+        return SimpleNamespace(total_rows=rows, share=share, drive_s=0.5 * np.array(reads))
 
     items = [item(1_000_000, [9.0, 8.0, 7.0, 4.0, 0.0]), item(101, [9.0, 8.0, 7.0, 2.0, 0.0]),
              item(100, [9.0, 8.0, 7.0, 5.0, 0.0])]      # not above a ten-thousandth of the largest

@@ -14,6 +14,8 @@ from gen.planner.solve import Infeasible, solve
 SAMPLES, BATCH, DRIVE = 3000, 256, 6e-5
 COSTS = Costs("smartssd", "smartssd", 300e6, {1: 8e-9, 4: 14.4e-9}, 5.6e-11, 7e-11, 2.2e-6, DRIVE, 2.9e-7, 3.2e-10,
               1.2e-10, 4096, 1 << 26, 4 << 30, 3_840_000_000_000)
+#: Of a drive whose dies read flash pages.
+DIES = replace(COSTS, dies=32, flash_pages=4, die_s=4.5e-5)
 FREE_LINK = replace(COSTS, link_s=0.0)
 
 

@@ -2,10 +2,13 @@
 
 import json
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from fpga.card import costs
+from fpga.card import costs, memory
+from gen.compiler.dies import geometry, over_dies
 from gen.model.device import Device
 from gen.rtl import config
 
@@ -35,6 +38,20 @@ def test_what_is_at_hand_is_what_the_models_give(device, preset):
     found = Device.load(device)
     kept, given = costs._known(found, preset, (1, 3), costs.PAGE_BYTES), costs.times(found, preset, (1, 3))
     assert given == kept._replace(row_s={lines: kept.row_s[lines] for lines in given.row_s}), AGAIN
+
+
+@pytest.mark.turns(1)
+@pytest.mark.parametrize(("among", "read"), [(512, 400), (4096, 400), (65_536, 1000)])
+def test_pages_take_the_drive_as_long_as_is_planned(among, read):
+    """As few of many: the dies are uneven; most of few: the link is slower."""
+    device, random = Device.load("smartssd"), np.random.default_rng(among)
+    found = costs.measure(device, dims={64})
+    numbers = random.choice(among, read, replace=False)
+    taken = memory.pages(device, numbers[over_dies(numbers, *geometry(device.ssd, costs.PAGE_BYTES))],
+                         costs.PAGE_BYTES, ring_pages=1 << 14)
+    reads, pages = np.array(float(read)), np.array(float(among))
+    own = replace(found, die_reads=float(found.flash_reads(reads, pages)) / found.dies)
+    assert found.drive_s + float(own.drive_seconds(reads, pages)) == pytest.approx(taken, rel=0.2)
 
 
 @pytest.mark.regress

@@ -56,6 +56,14 @@ def test_pages_come_as_the_log_brings_them(kind):
     assert (got < double).all() and (double < 2 * got).all() and (small[:2] > got[:2]).all()
 
 
+def test_fetched_rows_are_counted_in_some_batches_of_many(monkeypatch):
+    of = in_order.fetches(SPEC, known("rising"), BATCH, COSTS)[1]
+    monkeypatch.setattr(in_order, "BATCHES", 20)
+    found = in_order.fetches(SPEC, known("rising"), BATCH, COSTS)[1]
+    np.testing.assert_allclose(found[100:], of[100:], rtol=0.1)
+    assert (found != of).any()
+
+
 def test_rows_that_come_again_soon_are_fetched_once():
     random = np.random.default_rng(4)
     rows = np.repeat(random.integers(0, 4000, BATCH * 10), 6)

@@ -12,7 +12,7 @@ from gen.planner import build as building
 from gen.planner.build import build
 from gen.planner.planning import make
 from gen.planner.rowwise import Rows, bound_of
-from tests.support.planner_problems import BATCH, COSTS
+from tests.support.planner_problems import BATCH, COSTS, DIES
 
 MODEL = Recommender("m", "", {"one": TableSpec("one", 5000, 64), "two": TableSpec("two", 2000, 64)}, None, BATCH)
 
@@ -28,15 +28,16 @@ def known():
 @pytest.mark.parametrize("drive_s", [0.0, 6e-5])
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_no_row_of_a_table_betters_it(known, drive_s, share):
-    built = build(replace(MODEL, tables={"one": MODEL.tables["one"]}), known, COSTS, cards=1, rank=1)
+    costs = DIES if drive_s else COSTS
+    built = build(replace(MODEL, tables={"one": MODEL.tables["one"]}), known, costs, cards=1, rank=1)
     item = replace(built.problem.items[0], tt_rows=np.zeros(1, np.int64), tt_bytes=np.zeros(1))
     room = item.bags_bytes + int(share * item.total_rows) * item.row_bytes
     problem = replace(built.problem, items=(item,), shardings=(), formats=(), dram_bytes=room, wait_s=drive_s)
-    rows = Rows(built.expected, COSTS)
+    rows = Rows(built.expected, costs)
     every = np.arange(0, int(share * item.total_rows) + 1, 7)
     read, landing_s = rows.drive(item, every)
     dram_s = np.maximum(*rows.hot(item, every)) + landing_s + item.bags_s
-    ssd_s = read * item.ssd_s + drive_s * (read > 0)
+    ssd_s = item.drive_s_at(every, read) + drive_s * (read > 0)
     best = np.max([dram_s, ssd_s, item.in_s + read * item.page_in_s, np.full(len(every), item.out_s)], axis=0).min()
     assert 0.97 * best <= bound_of(problem, rows, 2 * best, 1.0) <= best
     # Beyond what is known nobody looks.
@@ -58,7 +59,7 @@ def test_plans_of_a_step_a_row_do_not_better_it(seed, monkeypatch):
     known, model = profile(of_arrays(ids)), Recommender.of("m", rows, 64, batch=BATCH)
     cards, share = int(random.integers(1, 3)), random.choice([0.1, 0.25, 0.5])
     bags = sum(item.bags_bytes for item in build(model, known, COSTS, cards=1).problem.items)
-    costs = replace(COSTS, dram_bytes=(int(share * sum(rows.values()) * 256) + bags) // cards)
+    costs = replace(DIES if seed % 4 > 1 else COSTS, dram_bytes=(int(share * sum(rows.values()) * 256) + bags) // cards)
     plan = make(model, known, costs, cards=cards, levels=2, seconds=0.3, explain=False)
     monkeypatch.setattr(building, "STEPS", 700)
     every = make(model, known, costs, cards=cards, levels=2, seconds=0.3, explain=False)

@@ -109,6 +109,16 @@ def test_as_many_tables_as_no_number_of_cards_divides(tables, cards):
     assert max(card.seconds for card in found.emb) == found.seconds
 
 
+def test_many_cards_take_no_more_work_than_is_given():
+    """Of tables that may lie on hundreds of cards a round of the search alone would take minutes."""
+    item = Item("t", np.arange(61) * 10, 700, 64, 4.0, 1e-3, 0.0, 1e-3, np.zeros(1, np.int64), np.zeros(1), out_s=1.0)
+    items = tuple(replace(item, name=f"t{k}", out_s=1.0 + k / 7) for k in range(9))
+    shardings = tuple(tuple(Sharding("samples", count, replace(each, lookups=4.0 / count, out_s=each.out_s / count))
+                            for count in (3, 48, 256)) for each in items)
+    found = solve(Problem(items, 300, 10**5, 0, 10**5, shardings=shardings), gap=0.0, seconds=0.5)
+    assert found.work < 3.0
+
+
 def test_what_whole_tables_would_take_is_said():
     known, model = a_log()
     plan = make(model, known, COSTS, cards=2)
