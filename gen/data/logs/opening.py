@@ -248,17 +248,25 @@ class _Asked:
         formats, layouts = {}, {}
         for file in files:
             with readable(file):
-                formats[file] = self.format or ("text" if self.fields or not self.quotes else
-                                                format_of(file, self.separator))
-                self._check_options(file, formats[file])
-                if formats[file] in TEXTS:
-                    layouts[file] = self._layout(file, formats[file])
+                try:
+                    formats[file] = self.format or ("text" if self.fields or not self.quotes else
+                                                    format_of(file, self.separator))
+                    self._check_options(file, formats[file])
+                    if formats[file] in TEXTS:
+                        layouts[file] = self._layout(file, formats[file])
+                except ValueError as error:
+                    if file.suffix in {each.suffix for each in files if each != file} or len(files) == 1:
+                        raise
+                    raise ValueError(f"{error}; is it one of the log's? Of a folder all files are read, unless they "
+                                     "are named one by one") from error
         layouts = dict(zip(layouts, text.together(list(layouts.values()))))
         found: list[Piece] = []
         for file in files:
             with readable(file):
                 found += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
-        return found
+        # Columns in another order are the same tables.
+        return [replace(piece, tables=found[0].tables) if {*piece.tables} == {*found[0].tables} else piece
+                for piece in found]
 
     def _layout(self, path: Path, format: str) -> text.Layout:
         if format == "movielens":
