@@ -97,7 +97,7 @@ class OneTable(OnCards):
                 for start in range(0, len(numbers), BAGS)]))
         return self._rows.to(self._like)
 
-    @property
+    @property       # type: ignore[misc]
     def __class__(self) -> Any:
         """What it stands in for, to a model that asks by isinstance."""
         return self.stands_for

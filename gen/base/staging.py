@@ -121,7 +121,10 @@ def _beside(place: Path, where: Path) -> Iterator[Path]:
     folder = None
     try:
         with _undisturbed():
-            folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
+            except OSError as error:    # its name says nothing to a user
+                raise type(error)(error.errno, error.strerror, str(place)) from None
             _staged.add(folder)
         yield folder
     finally:

@@ -130,3 +130,5 @@ def test_no_command_writes_among_the_files_of_a_user(tmp_path):
         assert done.output == (f"Error: {tmp_path} holds a.csv, which `hotrail {command}` did not write; --out names "
                                "another folder, or one that does not exist\n")
     assert sorted(tmp_path.rglob("*")) == before
+    done = call("profile", log, "--out", "/proc/nobody")
+    assert done.exit_code == 1 and done.output.startswith("Error: /proc/nobody: ")

@@ -130,7 +130,7 @@ def _signs(path: Path, texts: Sequence[str], lists: Sequence[str]) -> dict[str, 
         for batch in islice(file.iter_batches(HEAD, [0], list(texts)) if texts else (), 1):
             for name in texts:
                 # Each text once, as the file has them: rows may repeat a long one.
-                found = batch.column(name).unique()
+                found = _plain(batch.column(name)).unique()
                 found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
                 columns[name] = [str(each, errors="replace") if isinstance(each, bytes) else each
                                  for each in found.to_pylist() if each is not None]
