@@ -139,6 +139,9 @@ def _files(path: Path) -> Iterator[Path]:
         yield copied(path, str(path), _ending)
     elif path.is_file():
         yield path
+    elif address := re.match(r"[a-z0-9]{2,}:/", str(path)):
+        raise ValueError(f"{path} is an address; download the file first, or write it to a pipe, which - reads, as in "
+                         f"`curl -s {address[0]}/.. | hotrail profile -`")
     else:
         raise ValueError(f"{path} is not a file")
 
@@ -205,6 +208,8 @@ def format_of(path: Path, separator: str | None = None) -> str:
         return "avazu"
     if ending in text.ENDINGS or separator is not None or of.rows and len(of.rows[0]) > 1:
         return "text"
+    if not of.rows:
+        raise ValueError(f"{path} is empty")
     endings = ", ".join([*_ENDINGS, *text.ENDINGS])
     raise ValueError(f"{path} ends in {ending!r} and is not Criteo's; the endings read are {endings}, texts also with "
                      f"{', '.join(stream.COMPRESSED)}; or say the format: {', '.join(FORMATS)}")
