@@ -7,6 +7,7 @@ error.
 """
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ from gen.base.extras import missing
 from gen.base.pipes import with_names
 from hotrail import as_json
 
-__all__ = ["Bounded", "plain", "sentence"]
+__all__ = ["Aside", "Bounded", "plain", "sentence"]
 
 GRACE_S = 0.5
 INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of SIGINT, of SIGPIPE
@@ -70,6 +71,13 @@ def sentence(error: BaseException, given: list[str] | None = None) -> str:
     return lines[0] + (" ... (--debug shows all)" if len(lines) > 1 else "") if lines else type(error).__name__
 
 
+class Aside(logging.Handler):
+    """Lines on stderr, of what takes long."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(plain(record.getMessage()), err=True)
+
+
 class Bounded(click.Group):
     """A group of commands with this boundary around them; each of them takes --debug."""
 
@@ -84,6 +92,9 @@ class Bounded(click.Group):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the main program of a process."""
+        begun = logging.getLogger("hotrail.building")
+        begun.setLevel(logging.INFO)
+        begun.addHandler(Aside())
         with _watched():
             return super().__call__(*args, **kwargs)
 

@@ -38,7 +38,7 @@ class Count(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A number in a range, which `nan` and `inf` are not."""
+    """A number in a range up to 10^12, which `nan` and `inf` are not."""
 
     name = "number"
 
@@ -46,6 +46,8 @@ class Number(click.FloatRange):
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value} is not a finite number.", param, ctx)
+        if found > 10**12:
+            self.fail(f"{value} is more than 10^12.", param, ctx)
         return found
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fpga.card.costs import measure
+from gen.base.members import check_replaceable
 from gen.bundle import Bundle
 from gen.data.logs.reading import Reading
 from gen.data.profiling import flow
@@ -37,6 +38,9 @@ def run(bundle: Bundle, options: Options, folder: Path, *, say: Callable[[str], 
 
     Raises      ValueError: what is missing or does not fit, or no swaps that are fast enough, in one sentence
     """
+    check_replaceable(Path(folder), "delta")
+    if options.whole is not None:
+        check_replaceable(Path(options.whole), "bundle")
     model = bundle.plan.model
     specs = [*model.tables.values(), *(each.spec for each in bundle.plan.stored.values())]
     costs = measure(bundle.device, str(bundle.preset), dims={spec.dim for spec in specs},

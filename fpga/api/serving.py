@@ -8,7 +8,6 @@
 fpga.api.verifying holds what comes out against the oracle, the dense tables and the plan.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from fpga.api.embedding import EmbeddingBags, Staged
 from fpga.api.network import MlpNetwork
 from fpga.card import LinkUse
-from fpga.card.threads import Turns, exclusive
+from fpga.card.threads import Turns, exclusive, turns
 from gen.bundle import Bundle
 from gen.compiler.emb import Bags
 from gen.data.logs import Chunk, Log
@@ -81,7 +80,7 @@ class Cards:
     """
 
     def __init__(self, bundle: Bundle, *, card: str = "sim", **options: Any):
-        self.lock = threading.RLock()
+        self.lock = turns()
         self._at_once = bool(options.get("process"))
         self.bundle, self.plan = bundle, bundle.plan
         self.remaps = {name: bundle.remap(name) for name in self.plan.tables}

@@ -72,7 +72,9 @@ class OnCards(torch.nn.Module):
 
 
 class OneTable(OnCards):
-    """A table of `bags`."""
+    """A table of `bags`. stands_for: the class of torch's whose forward it has."""
+
+    stands_for: type[torch.nn.Module] = torch.nn.Embedding
 
     def __init__(self, bags: Tables, table: str, like: torch.Tensor | None = None):
         super().__init__(like)
@@ -95,6 +97,14 @@ class OneTable(OnCards):
                 for start in range(0, len(numbers), BAGS)]))
         return self._rows.to(self._like)
 
+    @property       # type: ignore[misc]
+    def __class__(self) -> Any:
+        """What it stands in for, to a model that asks by isinstance."""
+        return self.stands_for
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, table={self.table!r}"
 
@@ -103,6 +113,8 @@ class EmbeddingBag(OneTable):
     """One table of `bags`, with the forward of torch.nn.EmbeddingBag; mode, include_last_offset and padding_idx as
     there. Vectors carry no gradient. like: a tensor whose dtype and device they have [float32, on the CPU].
     """
+
+    stands_for = torch.nn.EmbeddingBag
 
     def __init__(self, bags: Tables, table: str, *, mode: str = "mean", include_last_offset: bool = False,
                  padding_idx: int | None = None, like: torch.Tensor | None = None):

@@ -9,7 +9,7 @@ quantised or not, known by their classes (fpga.api.torch_gate); TorchRec is not 
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,10 +164,18 @@ class _Collection(OnCards):
             table for _, table, _ in self.features))
 
 
-def _keyed(features: Any) -> Any:
-    """A KeyedJaggedTensor, of a TensorDict too, as TorchRec's own collections take it."""
+def _keyed(features: Any, wanted: Iterable[str]) -> Any:
+    """A KeyedJaggedTensor, of a TensorDict too, as TorchRec's own collections take it.
+
+    Raises      TypeError: something else; ValueError: it lacks a feature
+    """
     form = sys.modules.get("torchrec.sparse.tensor_dict")
-    return features if form is None else form.maybe_td_to_kjt(features, None)
+    features = features if form is None else form.maybe_td_to_kjt(features, None)
+    if not hasattr(features, "to_dict"):
+        raise TypeError(f"a collection of tables takes a KeyedJaggedTensor, not a {type(features).__name__}")
+    if lacking := [name for name in wanted if name not in features.keys()]:
+        raise ValueError(f"the KeyedJaggedTensor has no feature {lacking[0]!r}; it has {', '.join(features.keys())}")
+    return features
 
 
 class SequencesOnCards(_Collection):
@@ -195,7 +203,7 @@ class SequencesOnCards(_Collection):
 
     @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
-        features = _keyed(features)
+        features = _keyed(features, (name for _, _, name in self.features))
         jagged = features.to_dict()
         requests = {key: self.rows.request(table, array(jagged[name].values()).reshape(-1, 1))
                     for key, table, name in self.features}
@@ -229,7 +237,7 @@ class CollectionOnCards(_Collection):
 
     @torch.compiler.disable(reason="tables are on cards")
     def forward(self, features: Any) -> Any:
-        features = _keyed(features)
+        features = _keyed(features, (name for _, _, name in self.features))
         jagged = features.to_dict()
         requests = {}
         for key, table, name in self.features:

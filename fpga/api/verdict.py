@@ -14,7 +14,7 @@ from fpga.api.servers import facts, gpu, needs, server
 from gen.data.profile import Profile
 from gen.model.device import Device
 from gen.model.recommender import Recommender
-from gen.planner.plan import many
+from gen.planner.plan import duration, many
 from gen.planner.sizing import Copy
 
 __all__ = ["Choice", "Decision", "Prices", "decide", "part"]
@@ -162,7 +162,7 @@ def decide(copies: Sequence[Copy], device: Device, profile: Profile, qps: float,
         break_even = min(least) / cards.numbers(qps)[2] - cards.energy(cards.watts[1], prices)
     kind, sentence = _sentence(choices, others, qps, prices, break_even)
     if core_s > limit_s:
-        sentence += f"; cores do not count, as one takes {core_s * 1e3:.3g} ms for a sample, longer than the limit"
+        sentence += f"; cores do not count, as one takes {duration(core_s)} for a sample, longer than the limit"
     return Decision(kind, sentence, break_even, choices, prices, qps, spread)
 
 

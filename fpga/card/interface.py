@@ -1,6 +1,5 @@
 """What every card can do, whatever is behind it."""
 
-import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from fpga.card.threads import exclusive
+from fpga.card.threads import exclusive, turns
 
 __all__ = [
     "COMMANDS",
@@ -257,7 +256,7 @@ class Card(ABC):
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         card = super().__new__(cls)
-        card.lock = threading.RLock()
+        card.lock = turns()
         return card
 
     def __init_subclass__(cls, shared: Sequence[str] = (), **options: Any) -> None:

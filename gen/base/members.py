@@ -24,7 +24,7 @@ from gen.base.npy import mapped, shape_of
 from gen.base.sealed import seal, understood, unseal, writing
 from gen.base.staging import WRITERS, staged
 
-__all__ = ["MANIFEST", "Folder", "Writer"]
+__all__ = ["MANIFEST", "Folder", "Writer", "check_replaceable"]
 
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[A-Za-z0-9_\-]+(/[A-Za-z0-9_\-]+)?(\.[A-Za-z0-9_\-]+)*\.(npy|json|toml)")
@@ -40,8 +40,7 @@ class Writer:
 
     def __init__(self, folder: str | Path, kind: str, version: int):
         self.folder, self.kind, self.version = Path(folder), kind, version
-        if self.folder.exists() and not _replaceable(self.folder, kind):
-            raise ValueError(f"{self.folder} holds something else than a {kind}; name a folder that does not exist")
+        check_replaceable(self.folder, kind)
         self._maps: list[np.memmap] = []
 
     def __enter__(self) -> Self:
@@ -161,6 +160,12 @@ class Folder:
         if name not in self.members:
             raise ValueError(f"{self.folder} has no member {name!r}")
         return self.folder / name
+
+
+def check_replaceable(folder: Path, kind: str) -> None:
+    """Raises ValueError: a folder holds something else than one of this kind, damaged or not, or nothing"""
+    if folder.exists() and not _replaceable(folder, kind):
+        raise ValueError(f"{folder} holds something else than a {kind}; name a folder that does not exist")
 
 
 def _replaceable(folder: Path, kind: str) -> bool:

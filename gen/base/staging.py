@@ -21,8 +21,10 @@ __all__ = ["WRITERS", "check_folder", "discard", "staged", "together", "written_
 
 #: Folders with a manifest: the commands that write them, by what the manifest says.
 WRITERS = {"bundle": "compile", "delta": "refresh"}
+#: What a command may leave that did not end: a log's counts.
+BEFORE = ("profile.npz",)
 #: The title of a report names its command.
-TITLE = re.compile(rb"<title>hotrail ([a-z]+): ")
+TITLE = re.compile(rb"<title>hotrail ([a-z-]+): ")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _staged: set[Path] = set()
@@ -58,7 +60,8 @@ def together(place: str | Path, command: str = "") -> Iterator[Path]:
     lies in `place` where that is there: the folder above may be another disk's, or not for us to write.
 
     Parameters  command: of hotrail, whose results these are; none: what is there is not looked at
-    Raises      NotADirectoryError: `place` is something else; ValueError: it holds what another command wrote
+    Raises      NotADirectoryError: `place` is something else; ValueError: it holds what another command wrote, or
+                files of a user's, as logs
     """
     check_folder(place, command)
     place = Path(os.path.realpath(place))
@@ -80,9 +83,15 @@ def check_folder(place: str | Path, command: str = "") -> None:
     """Raises as `together` does, for a command that works long before it writes."""
     if Path(place).exists() and not Path(place).is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
-    if command and (other := written_by(Path(place))) not in (None, command):
+    if not command or not Path(place).exists():
+        return
+    if (other := written_by(Path(place))) not in (None, command):
         raise ValueError(f"{place} holds what `hotrail {other}` wrote, which `hotrail {command}` would destroy; --out "
                          "names another folder")
+    if other is None and (strange := sorted(path.name for path in Path(place).iterdir()
+                                            if path.name[0] != "." and path.name not in BEFORE)):
+        raise ValueError(f"{place} holds {strange[0]}, which `hotrail {command}` did not write; --out names another "
+                         "folder, or one that does not exist")
 
 
 def written_by(folder: Path) -> str | None:
@@ -112,7 +121,10 @@ def _beside(place: Path, where: Path) -> Iterator[Path]:
     folder = None
     try:
         with _undisturbed():
-            folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:100]}.", dir=where))
+            except OSError as error:    # its name says nothing to a user
+                raise type(error)(error.errno, error.strerror, str(place)) from None
             _staged.add(folder)
         yield folder
     except OSError as error:

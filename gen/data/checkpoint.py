@@ -260,7 +260,7 @@ def _located(tables: Mapping[str, str], arrays: Mapping[str, Any], where: str) -
         if key not in arrays:
             raise ValueError(f"{where} has no {key!r} for table {name}; of two dimensions are {_few(arrays)}")
     if not tables:
-        raise ValueError(f"{where} has no tables; of two dimensions are {_few(arrays)}")
+        raise ValueError(f"{where} has no tables; of two dimensions are {_few(arrays)}: tables={{NAME: ..}} says which")
     return list(tables.items())
 
 

@@ -7,6 +7,7 @@ into a few compile units, as many as there are compiler processes: each costs th
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import re
@@ -24,8 +25,10 @@ from gen.base import kept
 from gen.base.tools import call, compiler, environment, needed, versions
 from gen.base.tools import verilator as find_verilator
 
-__all__ = ["Options", "compile_model", "library", "model_flags", "run"]
+__all__ = ["BEGUN", "Options", "compile_model", "library", "model_flags", "run"]
 
+#: What takes a minute and more, as it begins.
+BEGUN = logging.getLogger("hotrail.building")
 # One runtime serves programs and shared libraries.
 RUNTIME_FLAGS = ("-O1", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
 LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semantic-interposition")
@@ -63,6 +66,7 @@ def library(name: str, source: Path, read: Sequence[Path], flags: Sequence[str],
         if stamp := kept.stamped(folder):
             return path, stamp["build_seconds"], True
         folder.mkdir(parents=True, exist_ok=True)
+        BEGUN.info("building   %s, with g++: once, for all runs to come", name)
         done = call(["g++", *flags, "-shared", "-fPIC", str(source), "-o", str(path)], stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT)
         if done.returncode:

@@ -106,6 +106,7 @@ def build(
             if stamp := kept.stamped(held):
                 return Built(held, held / "obj" / target, stamp["build_seconds"], True)
         start = time.monotonic()
+        cpp.BEGUN.info("building   %s, with Verilator: once, for all runs to come", name)
         try:
             _clear(folder)
             _make(folder, texts, sources, top, flags, visible, memories, inputs, options)

@@ -99,7 +99,7 @@ def write(sized: Sized, folder: Path) -> Path:
                        ("99 % within", duration(sized.p99_s)),
                        ("p99 there", duration(best.found.p99) if best and best.found else "-"),
                        ("samples per second of a core", rate(1 / sized.core_s) if sized.core_s else "-")])
-    page.add("Verdict", *(Text(f"{what.capitalize()}: {said}.") for what, said in sentences(sized)
+    page.add("Verdict", *(Text(f"{what[0].upper()}{what[1:]}: {said}.") for what, said in sentences(sized)
                           if what != "verdict"), *_compared(sized), _growing(sized),
              Table(_choices_title(sized), CHOICE_HEAD, _choices(sized), note=(
                  "Devices alone, no hosts. Cores are bought one by one, as their server does other work too. Cores and "

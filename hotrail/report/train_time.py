@@ -78,7 +78,7 @@ def write(report: Report, folder: Path) -> Path:
     made = Page("hotrail train-time", "A training step in seven systems", lead=f"{report.sentences['log']}.")
     steps = {each.system: each.step for each in report.systems if each.step}
     resources = list(dict.fromkeys(name for step in steps.values() for name in step.busy))
-    made.add("Steps", *(Text(f"{what.capitalize()}: {said}.") for what, said in report.sentences.items()
+    made.add("Steps", *(Text(f"{what[0].upper()}{what[1:]}: {said}.") for what, said in report.sentences.items()
                         if what != "log"), Text(report.note),
              Table("A step of each system", HEAD, _cells(report), key="system"),
              Bars("Work of a step", "Milliseconds of each resource per step. Where mini-batches overlap, a step is "

@@ -1,5 +1,6 @@
 """The boundary of the command: one sentence for every error, an end at once for every interrupt, outputs whole."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -13,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from gen.base import staging
+from gen.rtl import cpp
 from hotrail.__main__ import main
-from hotrail.boundary import Bounded, plain, sentence
+from hotrail.boundary import Aside, Bounded, plain, sentence
 from tests.support.command import call
 
 ROOT = Path(__file__).parents[2]
@@ -280,3 +282,15 @@ def test_an_interrupt_behind_another_error_is_an_interrupt():
     except ImportError as error:
         assert boundary._interrupted(error)
     assert not boundary._interrupted(ImportError("initialization failed"))
+
+
+def test_what_takes_long_says_that_it_has_begun(tmp_path, capsys, monkeypatch):
+    """A library is compiled once, and a person who waits for it is told."""
+    source = tmp_path / "a.cpp"
+    source.write_text("int one;\n", "utf-8")
+    monkeypatch.setattr(cpp.BEGUN, "handlers", [Aside()])
+    monkeypatch.setattr(cpp.BEGUN, "level", logging.INFO)
+    monkeypatch.setattr(cpp.BEGUN, "_cache", {})
+    for said in ("building   twin, with g++: once, for all runs to come\n", ""):
+        cpp.library("twin", source, [], ["-O0"], cache=tmp_path / "cache")
+        assert capsys.readouterr() == ("", said)

@@ -117,5 +117,18 @@ def test_no_command_destroys_what_another_wrote(tmp_path):
             assert done.exit_code == 1 and f"holds what `hotrail {writer}` wrote" in done.output
         assert [path.name for path in other.iterdir()] == [name]
     (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "manifest.json").write_text("[]", "utf-8")
+    (tmp_path / "site" / ".hidden").write_text("", "utf-8")
     assert call("profile", log, "--out", tmp_path / "site").exit_code == 0
+
+
+def test_no_command_writes_among_the_files_of_a_user(tmp_path):
+    log = log_files.written(tmp_path, "a.csv")
+    before = sorted(tmp_path.rglob("*"))
+    for command in ("plan", "profile", "scars", "train-time"):
+        done = call(command, log, "--out", tmp_path)
+        assert done.exit_code == 1
+        assert done.output == (f"Error: {tmp_path} holds a.csv, which `hotrail {command}` did not write; --out names "
+                               "another folder, or one that does not exist\n")
+    assert sorted(tmp_path.rglob("*")) == before
+    done = call("profile", log, "--out", "/proc/nobody")
+    assert done.exit_code == 1 and done.output.startswith("Error: /proc/nobody: ")

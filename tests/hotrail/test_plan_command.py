@@ -63,12 +63,12 @@ def test_small_tables_joined(tmp_path):
     np.savez(tmp_path / "log.npz", **{f"idx_{name}": random.integers(0, rows, 2000).astype(np.int32)
                                       for name, rows in (("user", 300), ("genre", 40))}, label=np.ones(2000, np.int8))
     done = run(tmp_path / "log.npz", "--cards", 1, "--levels", 2, "--dim", 16, "--results", "float16", "--join",
-               "--quick", "--out", tmp_path)
+               "--quick", "--out", tmp_path / "plan")
     assert done.exit_code == 0, done.output
-    assert {table.joined for table in Plan.load(tmp_path).tables.values()} == {("user", "genre")}
+    assert {table.joined for table in Plan.load(tmp_path / "plan").tables.values()} == {("user", "genre")}
     for said in ("joined (--join): user with genre (12,000 rows)", "no tables joined (without --join)"):
         assert said in " ".join(done.output.split()), done.output
-    assert "0, joined with genre" in (tmp_path / "index.html").read_text("utf-8")
+    assert "0, joined with genre" in (tmp_path / "plan" / "index.html").read_text("utf-8")
 
 
 def test_rows_in_another_format(log, tmp_path):

@@ -46,7 +46,7 @@ def test_the_whole_way(log, tmp_path):
 
 
 def test_sampled(log, tmp_path):
-    done = run(log, "--sample", "0.2", "--out", tmp_path)
+    done = run(log, "--sample", "0.2", "--out", tmp_path / "out")
     assert done.exit_code == 0 and "; 0.2 of its samples were counted" in done.output and "error" in done.output
 
 
@@ -67,8 +67,8 @@ def test_ids_past_the_rows_are_taken_where_they_are_no_rows(log, tmp_path):
 
 
 def test_statistics_have_no_second_pass(log, tmp_path):
-    run(log, "--out", tmp_path)
-    done = run(tmp_path / "profile.npz", "--together", "--out", tmp_path)
+    run(log, "--out", tmp_path / "out")
+    done = run(tmp_path / "out" / "profile.npz", "--together", "--out", tmp_path / "out")
     assert done.exit_code == 1
     assert ("holds counts already; --together, --sample, --held-back and options of how a log is read need the log "
             "itself") in done.output

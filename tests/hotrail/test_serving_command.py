@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
+from fpga.api import refreshing
 from gen.bundle import Bundle
 from gen.delta import Delta
 from tests.support import bundles as make
@@ -107,7 +108,7 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
 
 
 @pytest.mark.turns(6, of="processes")
-def test_refresh(load_inputs, tmp_path):
+def test_refresh(load_inputs, tmp_path, monkeypatch):
     """A bundle refreshed by its own log moves nothing; by one in which other rows are hot it may say why it cannot."""
     (folder := tmp_path / "plan").mkdir()
     make.profile(make.log()).save(folder / "profile.npz")
@@ -125,5 +126,10 @@ def test_refresh(load_inputs, tmp_path):
                 tmp_path / "e")
     assert done.exit_code == 1 and "0% more are allowed; allow more, or plan and compile anew" in done.output
     assert not (tmp_path / "e").exists()
+    monkeypatch.setattr(refreshing, "measure", None)    # before any work
+    for option, what in (("--out", "delta"), ("--bundle", "bundle")):
+        done = call("refresh", tmp_path / "b", load_inputs / "log.npz", "--out", tmp_path / "e", option, tmp_path)
+        assert done.output == (f"Error: {tmp_path} holds something else than a {what}; name a folder that does not "
+                               "exist\n")
     done = call("refresh", load_inputs, load_inputs / "log.npz")
     assert done.exit_code == 1 and "is no bundle, it is a plan: hotrail compile" in done.output

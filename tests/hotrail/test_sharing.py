@@ -39,8 +39,8 @@ def test_a_log_is_shared_out(log, tmp_path):
 
 
 def test_memory_for_a_single_batch_is_drawn(log, tmp_path):
-    done = call(log[0], "--memory", 1, "--activations", 1 << 18, "--out", tmp_path)
-    assert done.exit_code == 0 and (tmp_path / "index.html").exists()
+    done = call(log[0], "--memory", 1, "--activations", 1 << 18, "--out", tmp_path / "one")
+    assert done.exit_code == 0 and (tmp_path / "one" / "index.html").exists()
 
 
 def test_mistakes_are_a_sentence(log, tmp_path):

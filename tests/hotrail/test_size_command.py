@@ -185,7 +185,8 @@ def test_the_median_of_a_calls_processor_time(monkeypatch):
     assert servers._seconds(call) == pytest.approx(0.3) and len(calls) == 4
 
 
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_load_that_is_no_number(value):
+@pytest.mark.parametrize(("value", "what"), [("nan", "not a finite number"), ("inf", "not a finite number"),
+                                             ("1e30", "more than 10^12")])
+def test_a_load_that_is_no_number(value, what):
     done = call("size", "clicks.csv", "--qps", value, "--p99-ms", "5")
-    assert done.exit_code == 2 and f"'--qps': {value} is not a finite number" in done.output
+    assert done.exit_code == 2 and f"'--qps': {value} is {what}" in done.output

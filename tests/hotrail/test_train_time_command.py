@@ -41,26 +41,28 @@ def test_the_table_and_the_document(log, tmp_path):
 
 
 def test_a_measured_baseline(log, tmp_path):
-    document = json.loads(call(log, "--baseline", "scars", "--baseline-ms", 100, "--json", "--out", tmp_path).stdout)
+    out = tmp_path / "out"
+    document = json.loads(call(log, "--baseline", "scars", "--baseline-ms", 100, "--json", "--out", out).stdout)
     hybrid = document["systems"]["hybrid"]
     assert document["baseline_s"] == 0.1 and hybrid["speedup"] == pytest.approx(0.1 / hybrid["step_s"])
-    done = call(log, "--baseline", "hotline", "--baseline-ms", 1e4, "--gpus", 2, "--out", tmp_path)
+    done = call(log, "--baseline", "hotline", "--baseline-ms", 1e4, "--gpus", 2, "--out", out)
     assert re.search(r"^baseline   hotline, 10 s per step, as measured; the model takes it to be .* ms, [\d,]+ times "
                      "less than you measured; speedups include that$", done.output, re.M), done.output
-    assert "as measured" not in call(log, "--out", tmp_path).output
+    assert "as measured" not in call(log, "--out", out).output
 
 
 def test_what_was_assumed_is_said(log, tmp_path):
-    done, document = call(log, "--out", tmp_path), json.loads(call(log, "--out", tmp_path, "--json").stdout)
+    out = tmp_path / "out"
+    done, document = call(log, "--out", out), json.loads(call(log, "--out", out, "--json").stdout)
     assert document["dim"] == 64 and document["dense"] == 287_500
     assert ("model      rows of 64 values (--dim), networks of 287,500 parameters as in Meta's DLRM for Criteo Kaggle "
             "(--dense)\n") in done.output
-    page = (tmp_path / "index.html").read_text("utf-8")
+    page = (out / "index.html").read_text("utf-8")
     assert "Model: rows of 64 values (--dim), networks of 287,500 parameters" in page and "Popular: 100.0%" in page
-    given = call(log, "--dense", 7, "--dim", 16, "--gpu", "titan_rtx", "--gpus", 4, "--out", tmp_path).output
+    given = call(log, "--dense", 7, "--dim", 16, "--gpu", "titan_rtx", "--gpus", 4, "--out", out).output
     assert "model      rows of 16 values (--dim), networks of 7 parameters (--dense)\n" in given
     (note,) = [line for line in given.splitlines() if line.startswith("note")]
-    assert "Hotline" not in note and "speedup of Hotline on four" in call(log, "--gpus", 4, "--out", tmp_path).output
+    assert "Hotline" not in note and "speedup of Hotline on four" in call(log, "--gpus", 4, "--out", out).output
 
 
 def test_mistakes_are_a_sentence(log, tmp_path):

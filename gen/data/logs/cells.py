@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 __all__ = ["FALSE", "FALSE_WORD", "LISTED", "MISSING", "NOTHING", "TRUE", "TRUE_WORD", "as_id", "ids_of", "is_listed",
-           "items", "meaning", "moment", "number", "single"]
+           "items", "lists_of", "meaning", "moment", "moments_of", "number", "single"]
 
 #: Texts that stand for nothing, beside an empty one: those of pandas and pyarrow, and Hive's.
 MISSING = ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -22,8 +22,9 @@ LISTED = re.compile(r"\[[0-9 ,.\-'\"\n]*\]|[0-9]+(\|[0-9]+)+")
 
 _QUOTE, _APOSTROPHE, _MINUS, _PLUS, _DOT, _SPACE = 34, 39, 45, 43, 46, 32
 _COMMA, _BAR, _OPENS, _CLOSES, _COLON = 44, 124, 91, 93, 58
+_ROUND, _BRACE, _BACKSLASH = 40, 123, 92
 _1, _2 = np.uint64(1), np.uint64(2)
-_HALF, _TENTH = np.uint64(1 << 63), np.uint64(((1 << 64) - 1) // 10)
+_HALF, _TENTH, _EXACT = np.uint64(1 << 63), np.uint64(((1 << 64) - 1) // 10), np.uint64(1 << 53)
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 #: How numbers and lists of them begin.
 _BEGINS = np.zeros(256, np.bool_)
@@ -42,6 +43,10 @@ def _raw_hash(text: str) -> int:
     return value ^ value >> 33
 
 
+#: What `items` returns of a list that holds no single ids.
+NESTED = np.int64(-2)
+#: Powers of ten, as `number` takes them.
+POWERS = np.array([float(10**power) for power in range(23)])
 #: What `meaning` returns.
 NOTHING, TRUE_WORD, FALSE_WORD = 1, 2, 3
 _WORDS = np.array([_raw_hash(word) for word in (*MISSING, *TRUE, *FALSE)], np.uint64)
@@ -66,12 +71,10 @@ def _hash(buffer, start, stop, quoted):
 
 @njit(cache=True, nogil=True)
 def _whole(buffer, start, stop):
-    """(whether a text is a whole number from -2**63 to 2**64 - 1, the number: -n as 2**64 - n). Spaces around it, a
-    plus and a fraction of zeros change nothing: programs write ids so where a column has empty cells."""
-    while start < stop and buffer[start] == _SPACE:
-        start += _1
-    while start < stop and buffer[stop - _1] == _SPACE:
-        stop -= _1
+    """(whether a text is a whole number from -2**63 to 2**64 - 1, the number: -n as 2**64 - n). Blanks around it, a
+    plus and a fraction of zeros change nothing: programs write ids so where a column has empty cells. Those of R write
+    100000 as 1e+05."""
+    start, stop = _trimmed(buffer, start, stop)
     negative = stop - start > _1 and buffer[start] == _MINUS
     digits = start + np.uint64(negative or stop - start > _1 and buffer[start] == _PLUS)
     value, at = np.uint64(0), digits
@@ -88,11 +91,47 @@ def _whole(buffer, start, stop):
             at += _1
     if at == digits or negative and value > _HALF:
         return False, value
+    begin = end = at
     if at < stop and buffer[at] == _DOT:
-        at += _1
-        while at < stop and buffer[at] == np.uint8(48):
+        begin = end = at = at + _1
+        while at < stop and np.uint8(48) <= buffer[at] <= np.uint8(57):
             at += _1
-    return at == stop, ~value + _1 if negative else value
+            if buffer[at - _1] != np.uint8(48):
+                end = at
+    if at < stop:
+        return _with_exponent(buffer, at, stop, value, begin, end, negative)
+    return begin == end, ~value + _1 if negative else value
+
+
+@njit(cache=True, nogil=True)
+def _with_exponent(buffer, at, stop, value, begin, end, negative):
+    """As `_whole`, where `value` is what is before the point, the digits `begin` to `end` behind it, and e+ and an
+    exponent at `at`: of a number below 2**53, for larger ones are rounded where they are written so."""
+    if stop - at < np.uint64(3) or buffer[at] | 32 != 101 or buffer[at + _1] != _PLUS:
+        return False, value
+    at += _2
+    power = np.uint64(0)
+    while at < stop and np.uint8(48) <= buffer[at] <= np.uint8(57) and power < np.uint64(99):
+        power = power * np.uint64(10) + np.uint64(buffer[at] - 48)
+        at += _1
+    if at < stop or power < end - begin:
+        return False, value
+    for place in range(power):
+        if value >= _EXACT:
+            return False, value
+        digit = begin + np.uint64(place)
+        value = value * np.uint64(10) + (np.uint64(buffer[digit] - 48) if digit < end else np.uint64(0))
+    return value < _EXACT, ~value + _1 if negative else value
+
+
+@njit(cache=True, nogil=True)
+def _trimmed(buffer, start, stop):
+    """Where a text begins and ends, without the blanks around it."""
+    while start < stop and buffer[start] <= _SPACE:
+        start += _1
+    while start < stop and buffer[stop - _1] <= _SPACE:
+        stop -= _1
+    return start, stop
 
 
 @njit(cache=True, nogil=True)
@@ -165,32 +204,36 @@ def single(buffer, start, stop, quoted, lists, missing, may):
 @njit(cache=True, nogil=True)
 def items(buffer, start, stop, quoted, separator, missing, may, bags, used):
     """Appends the ids of a list to those `used` of `bags`; returns how many there are then, -1 where one is missing
-    that must not be. A cell that stands for nothing is an empty list."""
+    that must not be, NESTED where one is a list itself, a pair of key and value, or an ellipsis. A cell that stands for
+    nothing is an empty list. separator: 0 where round brackets and braces are those of a list too."""
+    start, stop = _trimmed(buffer, start, stop)
     if meaning(buffer, start, stop) == NOTHING:
         return used
-    while buffer[start] == _SPACE and start < stop:
-        start += _1
-    while start < stop and buffer[stop - _1] == _SPACE:
-        stop -= _1
-    if stop - start > _1 and buffer[start] == _OPENS and buffer[stop - _1] == _CLOSES:
-        start, stop, separator = start + _1, stop - _1, _SPACE
-        at = start
-        while at < stop:
-            if buffer[at] == _COMMA:
-                separator = _COMMA
-            at += _1
-        if _blank(buffer, start, stop):
+    within = stop - start > _1 and (buffer[start] == _OPENS and buffer[stop - _1] == _CLOSES or separator == 0 and (
+        buffer[start] == _ROUND and buffer[stop - _1] == _ROUND + 1 or
+        buffer[start] == _BRACE and buffer[stop - _1] == _BRACE + 2))
+    braces = within and buffer[start] == _BRACE
+    if within:
+        start, stop = start + _1, stop - _1
+        if _trimmed(buffer, start, stop)[0] == stop:
             return used
+        separator = _COMMA if _item_end(buffer, start, stop, _COMMA, quoted) < stop else _SPACE
     at = start
     while at <= stop:
-        end = at
-        while end < stop and buffer[end] != separator and not (separator == _SPACE and buffer[end] < _SPACE):
-            end += _1
-        first, last = at, end
-        while first < last and buffer[first] <= _SPACE:
-            first += _1
-        while first < last and buffer[last - _1] <= _SPACE:
-            last -= _1
+        end = _item_end(buffer, at, stop, separator, quoted) if within else _plain_end(buffer, at, stop, separator)
+        first, last = _trimmed(buffer, at, end)
+        if within and separator == _COMMA and first == last and end == stop and at > start:
+            break       # (6,) and [6,]
+        if within and last > first:
+            begin = buffer[first]
+            if begin == _QUOTE or begin == _APOSTROPHE:
+                if buffer[last - _1] != begin:
+                    return NESTED
+            elif begin == _OPENS or begin == _ROUND or begin == _BRACE or (
+                    last - first == np.uint64(3) and begin == _DOT and buffer[first + _1] == _DOT):
+                return NESTED
+            elif braces and _plain_end(buffer, first, last, _COLON) < last:
+                return NESTED
         while last - first > _1 and buffer[first] == buffer[last - _1] and (
                 buffer[first] == _QUOTE or buffer[first] == _APOSTROPHE):
             first, last = first + _1, last - _1
@@ -205,10 +248,59 @@ def items(buffer, start, stop, quoted, separator, missing, may, bags, used):
 
 
 @njit(cache=True, nogil=True)
-def _blank(buffer, start, stop):
-    while start < stop and buffer[start] <= _SPACE:
-        start += _1
-    return start == stop
+def _plain_end(buffer, at, stop, separator):
+    """Where an item ends: at its separator; any blank is as a space."""
+    while at < stop and buffer[at] != separator and not (separator == _SPACE and buffer[at] < _SPACE):
+        at += _1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _item_end(buffer, at, stop, separator, doubled):
+    """As `_plain_end`, but a separator in quotes is none. doubled: a double quote is written twice."""
+    while at < stop and buffer[at] <= _SPACE:
+        at += _1
+    begin = at
+    if at < stop and (buffer[at] == _QUOTE or buffer[at] == _APOSTROPHE):
+        quote, width = buffer[at], _2 if doubled and buffer[at] == _QUOTE else _1
+        at += width
+        while at < stop and buffer[at] != quote:
+            at += _2 if buffer[at] == _BACKSLASH else _1
+        at = at + width if at < stop else begin
+    return _plain_end(buffer, min(at, stop), stop, separator)
+
+
+@njit(cache=True, nogil=True)
+def lists_of(data, offsets, separator, missing, may, bags, edges, none):
+    """The ids of the lists data[offsets[i]:offsets[i + 1]], one behind the other in `bags`, which has as much room as
+    `data` has bytes and lists there are; edges[i + 1]: how many there are then. none[k]: whether id k is missing that
+    must not be; of a list in which one is, that alone is there. Returns the place of one that is no list of ids, or
+    -1."""
+    used = np.int64(0)
+    for each in range(len(offsets) - 1):
+        start, stop = np.uint64(offsets[each]), np.uint64(offsets[each + 1])
+        found = items(data, start, stop, False, separator, missing, may, bags, used)
+        if found == NESTED:
+            return each
+        none[used] = found < 0
+        used = used + 1 if found < 0 else found
+        edges[each + 1] = used
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def moments_of(data, offsets):
+    """Of every text data[offsets[i]:offsets[i + 1]] the seconds since 1970, or the number; NaN of others. data: ends
+    behind the last text."""
+    found = np.full(len(offsets) - 1, np.nan)
+    for each in range(len(found)):
+        start, stop = _trimmed(data, np.uint64(offsets[each]), np.uint64(offsets[each + 1]))
+        end, value = number(data, start, POWERS)
+        if end != stop or start == stop:
+            value, good = moment(data, start, stop)
+            value = value if good else np.nan
+        found[each] = value
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -231,7 +323,9 @@ def moment(buffer, start, stop):
         return np.nan, False
     year, month = _digits(buffer, start, 4), _digits(buffer, start + np.uint64(5), 2)
     day, at, seconds = _digits(buffer, start + np.uint64(8), 2), start + np.uint64(10), 0.0
-    if year < 0 or not 1 <= month <= 12 or not 1 <= day <= 31:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    longest = 28 + leap if month == 2 else 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+    if year < 0 or not 1 <= month <= 12 or not 1 <= day <= longest:
         return np.nan, False
     # Days of the civil calendar, whose years begin in March.
     years = year - np.int64(month <= 2)

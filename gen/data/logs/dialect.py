@@ -46,7 +46,8 @@ BOOKS = (".xlsx", ".xlsm", ".ods")      # of spreadsheet programs
 class Dialect:
     """separator: of fields; rows: the fields of the first records, those of the first line among them; start: bytes of
     a byte order mark and blank lines, which no field is of; first: bytes of the first record and of what is before it;
-    lines: line ends in them; quotes: whether fields may stand in double quotes."""
+    lines: line ends in them; quotes: whether fields may stand in double quotes; record: the first one as it is
+    written."""
 
     separator: str
     rows: tuple[list[str], ...]
@@ -54,6 +55,7 @@ class Dialect:
     first: int
     lines: int
     quotes: bool = True
+    record: bytes = b""
 
     @property
     def called(self) -> str:
@@ -139,7 +141,8 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
         raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(whole):,} bytes; --no-quotes takes "
                          "quotes for text")
     lines = begin.count(b"\n", 0, start) + (whole.count(b"\n", 0, first) or 1)
-    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines, quotes)
+    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines, quotes,
+                   body[:first].rstrip(b"\r\n"))
 
 
 def not_utf8(data: bytes, error: UnicodeDecodeError) -> str:
@@ -178,6 +181,7 @@ def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:
         widths = [len(row) for row in lines]
         if widths and widths[0] > 1:
             rank[sign] = (sum(width == widths[0] for width in widths) / len(widths) > 0.9, widths[0], sign == usual)
+    _check_first(path, next(iter(found.items())), any(fits for fits, _, _ in rank.values()))
     if not rank:
         name = found[TRIED[0]][0][0] if found[TRIED[0]] else ""
         if any(not each.isprintable() or each in " ^~:" for each in name) and not _marked(name):
@@ -193,9 +197,29 @@ def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:
     return chosen[0]
 
 
+def _check_first(path: Path, rows: tuple[str, list[list[str]]], fits: bool) -> None:
+    """rows: by a separator; fits: whether lines are as line 1 is.
+
+    Raises      ValueError: line 1 is a comment or Excel's line on the separator
+    """
+    lines = [rows[0].join(row) for row in rows[1]] or [""]
+    what, count = "", 1
+    if lines[0].startswith("#") and not fits:
+        what, count = "a comment", next((at for at, line in enumerate(lines) if line[0] != "#"), 1)
+    if re.fullmatch("sep=.", lines[0].lower()):
+        what = "Excel's, of the separator"
+    if what:
+        raise ValueError(f"{path}: line 1 is {what}; line 1 must name the fields: `tail -n +{count + 1} {path} |` "
+                         "leaves it out, and - reads a log from a pipe")
+
+
 def _other(lines: Sequence[str]) -> str:
     """What lines of one field may be."""
     widths = {len(line.split(" ")) for line in lines}
+    for sign in ("::", "  "):
+        if len({line.count(sign) for line in lines}) <= 1 + (sign == "  ") and sign in lines[0].strip():
+            return f"{sign!r} is more than one character: " + (
+                "`tr -s ' ' ','`" if sign == "  " else "`sed 's/::/\\t/g'`") + " makes it one"
     if all(":" in part for part in lines[0].split()[1:]) and " " in lines[0].strip():
         return "and pairs of index and value, as LIBSVM's, are not read: write a column for each field"
     if len(widths) > 1 and min(widths) > 1:

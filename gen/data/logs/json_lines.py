@@ -1,7 +1,7 @@
 """JSON lines, an object per sample, which pyarrow reads: a copy in Parquet that goes with the process."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -89,7 +89,13 @@ def _kinds(path: Path, plain: Path) -> dict[str, pa.DataType]:
     names = dict.fromkeys(name for line in first for name in line)
     if len(names) > COLUMNS:
         raise ValueError(f"{path} has {len(names):,} columns; at most {COLUMNS:,} are read")
-    return {name: pa.infer_type([line.get(name) for line in first]) for name in names}
+    return {name: _kind([line.get(name) for line in first]) for name in names}
+
+
+def _kind(values: Sequence[Any]) -> pa.DataType:
+    """Of a column; hashes may be whole numbers beyond those that have a sign."""
+    whole = [value for value in values if type(value) is int]
+    return pa.uint64() if whole and 1 << 63 <= max(whole) < 1 << 64 and min(whole) >= 0 else pa.infer_type(values)
 
 
 def _lines(plain: Path) -> Iterator[bytes]:

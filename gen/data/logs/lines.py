@@ -24,6 +24,8 @@ __all__ = ["TextPiece", "pieces"]
 #: What gen.data.logs.parse takes for a number, and for an id in hexadecimal digits.
 NUMBER = re.compile(r" *([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)? *")
 HEX = re.compile(r"[0-9a-fA-F]{0,16}")
+NESTED = re.compile(r".[\[({:]|\.\.\.", re.DOTALL)
+REPEATS = "lines that repeat the fields' names"
 FAULTS = 1024       # broken lines that are collected at once
 PAD = 72            # words between columns: a power of two would put all of them into one set of the CPU's caches
 
@@ -79,7 +81,7 @@ class TextPiece(Piece):
                                                                  columns.most, faults, odd)
                     good, bad = good + columns.rows - before, bad + wrong
                     if wrong or odd.any():
-                        self._note(block, begin, lines, faults[:wrong], odd, before_all)
+                        bad -= self._note(block, begin, lines, faults[:wrong], odd, before_all)
                         endure(str(self.path), "lines", self.problems, good, bad, self.broken)
                     lines += int(np.count_nonzero(block[begin:at] == 10)) if layout.quotes else count
                     if columns.full:
@@ -112,26 +114,31 @@ class TextPiece(Piece):
             raise ValueError(f"{place}: {not_utf8(data, error)}") from None
 
     def _note(self, block: NDArray[np.uint8], at: int, lines: int, faults: NDArray[np.int64],
-              odd: NDArray[np.int64], before_all: Callable[[], int]) -> None:
+              odd: NDArray[np.int64], before_all: Callable[[], int]) -> int:
         """Names lines of a block behind its byte `at`, which `lines` others of the piece are before, and the piece's
-        those that `before_all` counts."""
+        those that `before_all` counts. Returns how many of them are no fault, as they repeat the names."""
 
         def place(begin: int) -> str:
             return self._place(lines + int(np.count_nonzero(block[at:begin] == 10)), before_all)
 
+        repeats = 0
         for begin, end in faults.tolist():
             kind, what = self._fault(block[begin:end].tobytes().decode(errors="replace").rstrip("\r"))
             self.problems.add(kind, "" if kind in self.problems.counts else f"{place(begin)}: {what}")
+            repeats += kind == REPEATS
         kind = "values that are no number, read as NaN"
         for column in np.flatnonzero(odd[:, 0]).tolist():
             count, begin = odd[column].tolist()
             where = "" if kind in self.problems.counts else f"{place(begin)}: the field {self.layout.names[column]!r}"
             self.problems.add(kind, where, count)
         odd[:] = 0
+        return repeats
 
     def _fault(self, line: str) -> tuple[str, str]:
         """The kind of fault of a broken line, and what it is."""
         layout = self.layout
+        if layout.title and line.removeprefix("\ufeff").encode() == layout.title:
+            return REPEATS, f"the line is {line[:80]!r}"
         if line.count(layout.separator) > COLUMNS + len(layout.names):
             return "lines of too few or too many fields", f"more than {COLUMNS:,} fields, not {len(layout.names)}"
         fields = _split(line, layout.separator) if layout.quotes else line.split(layout.separator)
@@ -146,6 +153,8 @@ class TextPiece(Piece):
                 return "lines with a list where the first lines have single ids (--list reads lists)", said
             if kind == parse.BAG and not empty and layout.missing is None and _gaps(cell, layout.lists[name]):
                 return "lines with an empty id in a list (--missing is an id for it)", said
+            if kind == parse.BAG and NESTED.search(cell):
+                return "lines with a list of lists, or of keys and values, or one that is cut", said
             if kind == parse.HEX and not empty and not HEX.fullmatch(cell):
                 return "lines with an id that is not hexadecimal", said
             if kind == parse.NUMBER and not NUMBER.fullmatch(cell) and cell not in (*MISSING, *TRUE, *FALSE):
@@ -175,7 +184,7 @@ def _rules(layout: Layout) -> parse.Rules:
     lists = np.array([ord(layout.lists.get(name, "\0")) for name in layout.names], np.uint8)
     missing = np.array([layout.missing is not None, layout.missing or 0], np.uint64)
     return parse.Rules(parse.ends_of(layout.separator), layout.quotes, np.array(layout.kinds, np.int8), lists, missing,
-                       parse.DIGITS, parse.POWERS)
+                       parse.DIGITS, parse.POWERS, np.frombuffer(bytearray(layout.title), np.uint8))
 
 
 class _Columns:

@@ -143,8 +143,9 @@ class Pieces:
             raise ValueError(f"{source} is a log of no files")
         for piece in pieces[1:]:
             if piece.tables != pieces[0].tables:
+                shared = "; --table names those that all have" if {*piece.tables} & {*pieces[0].tables} else ""
                 raise ValueError(f"{piece.source} has the tables {few(piece.tables)}; "
-                                 f"{pieces[0].source} has {few(pieces[0].tables)}")
+                                 f"{pieces[0].source} has {few(pieces[0].tables)}{shared}")
         self.source = source
         ends = [0, *accumulate(piece.bytes for piece in pieces)]
         self.pieces = tuple(replace(piece, first=number * PIECE, before=ends[number], whole=ends[-1])

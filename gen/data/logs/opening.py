@@ -139,6 +139,9 @@ def _files(path: Path) -> Iterator[Path]:
         yield copied(path, str(path), _ending)
     elif path.is_file():
         yield path
+    elif address := re.match(r"[a-z0-9]{2,}:/", str(path)):
+        raise ValueError(f"{path} is an address; download the file first, or write it to a pipe, which - reads, as in "
+                         f"`curl -s {address[0]}/.. | hotrail profile -`")
     else:
         raise ValueError(f"{path} is not a file")
 
@@ -205,6 +208,8 @@ def format_of(path: Path, separator: str | None = None) -> str:
         return "avazu"
     if ending in text.ENDINGS or separator is not None or of.rows and len(of.rows[0]) > 1:
         return "text"
+    if not of.rows:
+        raise ValueError(f"{path} is empty")
     endings = ", ".join([*_ENDINGS, *text.ENDINGS])
     raise ValueError(f"{path} ends in {ending!r} and is not Criteo's; the endings read are {endings}, texts also with "
                      f"{', '.join(stream.COMPRESSED)}; or say the format: {', '.join(FORMATS)}")
@@ -248,17 +253,25 @@ class _Asked:
         formats, layouts = {}, {}
         for file in files:
             with readable(file):
-                formats[file] = self.format or ("text" if self.fields or not self.quotes else
-                                                format_of(file, self.separator))
-                self._check_options(file, formats[file])
-                if formats[file] in TEXTS:
-                    layouts[file] = self._layout(file, formats[file])
+                try:
+                    formats[file] = self.format or ("text" if self.fields or not self.quotes else
+                                                    format_of(file, self.separator))
+                    self._check_options(file, formats[file])
+                    if formats[file] in TEXTS:
+                        layouts[file] = self._layout(file, formats[file])
+                except ValueError as error:
+                    if file.suffix in {each.suffix for each in files if each != file} or len(files) == 1:
+                        raise
+                    raise ValueError(f"{error}; is it one of the log's? Of a folder all files are read, unless they "
+                                     "are named one by one") from error
         layouts = dict(zip(layouts, text.together(list(layouts.values()))))
         found: list[Piece] = []
         for file in files:
             with readable(file):
                 found += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
-        return found
+        # Columns in another order are the same tables.
+        return [replace(piece, tables=found[0].tables) if {*piece.tables} == {*found[0].tables} else piece
+                for piece in found]
 
     def _layout(self, path: Path, format: str) -> text.Layout:
         if format == "movielens":

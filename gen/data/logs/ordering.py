@@ -33,6 +33,8 @@ def _times(log: Pieces, chunk: Chunk, column: str) -> np.ndarray:
     found = chunk.values.get(column)
     if found is None and column in chunk.ids and column not in chunk.offsets:
         found = chunk.ids[column]
+        if "texts" in log.pieces[0].form.tables.get(column, ""):
+            raise ValueError(f"{log.source}: the column {column!r} (--order-by) has texts that are no times")
     if found is None or found.ndim != 1:
         raise ValueError(f"{log.source} has no column {column!r} of numbers (--order-by); it has "
                          f"{bounds.few([*chunk.values, *chunk.ids])}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gen.data.logs import bounds, cells
 from gen.data.logs.bounds import COLUMNS, few, readable, samples_at_once, twice, unpacked
-from gen.data.logs.cells import LISTED, MISSING
+from gen.data.logs.cells import LISTED
 from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.data.logs.reading import Form
 from gen.data.logs.text import NONE, is_id, lists_of
@@ -65,7 +65,7 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
         wanted = set(chosen)
         values = tuple(each.name for each in schema if each.name not in wanted and (
             each.name == order_by or each.name not in index and (
-                pa.types.is_floating(each.type) or pa.types.is_boolean(each.type)
+                _is_real(each.type) or pa.types.is_boolean(each.type)
                 or pa.types.is_integer(each.type) and VALUES.fullmatch(each.name))))
         # Of row groups alone: what pyarrow knows of a column in one may end the process where it is damaged.
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -97,7 +97,7 @@ def _chosen(path: Path, schema: pa.Schema, tables: Iterable[str] | None) -> tupl
     index = _index(schema)
     if tables is None:
         chosen = tuple(each.name for each in schema if each.name not in index and not VALUES.fullmatch(each.name) and (
-            _is_whole(each.type) or is_id(each.name) and (pa.types.is_floating(each.type) or _is_text(each.type))))
+            _is_whole(each.type) or is_id(each.name) and (_is_real(each.type) or _is_text(each.type))))
     else:
         chosen = tuple(tables)
     if not chosen:
@@ -108,18 +108,19 @@ def _chosen(path: Path, schema: pa.Schema, tables: Iterable[str] | None) -> tupl
         if name not in names:
             raise ValueError(f"{path} has no column {name!r}; it has {few(schema.names)}")
         kind = schema.field(name).type
-        if not (_is_whole(kind) or _is_text(kind) or pa.types.is_floating(kind)):
+        if not (_is_whole(kind) or _is_text(kind) or _is_real(_inner(kind))):
             raise ValueError(f"{path}: the column {name!r} is {kind}; ids are whole numbers, texts or lists of them")
     return chosen, index
 
 
 def _index(schema: pa.Schema) -> frozenset[str]:
-    """Columns that hold the row index of pandas or Dask, by the file's own description and by their names."""
+    """Columns that hold the row index of pandas or Dask, by the file's own description and by their names. An index
+    that has an id's name is one that was given to it."""
     described: Any = ()
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         described = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
     named = {each for each in described if isinstance(each, str)} if isinstance(described, list) else set()
-    return frozenset(name for name in schema.names if name in named or INDEX.fullmatch(name))
+    return frozenset(name for name in schema.names if name in named and not is_id(name) or INDEX.fullmatch(name))
 
 
 def _signs(path: Path, texts: Sequence[str], lists: Sequence[str]) -> dict[str, str]:
@@ -129,7 +130,7 @@ def _signs(path: Path, texts: Sequence[str], lists: Sequence[str]) -> dict[str, 
         for batch in islice(file.iter_batches(HEAD, [0], list(texts)) if texts else (), 1):
             for name in texts:
                 # Each text once, as the file has them: rows may repeat a long one.
-                found = batch.column(name).unique()
+                found = _plain(batch.column(name)).unique()
                 found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
                 columns[name] = [str(each, errors="replace") if isinstance(each, bytes) else each
                                  for each in found.to_pylist() if each is not None]
@@ -162,9 +163,18 @@ def _schema(path: Path, file: pq.ParquetFile) -> pa.Schema:
 
 def _inner(kind: pa.DataType) -> pa.DataType:
     """What a column holds, or its lists."""
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    inner = kind.value_type if lists else kind
-    return inner.value_type if pa.types.is_dictionary(inner) else inner
+    inner = kind.value_type if _is_list(kind) else kind
+    inner = inner.value_type if pa.types.is_dictionary(inner) else inner
+    return getattr(inner, "storage_type", inner)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(each(kind) for each in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
+                                       pa.types.is_list_view, pa.types.is_large_list_view))
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -172,9 +182,9 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    inner = _inner(kind)
-    return (pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_binary(inner)
-            or pa.types.is_large_binary(inner))
+    return any(each(_inner(kind)) for each in (
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary,
+        pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary))
 
 
 @dataclass
@@ -225,23 +235,37 @@ class ParquetPiece(Piece):
     def _split(self, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
         """With lists where texts are lists, and whole numbers where floats are ids."""
         for place, name in enumerate(self.tables):
-            column = batch.column(name)
+            column = _plain(batch.column(name))
             if name in self.splits:
-                column = _listed(column, self.splits[name])
+                column = self._lists(name, column, before)
             elif pa.types.is_floating(column.type):
-                column = self._whole_numbers(name, column, before)
+                column = self._whole_numbers(name, column, before + np.arange(len(column)))
+            elif pa.types.is_nested(column.type) and pa.types.is_floating(column.type.value_type):
+                lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+                ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+                column = pa.LargeListArray.from_arrays(ends, self._whole_numbers(
+                    name, pc.list_flatten(column), before + np.repeat(np.arange(len(column)), lengths)))
             elif name in self.texts:
                 self._refuse_lists(name, column, before)
             batch = batch.set_column(place, name, column)
         return batch
 
-    def _whole_numbers(self, name: str, column: pa.Array, before: int) -> pa.Array:
-        """Ids that a program wrote as floats, as some are missing."""
+    def _lists(self, name: str, column: pa.Array, before: int) -> pa.Array:
+        try:
+            return _listed(column, self.splits[name], self.missing)
+        except IndexError as error:
+            text = str(column[error.args[0]].as_py())[:80]
+            raise ValueError(f"{self.source}: row {before + error.args[0] + 1}: the column {name!r} has {text!r}, a "
+                             "list of lists, or of keys and values, or one that is cut; --list "
+                             f"{name}=none reads single ids") from None
+
+    def _whole_numbers(self, name: str, column: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+        """Ids that a program wrote as floats, as some are missing. rows: where each is."""
         found = column.to_numpy(zero_copy_only=False).astype(np.float64)
         none = np.isnan(found)
         odd = np.flatnonzero(~none & ((found != np.floor(found)) | (np.abs(found) >= EXACT)))
         if len(odd):
-            raise ValueError(f"{self.source}: row {before + odd[0] + 1}: the column {name!r} has {found[odd[0]]:g}; "
+            raise ValueError(f"{self.source}: row {rows[odd[0]] + 1}: the column {name!r} has {found[odd[0]]:g}; "
                              f"ids written as floats are whole numbers below 2**53 (--table names other columns)")
         return pa.array(np.where(none, 0, found).astype(np.int64), mask=none)
 
@@ -289,28 +313,54 @@ class ParquetPiece(Piece):
             if name in offsets and len(ids[name]) != offsets[name][-1]:
                 raise ValueError(f"{self.source}: the lists of {name!r} do not hold what they say")
         bounds.together(self.source, offsets, batch.num_rows)
-        return Chunk(first, batch.num_rows, ids, offsets, {name: _numbers(batch.column(name)) for name in self.values})
+        values = {name: self._values(name, batch.column(name)) for name in self.values}
+        return Chunk(first, batch.num_rows, ids, offsets, values)
+
+    def _values(self, name: str, column: pa.Array) -> NDArray:
+        if not _is_text(column.type):
+            return _numbers(column)
+        found = _times(column)
+        if len(odd := np.flatnonzero(np.isnan(found))) and (text := column[odd[0]].as_py()) is not None:
+            raise ValueError(f"{self.source}: the column {name!r} has {str(text)[:80]!r}, which is neither a number "
+                             "nor a time, as 2024-01-31 23:59:58")
+        return found
 
 
-def _listed(column: pa.Array, sign: str) -> pa.Array:
-    """Texts as lists of texts: an empty list where there is none. sign: see ParquetPiece.splits."""
+def _plain(column: pa.Array) -> pa.Array:
+    """Without an extension of the type, views and fixed widths; decimals as texts."""
+    column = getattr(column, "storage", column)
+    kind, inner = column.type, _inner(column.type)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        column = column.cast(pa.large_list(kind.value_type))
+    wanted = (pa.large_string() if pa.types.is_string_view(inner) or pa.types.is_decimal(inner) else
+              pa.large_binary() if pa.types.is_binary_view(inner) or pa.types.is_fixed_size_binary(inner) else None)
+    return column if wanted is None else column.cast(pa.large_list(wanted) if _is_list(kind) else wanted)
+
+
+def _listed(column: pa.Array, sign: str, missing: int | None) -> pa.Array:
+    """Texts as lists of ids, as gen.data.logs.cells has them: an empty list where there is none. sign: see
+    ParquetPiece.splits.
+
+    Raises      IndexError: the place of a list of lists, or one that is cut
+    """
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    empty = pc.or_(pc.is_null(texts), pc.is_in(texts, pa.array(["", "[]"], pa.large_string())))
-    bracketed = pc.and_(pc.starts_with(texts, "["), pc.ends_with(texts, "]"))
-    inner = pc.replace_substring_regex(texts, r"^\[\s*|\s*\]$", "")
-    inner = pc.replace_substring_regex(inner, r"\s*,\s*|\s+", ",")
-    other = texts if sign == "\0" else pc.replace_substring(texts, sign, "\x1f")
-    joined = pc.if_else(bracketed, pc.replace_substring(inner, ",", "\x1f"), other)
-    parts = pc.split_pattern(joined, "\x1f")
-    items = pc.utf8_trim(parts.flatten(), " '\"")
-    lengths = np.where(empty.to_numpy(zero_copy_only=False), 0, pc.fill_null(pc.list_value_length(parts), 0).to_numpy(
-        zero_copy_only=False))
-    kept = np.repeat(~empty.to_numpy(zero_copy_only=False), pc.fill_null(pc.list_value_length(parts), 0).to_numpy(
-        zero_copy_only=False))
-    items = items.filter(pa.array(kept))
-    items = pc.if_else(pc.is_in(items, pa.array(["", *MISSING], pa.large_string())), None, items)
-    return pa.LargeListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)), items)
+    _, edges, data = pc.fill_null(column.cast(pa.large_binary()), b"").buffers()
+    at = np.frombuffer(edges, np.int64)[column.offset:column.offset + len(column) + 1]
+    room = int(at[-1] - at[0]) + len(column) + 1
+    ids, none, ends = np.empty(room, np.uint64), np.zeros(room, bool), np.zeros(len(column) + 1, np.int64)
+    odd = cells.lists_of(np.frombuffer(data or b"\0", np.uint8), at, ord(sign), np.uint64(missing or 0),
+                         missing is not None, ids, ends, none)
+    if odd >= 0:
+        raise IndexError(odd)
+    return pa.LargeListArray.from_arrays(ends, pa.array(ids[:ends[-1]], mask=none[:ends[-1]]))
+
+
+def _times(column: pa.Array) -> NDArray[np.float64]:
+    """Texts that are times or numbers, as seconds since 1970; NaN where one is none."""
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    _, edges, data = column.cast(pa.large_binary()).buffers()
+    at = np.frombuffer(edges, np.int64)[column.offset:column.offset + len(column) + 1]
+    return cells.moments_of(np.frombuffer((data.to_pybytes() if data else b"") + b"\n", np.uint8), at)
 
 
 def _numbers(column: pa.Array) -> NDArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.data.logs.cells import FALSE_WORD, NOTHING, TRUE_WORD, items, meaning, moment, number, single
+from gen.data.logs.cells import FALSE_WORD, NOTHING, POWERS, TRUE_WORD, items, meaning, moment, number, single
 
 __all__ = ["AUTO", "BAG", "DIGITS", "HEX", "IN_QUOTES", "LOOSE", "NUMBER", "PLAIN", "POWERS", "SKIP", "TIME",
            "Columns", "Rules", "ends_of", "parse", "records"]
@@ -21,13 +21,12 @@ __all__ = ["AUTO", "BAG", "DIGITS", "HEX", "IN_QUOTES", "LOOSE", "NUMBER", "PLAI
 #: LOOSE: values, where text counts as none. TIME: values that are numbers or times.
 SKIP, AUTO, HEX, NUMBER, LOOSE, PLAIN, BAG, TIME = range(8)
 
-#: What `parse` takes last: hexadecimal digits by character, 255 for what is none, and powers of ten.
+#: What `parse` takes: hexadecimal digits by character, 255 for what is none.
 DIGITS = np.full(256, 255, np.uint8)
 DIGITS[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
-POWERS = np.array([float(10**power) for power in range(23)])
 
-_LF, _CR, _QUOTE, _SPACE = 10, 13, 34, 32
-_1, _2, _16 = np.uint64(1), np.uint64(2), np.uint64(16)
+_LF, _CR, _QUOTE, _SPACE, _MARK = 10, 13, 34, 32, 0xEF
+_1, _2, _3, _16 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(16)
 
 #: Where a record is: at a field's begin, in a field, in a quoted one, behind a quote in it.
 _BEGIN, _WITHIN, IN_QUOTES, _BEHIND = range(4)
@@ -36,7 +35,8 @@ _BEGIN, _WITHIN, IN_QUOTES, _BEHIND = range(4)
 class Rules(NamedTuple):
     """How lines are read. ends: see ends_of; quotes: whether fields may stand in double quotes; kinds: of the columns;
     lists: of BAG columns, what stands between the ids of a cell, 0 for brackets alone; missing: the id of an empty
-    field in missing[1], if missing[0]; digits, powers: DIGITS, POWERS."""
+    field in missing[1], if missing[0]; digits, powers: DIGITS, POWERS; names: the record that names the fields, which
+    is a fault where it is there again."""
 
     ends: NDArray[np.uint8]
     quotes: bool
@@ -45,6 +45,7 @@ class Rules(NamedTuple):
     missing: NDArray[np.uint64]
     digits: NDArray[np.uint8]
     powers: NDArray[np.float64]
+    names: NDArray[np.uint8]
 
 
 class Columns(NamedTuple):
@@ -130,6 +131,20 @@ def _record_end(buffer, at, stop, separator, quotes):
 
 
 @njit(cache=True, nogil=True)
+def _repeats(buffer, at, stop, names):
+    """Whether a record is `names`, behind a byte order mark too: of files that were put one behind the other."""
+    if buffer[at] == _MARK and names[0] != _MARK:
+        at += _3
+    if buffer[at] != names[0] or at + np.uint64(len(names)) >= stop:
+        return False
+    for name in names:
+        if buffer[at] != name:
+            return False
+        at += _1
+    return buffer[at] == _LF or buffer[at] == _CR and buffer[at + _1] == _LF
+
+
+@njit(cache=True, nogil=True)
 def _value(buffer, start, ends, quoted, powers):
     """(where a field ends, its number, whether it is one): NaN where it stands for nothing, or is none."""
     first, spaces = start, ends[_SPACE] == 0
@@ -168,7 +183,7 @@ def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
     Returns     where it stopped, the rows filled, the faults, the records
     """
     at, stop = np.uint64(at), np.uint64(stop)
-    ends, quotes, kinds, lists, missing, digits, powers = rules
+    ends, quotes, kinds, lists, missing, digits, powers, names = rules
     ids, values, bags, used, edges = out
     none, may = missing[1], missing[0] != 0
     last, wrong, lines, nan = len(kinds) - 1, 0, 0, float(np.nan)
@@ -177,8 +192,9 @@ def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
         if buffer[at] == _LF or buffer[at] == _CR and buffer[at + _1] == _LF:
             at += _1 if buffer[at] == _LF else _2
             continue
-        begin, table, value, bag, good = at, 0, 0, 0, True
-        for column in range(last + 1):
+        begin, table, value, bag = at, 0, 0, 0
+        good = len(names) == 0 or not _repeats(buffer, at, stop, names)
+        for column in range(last + 1 if good else 0):
             kind = kinds[column]
             quoted = quotes and buffer[at] == _QUOTE
             at += np.uint64(quoted)

@@ -35,9 +35,11 @@ ID = re.compile(r".*_[iI][dD]|.*[a-z0-9\x80-\U0010ffff]I[dD]|(?i:user|visitor|me
 #: A writer's row numbers, which pandas and R put first.
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
-BRACKETS = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+BRACKETS = re.compile(r"\s*(\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 #: Several ids in a cell: 1 2, 1^2, N55189 N42782, N55689-1 N35729-0.
-MANY = re.compile(r"[0-9]+( *[,;^] *[0-9]+)+|{0}( +{0})+".format(CODE := r"[A-Z]?[0-9]+(-[0-9])?"))
+MANY = re.compile(r"[0-9]+( *[,;^/:+&] *[0-9]+)+|{0}( +{0})+".format(CODE := r"[A-Z]?[0-9]+(-[0-9])?"))
+#: A program's text for what it holds: array([4, 5]).
+PROGRAM = re.compile(r"[a-z.]+\([\[({].*\)", re.DOTALL)
 WHOLE = re.compile(r" *[+-]?[0-9]+(\.0*)? *")
 NONE = "none"
 _CALLED = {sign: name for name, sign in NAMES.items()}
@@ -49,7 +51,8 @@ class Layout:
     """Of records. separator: one character; names, kinds: of the fields, kinds of gen.data.logs.parse; missing: the
     id that an empty field stands for, None where it is a fault; start: bytes before the first sample, lines: line ends
     in them; quotes: fields may stand in double quotes; lists: of BAG fields by name, what stands between the ids of a
-    cell, a NUL for brackets alone; form: the file in words; why: fields that are not read, by name."""
+    cell, a NUL for brackets alone; form: the file in words; why: fields that are not read, by name; title: the record
+    that names the fields, as it is written."""
 
     separator: str
     names: tuple[str, ...]
@@ -62,6 +65,7 @@ class Layout:
     form: str = ""
     how: Mapping[str, str] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
+    title: bytes = b""
 
     def of_kind(self, *kinds: int) -> tuple[str, ...]:
         return tuple(name for name, kind in zip(self.names, self.kinds) if kind in kinds)
@@ -158,7 +162,7 @@ class Header:
     def chosen(self, fields: Iterable[str] | None, source: str) -> tuple[str, ...]:
         """The fields that are tables: those asked for, else `tables`."""
         chosen = self.tables if fields is None else tuple(fields)
-        numbers = any(is_number(name) for name in self.names)
+        numbers = any(map(_counts, self.names))
         hint = "; line 1 holds numbers: --fields names the fields of a log without a header line" if numbers else ""
         if not chosen and numbers:
             raise ValueError(_no_names(self.names, source))
@@ -180,7 +184,7 @@ def header(cells: Sequence[str], source: str, where: str = "line 1") -> Header:
     titles = [_mark(cell.strip()) for cell in cells]
     names = tuple(name for name, _ in titles)
     if (double := twice(names)) is not None:
-        raise ValueError(_no_names(cells, source) if where == "line 1" and any(map(is_number, cells)) else
+        raise ValueError(_no_names(cells, source) if where == "line 1" and any(map(_counts, cells)) else
                          f"{source}: {where} names the field {double!r} twice")
     return Header(names, tuple(kind for _, kind in titles))
 
@@ -211,9 +215,14 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     cells = {name: [] for name in found.names}      # type: dict[str, list[str]]
     titled = fields is None or _names(of.rows, found.names)
     for row in of.rows[titled:]:
-        if len(row) == len(found.names):
+        again = titled and [row[0].removeprefix("\ufeff"), *row[1:]] == of.rows[0]
+        if len(row) == len(found.names) and not again:
             for name, cell in zip(found.names, row):
                 cells[name].append(cell)
+    widths = {len(row) for row in of.rows[titled:]}
+    if len(widths) == 1 and min(widths) > len(found.names):
+        raise ValueError(f"{path}: {'line 1' if fields is None else '--fields'} names {len(found.names)} fields and "
+                         f"the lines have {min(widths)}; --fields names all of these")
     ids, why, kinds = set(found.tables), {}, []
     for name, mark in zip(found.names, found.kinds):
         numbers = all(map(is_number, cells[name]))
@@ -243,7 +252,8 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     named = "names in line 1" if fields is None else "other names in line 1" if titled else "no header line"
     return Layout(of.separator, found.names, tuple(kinds), missing, of.first if titled else of.start,
                   of.lines if titled else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
-                  {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why)
+                  {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why,
+                  of.record if titled else b"")
 
 
 def _names(rows: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
@@ -299,12 +309,27 @@ def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: s
         if odd is None and all(re.fullmatch(CODE, cell) or MANY.fullmatch(cell) or WHOLE.fullmatch(cell)
                                for cell in told):
             odd = next(filter(MANY.fullmatch, told), None)
+        odd = odd or _recurring(told)
+        if name not in found and (made := next(filter(PROGRAM.fullmatch, told), None)):
+            raise ValueError(f"{source}: the field {name!r} has {made[:80]!r}, what a program prints for a list; write "
+                             f"lists as [4, 5], or --list {name}=none reads single ids")
         if odd is not None and name not in found:
-            sign = "|" if "|" in odd else next((each for each in ",;^ " if each in odd), ",")
+            sign = "|" if "|" in odd else next((each for each in ",;^/:+& " if each in odd), ",")
             raise ValueError(f"{source}: the field {name!r} has {odd[:80]!r}, which may be a list: "
                              f"--list '{name}={_CALLED.get(sign, sign)}' reads "
                              f"lists, --list {name}=none single ids")
     return found
+
+
+def _recurring(cells: Sequence[str]) -> str | None:
+    """The first cell with a comma or semicolon, where what stands between them differs less than the cells do: genres
+    are combined from a few, titles and names are not."""
+    whole = set(cells)
+    for sign in ",;":
+        if any(sign in cell for cell in whole) and len({part.strip() for cell in whole for part in cell.split(sign)}) \
+                < len(whole):
+            return next(cell for cell in cells if sign in cell)
+    return None
 
 
 def avazu(path: Path, of: Dialect) -> Layout:
@@ -321,7 +346,8 @@ def avazu(path: Path, of: Dialect) -> Layout:
     why = {name: "the sample's own id" if name == "id" else "no field of Avazu's"
            for name, kind in zip(found.names, kinds) if kind == parse.SKIP}
     return Layout(of.separator, found.names, kinds, 0, of.first, of.lines, True, {}, f"Avazu's format, {of.called}",
-                  {name: "hexadecimal" if name in AVAZU_HEX else "whole numbers" for name in AVAZU_TABLES}, why)
+                  {name: "hexadecimal" if name in AVAZU_HEX else "whole numbers" for name in AVAZU_TABLES}, why,
+                  of.record)
 
 
 def is_avazu(of: Dialect) -> bool:
@@ -331,6 +357,11 @@ def is_avazu(of: Dialect) -> bool:
 def is_id(name: str) -> bool:
     """Whether a column of this name holds ids."""
     return ID.fullmatch(name) is not None
+
+
+def _counts(name: str) -> bool:
+    """Whether it is a number, and no name."""
+    return name.strip() not in _EMPTY and is_number(name)
 
 
 def is_number(cell: str) -> bool:

@@ -1,5 +1,7 @@
 """Cards and what stands above them, called by several threads at once: every answer is that of one thread alone."""
 
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -205,3 +207,27 @@ def test_closing_waits_for_the_run():
         np.testing.assert_array_equal(run.result()[0], wanted)
     with pytest.raises(CardError, match="it is closed: its buffers were given back"):
         bags.batch([asked[0]])
+
+
+def test_a_fork_amid_calls():
+    """A child has whole cards, whose locks nobody holds: it gets the same vectors."""
+    bags, asked = bags_on(slow_emb())
+    wanted, stop = [bags.batch([each])[0] for each in asked], threading.Event()
+
+    def call():
+        while not stop.is_set():
+            bags.batch([asked[0]])
+
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(call) for _ in range(2)]
+        try:
+            for _ in range(3):
+                if not (child := os.fork()):
+                    signal.alarm(300)
+                    equal = all(np.array_equal(bags.batch([each])[0], right) for each, right in zip(asked, wanted))
+                    os._exit(0 if equal else 1)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            stop.set()
+        for each in calls:
+            each.result()

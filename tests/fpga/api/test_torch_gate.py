@@ -153,6 +153,21 @@ def test_weights_that_the_model_reads_and_its_dtype(compiled, to):
         assert torch.equal(on_cards(U, I), wanted)
 
 
+class Asks(Model):
+    def forward(self, user, item):
+        many = isinstance(self.user, nn.EmbeddingBag)
+        return self.user(user.reshape(-1, 1) if many else user) * (2 if isinstance(self.item, nn.Embedding) else 1)
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_a_model_that_asks_what_its_modules_are(compiled, kind):
+    model = Asks(kind(50, 8))
+    on_cards = compiled(model)
+    with torch.no_grad():
+        assert torch.equal(on_cards(U, I), model(U, I))
+    assert "OnCards(30, 8, table='item')" in repr(on_cards)
+
+
 def test_torch_compile_before_and_after_and_what_is_no_call(compiled):
     model = Model().eval()
     with torch.no_grad():

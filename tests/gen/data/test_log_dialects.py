@@ -111,6 +111,14 @@ def test_numbers_of_lines_behind_quoted_line_ends(tmp_path, monkeypatch):
     ("user_id,tags_id\n1,\"['a', 'b', 'a']\"\n2,['c']\n3,NA\n", None, [*map(hashed, "abac")], [3, 1, 0]),
     ('user_id,tags_id\n1,"[""a"", ""b""]"\n2,"[""c""]"\n', None, [*map(hashed, "abc")], [2, 1]),
     ("user_id:token\ttags:token_seq\n1\t4  x\n2\t\n", None, [4, hashed("x")], [2, 0]),
+    ("user_id,tags_id\n1,\"['c d', 'e, f']\"\n2,()\n3,\"('c d',)\"\n", None, [*map(hashed, ("c d", "e, f", "c d"))],
+     [2, 0, 1]),
+    ('user_id,tags_id\n1,"{4,5}"\n2,{}\n3,[6 7]\n', None, [4, 5, 6, 7], [2, 0, 2]),
+    ('user_id,tags_id\n1,"[""a, b"", ""c""]"\n2,"[""c""]"\n', None, [*map(hashed, ("a, b", "c", "c"))], [2, 1]),
+    ('user_id,tags_id\n1,"array([4, 5])"\n2,array([])\n', None, None, "'array([4, 5])', what a program prints for a"),
+    ('user_id,tags_id\n1,4/5\n2,6\n', None, None, "'4/5', which may be a list: --list 'tags_id=/' reads lists"),
+    ("user_id;tags_id\n" + "".join(f"1;{each}\n" for each in ("a", "a,b", "b", "c,a", "b,c", "a,b,c")), None, None,
+     "'a,b', which may be a list: --list 'tags_id=comma' reads lists, --list tags_id=none single ids"),
     ("user_id|tags_id\n1|4,5\n2|6,7\n", None, None, "'4,5', which may be a list: --list 'tags_id=comma' reads lists, "
                                                   "--list tags_id=none single ids"),
     ('user_id,tags_id\n1,"4, 5, 6"\n2,7\n', None, None, "'4, 5, 6', which may be a list: --list 'tags_id=comma' reads"),
@@ -127,6 +135,31 @@ def test_lists_in_cells(tmp_path, text, tables, ids, lengths):
     name = next(iter(chunks[0].offsets))
     assert [each for chunk in chunks for each in chunk.ids[name].tolist()] == ids
     assert [each for chunk in chunks for each in np.diff(chunk.offsets[name]).tolist()] == lengths
+
+
+@pytest.mark.parametrize("cell", ["[[4, 5], [6]]", "{'a': 1}", "{1: 2}", "[1 2 ... 9]"])
+def test_what_is_no_list_of_ids(tmp_path, cell):
+    (tmp_path / "a.csv").write_text(f'user_id,tags_id\n1,"[7, 8]"\n2,"{cell}"\n3,[9]\n', "utf-8")
+    log = open_log(tmp_path / "a.csv")
+    assert [chunk.ids["tags_id"].tolist() for chunk in log.chunks()] == [[7, 8, 9]]
+    assert log.problems.first == {"lines with a list of lists, or of keys and values, or one that is cut":
+                                  f"{tmp_path / 'a.csv'}:3: the field 'tags_id' is {cell!r}"}
+    frame = pandas.DataFrame({"user_id": [1, 2], "tags_id": ["[7, 8]", cell]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"row 2: the column 'tags_id' has .*, a list of lists, or of keys and values"):
+        list(open_log(tmp_path / "a.parquet").chunks())
+
+
+def test_names_that_are_there_again(tmp_path):
+    """Files that were put one behind the other."""
+    path = tmp_path / "a.csv"
+    path.write_text("user_id,price\n" + "1,2\n\ufeffuser_id,price\r\n" * 40, "utf-8", newline="")
+    log = open_log(path)
+    chunks = list(log.chunks())
+    assert [chunk.ids["user_id"].tolist() for chunk in chunks] == [[1] * 40]
+    assert [chunk.values["price"].tolist() for chunk in chunks] == [[2] * 40]
+    assert log.problems.counts == {"lines that repeat the fields' names": 40}
+    assert log.reading().tables == {"user_id": "whole numbers"}
 
 
 def test_lists_that_are_named(tmp_path):
@@ -189,6 +222,11 @@ def test_files_of_one_log_are_read_alike(tmp_path):
     (b"9,0,0\n3,0,1\n", ": line 1 holds numbers: 9, 0, 0; if it is no header line, --fields names its 3 fields, as"),
     (b'[{"user_id": 1, "item_id": 2}]\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
     (b'{"user_id": 1,\n"item_id": 2}\n', "begins as JSON does, and line 1 is no object by itself; of JSON, lines of"),
+    (b"# of May\nuser_id,item_id\n1,2\n", ": line 1 is a comment; line 1 must name the fields: `tail -n +2 "),
+    (b"sep=;\nuser_id;item_id\n1;2\n", ": line 1 is Excel's, of the separator; line 1 must name the fields: `tail"),
+    (b"user_id::item_id\n1::2\n", "looked for, '::' is more than one character: `sed 's/::/\\t/g'` makes it one"),
+    (b"user_id  item_id\n1        2\n", "looked for, '  ' is more than one character: `tr -s ' ' ','` makes it one"),
+    (b"user_id,item_id\n1,2,\n3,4,\n", ": line 1 names 2 fields and the lines have 3; --fields names all of these"),
     (b"PK\x03\x04", "is a zip archive, not text in UTF-8; its name must end in .zip"),
     (b'user_id,"item_id\n1,2\n', ":1: a quoted field is not closed in the first"),
     (b'user_id,item_id\n1,2\n3,"4\n5,6\n', ":3: a quoted field that begins here or further on is not closed"),

@@ -9,6 +9,7 @@ from gen.data.logs import Trace, open_log, text
 from gen.data.remap import Remap
 from gen.model.recommender import TableSpec
 from tests.fuzz.logs import torch_file
+from tests.gen.data.test_log_text import hashed
 
 EDGES = [0, 1, 7, 1 << 31, (1 << 32) - 1, 1 << 32, 10**17, 10**18, (1 << 63) - 1, 1 << 63, 10**19, 10**19 + 1,
          (1 << 64) - 2, (1 << 64) - 1, -1, -2, -(10**17), -(10**18), -(10**18) - 1, -(1 << 63) + 1, -(1 << 63)]
@@ -41,6 +42,16 @@ def test_texts(tmp_path, name):
     path.write_text("\n".join(lines) + "\n", "utf-8")
     options = {"tables": ["C14" if "avazu" in name else "C01" if "criteo" in name else "x_id"]}
     assert ids_of(path, **options) == [number % (1 << 64) for number in EDGES]
+
+
+def test_numbers_as_programs_write_them(tmp_path):
+    """R writes 100000 as 1e+05; beyond 2**53 such texts are rounded, and without a plus they may be hexadecimal."""
+    whole = {"1e+05": 100000, "1.50e+09": 1500000000, "-2E+03": -2000, "9.007199254740991e+15": (1 << 53) - 1, "3\t": 3}
+    others = ["1e5", "1.55e+01", "9.007199254740993e+15", "1e+99", "1e+05x", "e+05", "1.5"]
+    (tmp_path / "a.csv").write_text("x_id,y\n" + "".join(f"{each},0\n" for each in (*whole, *others)), "utf-8")
+    found = ids_of(tmp_path / "a.csv")
+    assert found[:len(whole)] == [number % (1 << 64) for number in whole.values()]
+    assert found[len(whole):] == [*map(hashed, others)]
 
 
 @pytest.mark.parametrize("kind", NUMPY)

@@ -1,5 +1,8 @@
 """Parquet logs: as pyarrow reads them whole."""
 
+import decimal
+import uuid
+
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -132,3 +135,42 @@ def test_of_pandas(tmp_path):
     assert {name: ids.tolist() for name, ids in chunk.ids.items()} == {
         name: frame[name].fillna(0).tolist() if name == "item_id" else frame[name].astype(int).tolist()
         for name in ("user_id", "item_id", "tag_id")}
+
+
+@pytest.mark.parametrize(("column", "ids"), [
+    (pa.array([decimal.Decimal(7), decimal.Decimal(8)], pa.decimal128(38, 0)), [7, 8]),
+    (pa.array([decimal.Decimal("7.00"), decimal.Decimal("8.00")]), [7, 8]),
+    (pa.array(["7", "8"], pa.string_view()), [7, 8]), (pa.array([b"7", b"8"], pa.binary_view()), [7, 8]),
+    (pa.array([b"07", b"08"], pa.binary(2)), [7, 8]), (pa.array([[7.0], [8.0]]), [7, 8]),
+    (pa.array([[7], [8]], pa.list_view(pa.int8())), [7, 8]),
+    (pa.array([["7"], ["8"]], pa.list_(pa.string_view())), [7, 8]),
+    (pa.array([uuid.UUID(int=5).bytes] * 2, pa.uuid()), None)])
+def test_kinds_of_columns(tmp_path, column, ids):
+    pq.write_table(pa.table({"x_id": column}), tmp_path / "a.parquet")
+    found = read(open_log(tmp_path / "a.parquet", tables=["x_id"]))[0]["x_id"]
+    assert found == ids or ids is None and len(set(found)) == 1
+
+
+def test_the_order_of_texts_that_are_times(tmp_path):
+    path, times = tmp_path / "a.parquet", ["2024-03-01", "2024-02-29T23:59:59Z", "1709251199.5"]
+    pq.write_table(pa.table({"x_id": [2, 0, 1], "when": times}), path)
+    assert read(open_log(path, order_by="when"))[0]["x_id"] == [0, 1, 2]
+    for wrong in ("2023-02-29", "noon"):
+        pq.write_table(pa.table({"x_id": [2, 0, 1], "when": [*times[:2], wrong]}), path)
+        with pytest.raises(ValueError, match=f"the column 'when' has '{wrong}', which is neither a number nor a time"):
+            open_log(path, order_by="when")
+
+
+def test_an_index_with_the_name_of_ids_is_a_table(tmp_path):
+    frame = pandas.DataFrame({"user_id": [1, 2], "item_id": [3, 4], "price": [0.5, 1]})
+    frame.set_index(["user_id", "item_id"]).to_parquet(tmp_path / "a.parquet")
+    assert {*open_log(tmp_path / "a.parquet").tables} == {"user_id", "item_id"}
+
+
+def test_parts_whose_columns_are_in_another_order(tmp_path):
+    for name, columns in (("a", ("x_id", "y_id")), ("b", ("y_id", "x_id"))):
+        pq.write_table(pa.table({column: [ord(column[0])] for column in columns}), tmp_path / f"{name}.parquet")
+    assert read(open_log(tmp_path))[0] == {"x_id": [ord("x")] * 2, "y_id": [ord("y")] * 2}
+    pq.write_table(pa.table({"x_id": [1], "z_id": [2]}), tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match=r"has the tables x_id, z_id; .* has x_id, y_id; --table names those that all"):
+        open_log(tmp_path)

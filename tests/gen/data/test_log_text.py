@@ -309,6 +309,11 @@ def test_files_wrong(tmp_path, monkeypatch):
         open_log(tmp_path, broken=2)
     with pytest.raises(ValueError, match="is a log of no files"):
         open_log(tmp_path)
+    with pytest.raises(ValueError, match=r"^https:/a\.b/u\.data is an address; download the file first, or write it"):
+        open_log("https://a.b/u.data")
+    (tmp_path / "a.log").write_text("\n", "utf-8")
+    with pytest.raises(ValueError, match=r"a\.log is empty$"):
+        open_log(tmp_path / "a.log")
     (tmp_path / "a.log").write_text("x", "utf-8")
     with pytest.raises(ValueError, match=r"a\.log ends in '\.log' and is not Criteo's; the endings read are \.npz"):
         open_log(tmp_path / "a.log")
