@@ -34,7 +34,7 @@ MEMORIES = "ideal", "ddr4"
 DIM, PAYLOAD, HEAD, SLOTS = 16, 14, 1000, 4
 BATCHES = 8                                 # mini-batches that fill a frame, of the shorter of two runs
 GPU_S, GPU_BATCH = 35.4e-3, 16_384          # Hotline §7.2.2: Terabyte, four V100
-SHORT, SHORT_BATCHES = 32, 32               # samples of a mini-batch, and mini-batches, with the GPU's time
+SHORT, SHORT_BATCHES = 32, 16               # samples of a mini-batch, and mini-batches, with the GPU's time
 
 
 class Criteo:
@@ -87,8 +87,8 @@ class Dealt:
                 + told["batches_popular"] + told["batches_gathered"])
 
 
-def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times) -> Dealt:
-    """The first samples, dealt in mini-batches."""
+def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times, *, load: bool = False) -> Dealt:
+    """The first samples, dealt in mini-batches. load: the logger, which a card keeps from run to run, beforehand."""
     layout, how = made.layout, Train(batch, SLOTS, -1.0)
     layout.check(how)
     mailbox, returned = SLOTS * layout.mailbox_pitch(how), SLOTS * layout.gradients_pitch(how)
@@ -97,7 +97,8 @@ def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times) -> Dea
     gpu = Gpu(layout, gradients, times)
     runs.clear_result()
     inputs = layout.image_beats + len(made.indices) * layout.sample_beats
-    program = np.concatenate([layout.registers(), layout.train(how, count, layout.image_beats, 0)])
+    train = layout.train(how, count, layout.image_beats, 0)
+    program = np.concatenate([layout.registers(), train if load else train[1:]])
     if runs.run(program, {"mailbox_beats": mailbox, "gradients_beats": returned, "hot_beats": 0,
                           "rows_beats": int(layout.first[-1]) << layout.row_beats_log2, "inputs_beats": inputs,
                           "timeout": 0}, lambda: gpu.serve(runs, how)):
@@ -125,12 +126,20 @@ def rows() -> Iterator[Row]:
                 made.build(runs)
                 id = f"{place}.{memory}"
                 what = f"{tables} indices, {PAYLOAD} words of payload, rows of {DIM} in {where}, {memory} memory"
-                once, twice = (dealt(runs, made, count * batch, batch, Times(0, 0)) for count in (BATCHES, 2 * BATCHES))
+                # The first run is for the logger's image.
+                _, once, twice = (dealt(runs, made, count * batch, batch, Times(0, 0), load=count == 1)
+                                  for count in (1, BATCHES, 2 * BATCHES))
                 cycles = twice.counters["cycles"] - once.counters["cycles"]
                 yield figure(f"hotline.train.rate.{id}", f"{what}: samples taken, RTL",
                              round(BATCHES * batch / cycles * device.kernel_mhz, 1), "M samples/s")
+                beats = twice.beats(made.layout) - once.beats(made.layout)
                 yield at_least(f"hotline.train.port.{id}", f"{what}: the same over what the payload's port allows",
-                               round((twice.beats(made.layout) - once.beats(made.layout)) / cycles, 3), "", 0.95)
+                               round(beats / cycles, 3), "", 0.95)
+                if place == "host" and memory == "ideal":
+                    bridge, reads = device.bridge, twice.counters["dma_rd"] - once.counters["dma_rd"]
+                    yield figure("hotline.train.bridge", f"{bridge.reads} reads in flight at {bridge.read_us:g} us "
+                                 "each: the most that they allow of what the payload's port allows",
+                                 round(beats * bridge.reads / (bridge.read_us * device.kernel_mhz * reads), 3), "")
                 if memory == "ddr4":
                     slow = dealt(runs, made, SHORT * SHORT_BATCHES, SHORT, Times(0, a_sample))
                     yield at_least(f"hotline.train.gpu.{id}", f"{what}, mini-batches of {SHORT}, {SLOTS} in flight, a "

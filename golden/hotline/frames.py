@@ -44,7 +44,6 @@ class InputBuffer:
         self.read = (Fifo(READ_DEPTH), Fifo(READ_DEPTH))
         self.under_way: deque[list[Any]] = deque([] for _ in range(READ_STAGES))   # (client, place or beat)
         self.level = [0, 0]
-        self.turn = 0           # who goes first
         self.flushed = self.idle = self.waits = False
 
     def ready(self, cold: bool, writes: bool) -> bool:
@@ -55,7 +54,7 @@ class InputBuffer:
         """Whose read is taken, of the places that they want: not of two even beats, nor of two odd ones."""
         could = [read is not None and level < READ_DEPTH for read, level in zip(reads, self.level, strict=True)]
         if all(could) and reads[0][1] % 2 == reads[1][1] % 2:
-            could[1 - self.turn] = False
+            could[1] = False
         return could[0], could[1]
 
     def _waits(self, cold: bool) -> bool:
@@ -85,8 +84,6 @@ class InputBuffer:
         for k, queue in enumerate(self.read):
             queue.step((done[k],) if k in done else None, beats_taken[k])
             self.level[k] += granted[k] - beats_taken[k]
-        if granted[0] != granted[1]:
-            self.turn = 1 if granted[0] else 0
 
         # Writes.
         if self.write is not None:

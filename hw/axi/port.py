@@ -31,7 +31,8 @@ class ReadPort(Part):
 
     Parameters  beat_bytes: 4 to 64; clients: depth of each client's queue in beats, powers of two (1 is a register,
                 for who asks now and then); outstanding: bursts in flight, a power of two from 2 to 1024; quick: of each
-                client a mask of the data bits that decide how it takes them, see Fifo
+                client a mask of the data bits that decide how it takes them, see Fifo; urgent: numbers of clients for
+                whom the others wait
     Members     i_requests[k]  In(stream)  {address, beats}
                 o[k]           Out(stream)  {data, error, last}
                 bus            Out(AXI4 without the write channels)
@@ -46,7 +47,9 @@ class ReadPort(Part):
                 A client in want of full rate has a queue of twice the memory's latency. `idle`, `moved` and `owes` are
                 a cycle late
     Handshake   a burst is asked for only when its client's queue has room for all of it: rready is always high and
-                no client waits for another. Turns go round among those who have something to ask and room for it.
+                no client waits for another, but for the urgent ones, until all that those asked for is on its way:
+                who takes an urgent client's beats must not wait for others. Turns go round among those who have
+                something to ask and room for it.
                 All outputs of the bus, i_requests[k].ready and o[k].valid come from registers
     Numerics    error: as Reader
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: no more
@@ -56,7 +59,8 @@ class ReadPort(Part):
     Golden      the memory itself          Tests  verif/axi/test_port.py
     """
 
-    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int, quick: tuple[int, ...] = ()):
+    def __init__(self, *, beat_bytes: int, clients: tuple[int, ...], outstanding: int, quick: tuple[int, ...] = (),
+                 urgent: tuple[int, ...] = ()):
         check_beat_bytes(beat_bytes)
         check_clients(clients)
         check_outstanding(outstanding)
@@ -64,6 +68,7 @@ class ReadPort(Part):
         self.clients = tuple(clients)
         self.outstanding = outstanding
         self.quick = quick or (0,) * len(self.clients)
+        self.urgent = urgent
         super().__init__({
             "i_requests": In(stream.Signature(request_layout())).array(len(clients)),
             "o": Out(stream.Signature(read_layout(beat_bytes))).array(len(clients)),
@@ -108,7 +113,13 @@ class ReadPort(Part):
         granted = Signal(count)
         issuing = Mux(issue, turn, 0)
         valid = Cat(requests.valid for requests in self.i_requests)
-        m.d.comb += granted.eq(Cat(round_robin(list(asking), last)))
+        rivals = asking
+        if self.urgent:
+            presses = Signal()      # one of them has something to ask, though perhaps no room for it
+            m.d.sync += presses.eq(Cat(active[k] | valid[k] for k in self.urgent).any())
+            rivals = Signal(count)
+            m.d.comb += rivals.eq(asking & Mux(presses, sum(1 << k for k in self.urgent), -1))
+        m.d.comb += granted.eq(Cat(round_robin(list(rivals), last)))
         m.d.sync += asking.eq(
             (Mux(cut.final, active & ~issuing, active | issuing) | valid) & ((room & ~issuing) | ample))
 
@@ -136,7 +147,7 @@ class ReadPort(Part):
             with m.State("PICK"):
                 m.d.sync += turn.eq(granted)
                 m.d.sync += fresh.eq(granted & ~active)
-                with m.If(asking.any() & ~self.stop):
+                with m.If(rivals.any() & ~self.stop):
                     m.next = "LOAD"
             with m.State("LOAD"):
                 m.d.sync += now.at.eq(picked.at)

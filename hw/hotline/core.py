@@ -8,6 +8,7 @@ from amaranth.lib import stream, wiring
 
 from hw.axi.bus import attach
 from hw.axi.port import ReadPort
+from hw.axi.reader import Reader
 from hw.axi.writer import WritePort, connect_client
 from hw.hotline.bags import BagReader
 from hw.hotline.classifier import Classifier
@@ -100,12 +101,13 @@ class HotlineCore(Part):
         lanes = config.lanes.bit_length()
         parts.frame = KernelShell(kernel=HOTLINE, config=config, words=config.words, finishes=True,
                                   increments={"accesses": lanes, "hits": lanes})
-        parts.reads = ReadPort(**in_flight, clients=(
+        # Further samples wait for gradients: rows of the next mini-batch do, samples have the input buffer before them.
+        parts.reads = ReadPort(**in_flight, urgent=(GRADIENTS,), clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))
         parts.writes = WritePort(**writes, clients=(
             config.output_beats, config.output_beats, parts.frame.block_beats))
-        parts.row_reads = ReadPort(**in_flight, clients=(config.row_read_beats,))
-        # A row is one request, whatever its length.
+        # A row is one request, whatever its length; one per cycle.
+        parts.row_reads = Reader(**in_flight)
         parts.row_writes = WritePort(**writes, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
         parts.program, parts.doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
         parts.lookup, parts.logger, parts.image = LookupArray(config), Logger(config), ImageMover(config)
@@ -222,8 +224,8 @@ class HotlineCore(Part):
         """Cold rows from memory, to the mailbox, and back with their updates."""
         gather, embeddings, updater, dispatcher = parts.gather, parts.embeddings, parts.updater, parts.dispatcher
         arguments = parts.frame.arguments
-        wiring.connect(m, gather.o_requests, parts.row_reads.i_requests[0])
-        wiring.connect(m, parts.row_reads.o[0], embeddings.i_data)
+        wiring.connect(m, gather.o_requests, parts.row_reads.i_requests)
+        wiring.connect(m, self._cut(m, parts, platform, "landing", parts.row_reads.o), embeddings.i_data)
         wiring.connect(m, gather.o_landing, embeddings.i_landing)
         for client, part in enumerate((dispatcher, updater, parts.bags)):
             wiring.connect(m, self._cut(m, parts, platform, f"query_{client}", part.o_query), gather.i_query[client])

@@ -39,12 +39,13 @@ class EmbeddingBuffer(Part):
                 error           Out
                 idle            Out  nothing is inside but rows
     Shapes      a slot is row_beats beats; slots are below embedding_beats >> row_beats_log2
-    Timing      a beat per cycle goes in, a beat per cycle comes out for each client; those that want beats of the same
-                half, both at even or both at odd places, take turns.
+    Timing      a beat per cycle lands and one is written, a beat per cycle comes out for each client; those of the same
+                half, both at even or both at odd places, go one after the other: what is written before what lands, the
+                first client before the second.
                 `latency` cycles from i_read to the first beat. A row is read as it is after the writes of the cycles
                 before its slot was taken, and `landed` comes with such a cycle; `idle` is a cycle late
-    Handshake   i_write is always taken, and i_data waits for it. Valids of outputs and i_landing.ready, i_read.ready
-                come from registers; i_data.ready follows i_write.valid
+    Handshake   i_write is always taken, and i_data waits for one into the same half. Valids of outputs and
+                i_landing.ready, i_read.ready come from registers; i_data.ready follows i_write
     Faults      a beat with an error is not taken, `error` stays and nothing lands any more until a reset
     Reset       drops what is on its way; rows stay in the memory
     Golden      golden.hotline.embeddings.EmbeddingBuffer          Tests  verif/hotline/test_embeddings.py
@@ -90,11 +91,17 @@ class EmbeddingBuffer(Part):
         m.d.sync += last_beat.eq(
             Array([(1 << k) - 1 for k in range(ROW_BEATS_LOG2_MAX + 1)] + [0])[self.row_beats_log2])
 
+        whole = Signal(init=1, reset_less=True)     # a row is one beat
+        m.d.sync += whole.eq(self.row_beats_log2 == 0)
+
+        def half_of(slot, beat):
+            return Mux(whole, slot[0], beat[0])
+
         def base(slot):
             """The slot's first beat."""
             return Array([Cat(Const(0, k), slot)[:bits] for k in range(ROW_BEATS_LOG2_MAX + 1)] + [slot])[scale]
 
-        # -- In: rows that land, and before them beats that were updated.
+        # -- In: rows that land, and beats that were updated, which go before them into the same half.
         m.submodules.landing = landing = Fifo(config.slot_bits, depth=config.row_read_beats)
         wiring.connect(m, wiring.flipped(self.i_landing), landing.i)
         failed = Signal()
@@ -102,8 +109,11 @@ class EmbeddingBuffer(Part):
         ends = Signal()
         beat = Signal(ROW_BEATS_LOG2_MAX)
         update = self.i_write.payload
+        slot = landing.o.payload
+        meets = Signal()
         m.d.comb += [
-            self.i_data.ready.eq(landing.o.valid & ~self.i_write.valid & ~failed & ~self.i_data.payload.error),
+            meets.eq(self.i_write.valid & (half_of(update.slot, update.beat) == half_of(slot, beat))),
+            self.i_data.ready.eq(landing.o.valid & ~meets & ~failed & ~self.i_data.payload.error),
             take.eq(self.i_data.valid & self.i_data.ready),
             ends.eq(beat == last_beat),
             landing.o.ready.eq(take & ends),
@@ -113,19 +123,18 @@ class EmbeddingBuffer(Part):
             m.d.sync += beat.eq(Mux(ends, 0, beat + 1))
         with m.If(self.i_data.valid & self.i_data.payload.error):
             m.d.sync += failed.eq(1)
-        writes = Signal()
-        into = Signal(bits, reset_less=True)
-        words = Signal(32 * config.words, reset_less=True)
-        m.d.sync += [
-            writes.eq(take | self.i_write.valid),
-            self.landed.eq(take & ends),
-            into.eq(base(Mux(self.i_write.valid, update.slot, landing.o.payload))
-                    | Mux(self.i_write.valid, update.beat, beat)),
-            words.eq(Mux(self.i_write.valid, update.words.as_value(), self.i_data.payload.data)),
-        ]
+        m.d.sync += self.landed.eq(take & ends)
+        writes = Signal(HALVES)
         for half, array in enumerate(arrays):
+            updates = Signal(name=f"updates_{half}")
+            into = Signal(bits, name=f"into_{half}", reset_less=True)
+            words = Signal(32 * config.words, name=f"words_{half}", reset_less=True)
+            m.d.comb += updates.eq(self.i_write.valid & (half_of(update.slot, update.beat) == half))
+            m.d.sync += writes[half].eq(updates | (take & (half_of(slot, beat) == half)))
+            m.d.sync += into.eq(base(Mux(updates, update.slot, slot)) | Mux(updates, update.beat, beat))
+            m.d.sync += words.eq(Mux(updates, update.words.as_value(), self.i_data.payload.data))
             write = array.write_port()
-            m.d.comb += write.en.eq(writes & (into[0] == half))
+            m.d.comb += write.en.eq(writes[half])
             m.d.comb += write.addr.eq(into[1:])
             m.d.comb += write.data.eq(words)
 
@@ -136,7 +145,6 @@ class EmbeddingBuffer(Part):
         turns = Signal(CLIENTS)
         addresses = []
         queues = []
-        last = Signal(range(CLIENTS))
         for k in range(CLIENTS):
             m.submodules[f"slots_{k}"] = slots = Fifo(config.slot_bits, depth=SLOTS)
             m.submodules[f"beats_{k}"] = queue = Fifo(32 * config.words, depth=depth)
@@ -162,10 +170,8 @@ class EmbeddingBuffer(Part):
             wants.append(want)
             addresses.append(start | at)
             queues.append((queue, slots, held, room))
-        meets = addresses[0][0] == addresses[1][0]
-        m.d.comb += turns.eq(Cat(wants[k] & ~(meets & wants[1 - k] & (last == k)) for k in range(CLIENTS)))
-        with m.If(turns.xor()):
-            m.d.sync += last.eq(turns[1])
+        same = addresses[0][0] == addresses[1][0]
+        m.d.comb += turns.eq(Cat(wants[0], wants[1] & ~(same & wants[0])))
         lines = []
         for half, array in enumerate(arrays):
             read = array.read_port()
@@ -186,5 +192,5 @@ class EmbeddingBuffer(Part):
             m.d.comb += queue.i.payload.eq(Mux(halves[-1], lines[1], lines[0]))
         m.d.sync += self.idle.eq(~(
             Cat(slots.held | held | (room != depth) for _, slots, held, room in queues).any()
-            | landing.held | writes | self.i_write.valid))
+            | landing.held | writes.any() | self.i_write.valid))
         return m

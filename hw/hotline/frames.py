@@ -48,7 +48,8 @@ class InputBuffer(Part):
     Shapes      `batch` samples make a frame of batch * beats beats of a sample <= frame_beats beats
     Timing      a beat per cycle in; a new frame every other cycle at most; 3 cycles from a mini-batch's last beat to
                 o_popular or o_cold. 5 cycles from i_read to o_read, a beat per cycle for each client; where both
-                want an even or both an odd one they take turns. A frame that was freed can be taken 2 cycles later.
+                want an even or both an odd one the first goes before the second. A frame that was freed can be taken 2
+                cycles later.
                 `idle`, `flushed` and `waits` are a cycle late
     Handshake   i_write is always taken, and keeps i out for that cycle; a read that is taken in a later cycle than a
                 write sees it. i.ready depends on i.payload.cold; o_read[k].ready reaches no ready
@@ -212,17 +213,14 @@ class InputBuffer(Part):
         wanted = Signal(2)
         room = Signal(2)
         granted = Signal(2)
-        turn = Signal()
         places = [port.payload for port in self.i_read]
         meets = wanted.all() & (places[0].beat[0] == places[1].beat[0])
         under_way = [Signal(2, name=f"under_way_{stage}") for stage in range(3)]    # address, array, register
         m.d.comb += wanted.eq(Cat(port.valid for port in self.i_read) & room)
-        m.d.comb += granted.eq(Cat(wanted[0] & ~(meets & turn), wanted[1] & ~(meets & ~turn)))
+        m.d.comb += granted.eq(Cat(wanted[0], wanted[1] & ~meets))
         m.d.sync += under_way[0].eq(granted)
         m.d.sync += under_way[1].eq(under_way[0])
         m.d.sync += under_way[2].eq(under_way[1])
-        with m.If(granted.xor()):
-            m.d.sync += turn.eq(granted[0])
         lines = []
         for half, store in enumerate(stores):
             read = store.read_port(transparent_for=())

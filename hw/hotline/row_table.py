@@ -9,7 +9,6 @@ from amaranth.lib.wiring import In, Out
 from hw.hotline.config import HotlineConfig
 from hw.place import Part
 from hw.stream.fifo import Fifo
-from hw.stream.round_robin import round_robin
 
 __all__ = ["ARRAY_ROWS", "LOOKUPS", "QUERY_CLIENTS", "RowTable", "bucket_bits", "found_layout", "hashed",
            "lookup_layout", "queried_layout", "query_layout"]
@@ -18,6 +17,7 @@ QUERY_CLIENTS = 3       # the dispatcher, the updater, the bags' reader
 QUERIES = 16            # that a client has under way
 LOOKUPS = 32            # that are inside, at most
 RELEASES = 16           # that wait for their turn
+IN_A_ROW = 3            # of them go before a lookup that waits
 FREE = 16               # slots that are read ahead of the rows that take them
 PLACES = 4              # of a bucket
 LISTS = 2               # halves of the lists: a row's is its ordinal's lowest bit
@@ -182,12 +182,13 @@ class RowTable(Part):
                 batch       In  number of the mini-batch that begins
     Shapes      slots are given out from 0 on, then in the order in which they came back. Who asks takes care that
                 there is one
-    Timing      a lookup or a release per cycle, in turns; one of a bucket that another one is in waits until that has
-                acted, 5 cycles later. 8 cycles from i to found. A row that is not in its own bucket, and one that comes
-                to a full one: 6 cycles more for each bucket that is looked into, and nothing else meanwhile. Two
-                queries a cycle, of an even and of an odd ordinal, clients in turns; 8 cycles from i_query to o_query.
-                Each further register of an array adds one to all of these. `idle` is a cycle late. After a reset the
-                first lookup waits until the buckets have been emptied, a cycle each
+    Timing      a lookup or a release per cycle, three releases to a lookup where both wait; one of a bucket that
+                another one is in waits until that has acted, 5 cycles later. 8 cycles from i to found. A row that is
+                not in its own bucket, and one that comes to a full one: 6 cycles more for each bucket that is looked
+                into, and nothing else meanwhile. Two queries a cycle, of an even and of an odd ordinal; of two clients'
+                that of the lower number goes first; 8 cycles from i_query to o_query. Each further register of an array
+                adds one to all of these. `idle` is a cycle late. After a reset the first lookup waits until the buckets
+                have been emptied, a cycle each
     Handshake   readies and valids come from registers. Lookups and releases are each carried out in their order. A
                 lookup needs room for its answer
     Reset       forgets all rows
@@ -464,7 +465,7 @@ class RowTable(Part):
         walk = Signal(_operation_layout(self.config), reset_less=True)
         waits = Signal()
         stop = Signal(b, reset_less=True)       # bucket in which the row that went was
-        turn = Signal()                         # a release's
+        turn = Signal(range(IN_A_ROW + 1))      # releases that go before the next lookup
         empty = Signal()
         open_ = Signal()
         clear = {name: Signal(name=f"{name}_clear") for name in ("look", "give")}
@@ -476,12 +477,14 @@ class RowTable(Part):
             empty.eq(~Cat(each.valid for each in steps).any()),
             open_.eq(~walks & ~sweeping & ~looks.again),
             wants.eq(looks.valid & ready & ~gives.before),
-            looks.goes.eq(open_ & wants & clear["look"] & ~(turn & gives.valid)),
-            gives.goes.eq(open_ & gives.valid & Mux(gives.place.moved, empty, clear["give"]) & (turn | ~wants)),
+            looks.goes.eq(open_ & wants & clear["look"] & ~(turn.any() & gives.valid)),
+            gives.goes.eq(open_ & gives.valid & Mux(gives.place.moved, empty, clear["give"]) & (turn.any() | ~wants)),
             looks.acts.eq((acts.found | acts.comes | looks.again) & ~walks),
         ]
-        with m.If(looks.goes | gives.goes):
-            m.d.sync += turn.eq(looks.goes)
+        with m.If(looks.goes):
+            m.d.sync += turn.eq(IN_A_ROW)
+        with m.Elif(gives.goes & turn.any()):
+            m.d.sync += turn.eq(turn - 1)
         first = steps[0]
         m.d.sync += [
             first.valid.eq(looks.goes | gives.goes | (waits & empty)),
@@ -580,7 +583,7 @@ class RowTable(Part):
         self._queries(m, place=op.address, comes=comes, lists=comes | shares, number=number, target=target)
 
     def _queries(self, m: Module, *, place, comes, lists, number, target) -> None:
-        """Queries of even and of odd ordinals in turns through their own memories; who asks has room for the answer."""
+        """Queries of even and of odd ordinals through their own memories; who asks has room for the answer."""
         config = self.config
         s = config.slot_bits
         asks, queues, grants = [], [], []
@@ -611,14 +614,13 @@ class RowTable(Part):
                 addresses.write.addr.eq(target),
                 addresses.write.data.eq(place),
             ]
-            last = Signal(QUERY_CLIENTS, name=f"last_{half}")
             turn = Signal(QUERY_CLIENTS, name=f"turn_{half}")
-            grants = round_robin([wants & (ask.ordinal[0] == half) for ask, wants, _ in asks], last)
+            here = Cat(wants & (ask.ordinal[0] == half) for ask, wants, _ in asks)
+            # The rest of a mini-batch's way to the GPU waits for the first client, the dispatcher.
+            grants = [here[k] & ~here[:k].any() for k in range(QUERY_CLIENTS)]
             ask_now = Signal(query_layout(config), name=f"place_of_{half}", reset_less=True)
             m.d.comb += turn.eq(Cat(grants))
             m.d.comb += [granted[half].eq(turn[k]) for k, (*_, granted) in enumerate(asks)]
-            with m.If(turn.any()):
-                m.d.sync += last.eq(turn)
             word = Const(0, len(ask_now.as_value()))
             for (ask, _, _), grant in zip(asks, grants, strict=True):
                 word = word | Mux(grant, ask.as_value(), 0)

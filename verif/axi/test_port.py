@@ -1,4 +1,4 @@
-"""The read port against memory, for five clients at once: data, turns, faults on every beat, stop at any cycle."""
+"""The read port against memory, for six clients at once: data, turns, faults on every beat, stop at any cycle."""
 
 import cocotb
 import pytest
@@ -11,13 +11,14 @@ from verif.bench.axi import DECERR, SLVERR
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import never, sometimes
 
-CLIENTS = (256, 64, 16, 2, 1)
+CLIENTS = (256, 64, 16, 2, 1, 64)
+URGENT = 5
 CHANNELS = ("ar", "r")
 
 
 @cocotb.test()
 async def smoke(dut):
-    """Five clients get one request each."""
+    """Each client gets one request."""
     bench = await ReadBench.begin(dut)
     for k in bench.clients:
         bench.ask(k, 5 * k, 1 + k)
@@ -27,7 +28,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Requests of five clients at once, each client's beats in order and equal to memory."""
+    """Requests of all clients at once, each client's beats in order and equal to memory."""
     bench = await ReadBench.begin(dut, latency=17)
     for _ in range(160):
         count = bench.random.choice((1, 1, 2, 4, bench.random.randint(1, 100)))
@@ -100,6 +101,24 @@ async def turns_are_fair(dut):
     await bench.finish()
     turn = [address for address, _ in bench.port.reads].index(bench.buffer.address + (bench.beats - 1) * bench.bytes)
     assert turn - before <= 3 and turn < len(bench.port.reads) - 1, f"a turn after {turn - before} bursts"
+
+
+@cocotb.test()
+@pytest.mark.testpoint("priority")
+async def an_urgent_client_goes_before_the_others(dut):
+    """While two clients ask all the time, an urgent one has every turn until it has nothing more to ask."""
+    bench = await ReadBench.begin(dut, latency=2)
+    bench.ask(0, 0, bench.beats // 2)
+    bench.ask(1, 0, bench.beats // 2)
+    await ClockCycles(dut.clk, 40)
+    before = len(bench.port.reads)
+    last = bench.beats - 1
+    for _ in range(20):
+        bench.ask(URGENT, last, 1)
+    await bench.finish()
+    after = [(address - bench.buffer.address) // bench.bytes == last for address, _ in bench.port.reads[before:]]
+    assert sum(after) == 20 and after.index(True) <= 2 and all(after[after.index(True):][:20]), after
+    assert len(after) > 24, "the others had asked for everything before"
 
 
 @cocotb.test()
@@ -210,7 +229,7 @@ async def reset_midstream(dut):
         bench = await ReadBench.begin(dut, latency=random.choice((1, 5, 20)), stalls=bursts(random, CHANNELS, number),
                                       o=each(lambda name: sometimes(0.5, rng(name)), f"o{number}"))
         for k in range(30):
-            bench.ask(k % 5, k, random.choice((4, 30)))
+            bench.ask(k % len(CLIENTS), k, random.choice((4, 30)))
         await ClockCycles(dut.clk, random.randint(1, 90))
         bench = await bench.after_reset(1 + number % 2)
         for k in bench.clients:
@@ -244,8 +263,8 @@ async def corner_values(dut):
 @pytest.mark.parametrize("beat_bytes", shapes([16, 64], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_read_port(beat_bytes, number):
-    simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32), "verif.axi.test_port",
-             name=f"axi_port_{beat_bytes}", seed=number, **run_of(beat_bytes, 12))
+    simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32, urgent=(URGENT,)), "verif.axi.test_port",
+             name=f"axi_port_{beat_bytes}", seed=number, **run_of(beat_bytes, 13))
 
 
 def test_illegal_config_wrong():

@@ -352,7 +352,7 @@ def test_gather(name, number):
 
 @pytest.mark.parametrize("change,sentence", [
     (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
-    (dict(frame_beats=8), "frame_beats must be a power of two from 16 to 32768, not 8"),
+    (dict(frame_beats=8), "frame_beats must be a power of two from 16 to 65536, not 8"),
     (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
 ])
 def test_illegal_config_wrong(change, sentence):

@@ -251,6 +251,22 @@ def test_a_real_log_through_learning_and_dealing(bench, monkeypatch, real_log):
 
 
 @pytest.mark.regress
+def test_mini_batches_of_16_k_samples():
+    """Two of Criteo Terabyte's shape: 16,384 samples of 26 indices and 14 words of payload are 49,152 beats."""
+    batch, places = 16_384, 26
+    config = replace(TINY, lanes=16, words=16, positions=32, banks=16, frames=2, frame_beats=65_536, row_slots=8192,
+                     embedding_beats=8192)
+    log = make.log(29, 2 * batch, rows=(400,) * places, dim=16, payload=14, config=config, none=0, pinned=(), bag=0)
+    bench = Bench(tried, config=config)
+    try:
+        bench.same(run_of(log, Train(batch, 1, -0.5), 0.02, saves=False))
+        assert log.layout.sample_beats * batch == 49_152
+        assert max(len(words) for words in bench.seen) > 49_152
+    finally:
+        bench.card.close()
+
+
+@pytest.mark.regress
 def test_cards_side_by_side():
     pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
     try:
