@@ -87,15 +87,19 @@ async def reset(dut: Any, cycles: int = 1) -> None:
     of AXI are 0, as its rules want them in a reset.
     """
     import cocotb
-    from cocotb.triggers import RisingEdge
+    from cocotb.triggers import ReadWrite, RisingEdge
     from cocotb.utils import get_sim_time
 
     signal, edge = getattr(dut, metadata()["reset"]), RisingEdge(clock_of(dut))
+    # A simulation's first edge comes with its first values, and does not count.
+    begins = get_sim_time("step") == 0
+    if begins:  # it may begin at 1, and models of buses look at changes
+        signal.value = 0
+        await ReadWrite()
     signal.value = 1
     kept: dict[Any, int] = {}
     cocotb.start_soon(_draw_inputs(dut, kept))
-    # A simulation's first edge comes with its first values, and does not count.
-    for _ in range(cycles + (get_sim_time("step") == 0)):
+    for _ in range(cycles + begins):
         await edge
     for pin, value in kept.items():
         pin.value = value

@@ -131,7 +131,7 @@ def test_tables_of_an_onnx_file(tmp_path):
     ({"fc.weight": ITEM}, None, "has no tables of TorchRec's; name its tables by tables={NAME: KEY}: of two dimensions "
                                 "are fc (7, 4)"),
     ({"fc.weight": ITEM}, {"user": "user"}, "has no 'user' for table user; of two dimensions are fc (7, 4)"),
-    ({"fc.weight": ITEM}, {}, "has no tables; of two dimensions are fc (7, 4)"),
+    ({"fc.weight": ITEM}, {}, "has no tables; of two dimensions are fc (7, 4): tables={NAME: ..} says which"),
 ])
 def test_tables_that_are_not_there(saved, arrays, tables, sentence):
     path = saved(arrays)
