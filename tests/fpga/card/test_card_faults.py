@@ -40,9 +40,12 @@ class Subject:
 
 
 def _mlp_place(run, port, way, block):
-    """A read's error is reported with what was read, and with an instruction of that kind."""
+    """A read's error is reported with what was read, and with an instruction of that kind; a write's may be that of the
+    result block, which then says nothing."""
+    if way == "write":
+        return True
     item = int(run.words[block["instruction"], 0]) & 0xFF if block["detail"] else None
-    return way == "write" or (port, block["detail"], item) in {
+    return (port, block["detail"], item) in {
         ("m00_axi", 0, None), ("m00_axi", 1, 1), ("m01_axi", 2, 2), ("m01_axi", 2, 3)}
 
 
