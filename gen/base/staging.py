@@ -21,6 +21,8 @@ __all__ = ["WRITERS", "check_folder", "discard", "staged", "together", "written_
 
 #: Folders with a manifest: the commands that write them, by what the manifest says.
 WRITERS = {"bundle": "compile", "delta": "refresh"}
+#: What is made of a preset, which may have the name of a command and so the same folder in build.
+OF_PRESETS = re.compile(r"hotrail_.+|vitis|hls|f2")
 #: What a command may leave that did not end: a log's counts.
 BEFORE = ("profile.npz",)
 #: The title of a report names its command.
@@ -89,7 +91,8 @@ def check_folder(place: str | Path, command: str = "") -> None:
         raise ValueError(f"{place} holds what `hotrail {other}` wrote, which `hotrail {command}` would destroy; --out "
                          "names another folder")
     if other is None and (strange := sorted(path.name for path in Path(place).iterdir()
-                                            if path.name[0] != "." and path.name not in BEFORE)):
+                                            if path.name[0] != "." and path.name not in BEFORE
+                                            and not OF_PRESETS.fullmatch(path.name))):
         raise ValueError(f"{place} holds {strange[0]}, which `hotrail {command}` did not write; --out names another "
                          "folder, or one that does not exist")
 

@@ -121,6 +121,15 @@ def test_no_command_destroys_what_another_wrote(tmp_path):
     assert call("profile", log, "--out", tmp_path / "site").exit_code == 0
 
 
+def test_results_lie_beside_what_is_made_of_a_preset(tmp_path):
+    """build/hotline is that of the preset's Verilog and kernels, and of the command."""
+    log, folder = log_files.written(tmp_path, "a.csv"), tmp_path / "hotline"
+    (folder / "vitis").mkdir(parents=True)
+    (folder / "hotrail_hotline.v").write_text("", "utf-8")
+    assert call("profile", log, "--out", folder).exit_code == 0
+    assert {"vitis", "hotrail_hotline.v"} < {path.name for path in folder.iterdir()}
+
+
 def test_no_command_writes_among_the_files_of_a_user(tmp_path):
     log = log_files.written(tmp_path, "a.csv")
     before = sorted(tmp_path.rglob("*"))
