@@ -55,7 +55,7 @@ class ReadPort(Part):
     Reset       forgets everything: only for a bus that is reset with it. `stop` ends in a quiet bus: no more
                 bursts, requests are taken and dropped, beats under way and in the queues are dropped; hold it
                 until `idle`, after its first cycle. o[k].valid may fall under `stop`
-    Raises      ValueError: beat_bytes, a depth or outstanding out of range
+    Raises      ValueError: beat_bytes, a depth or outstanding out of range, an urgent client that there is not
     Golden      the memory itself          Tests  verif/axi/test_port.py
     """
 
@@ -64,6 +64,8 @@ class ReadPort(Part):
         check_beat_bytes(beat_bytes)
         check_clients(clients)
         check_outstanding(outstanding)
+        if not set(urgent) <= set(range(len(clients))):
+            raise ValueError(f"urgent must be numbers of the {len(clients)} clients, not {urgent!r}")
         self.beat_bytes = beat_bytes
         self.clients = tuple(clients)
         self.outstanding = outstanding

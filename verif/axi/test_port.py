@@ -273,6 +273,8 @@ def test_illegal_config_wrong():
         ReadPort(beat_bytes=64, clients=(64,) * 9, outstanding=16)
     with pytest.raises(ValueError, match="a client's queue must be a power of two from 1 to 4096 beats deep, not 12"):
         ReadPort(beat_bytes=64, clients=(12,), outstanding=16)
+    with pytest.raises(ValueError, match=r"urgent must be numbers of the 2 clients, not \(2,\)"):
+        ReadPort(beat_bytes=64, clients=(64, 64), outstanding=16, urgent=(2,))
     with pytest.raises(ValueError, match="outstanding must be a power of two from 2 to 1024, not 2048"):
         ReadPort(beat_bytes=64, clients=(16,), outstanding=2048)
     with pytest.raises(ValueError, match="beat_bytes must be one of"):
