@@ -209,11 +209,6 @@ def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, over
         result = oracle.run(memory)
     if overfill and result.code == EMB.code("TIMEOUT"):     # the oracle knows no host
         result = replace(result, code=EMB.code("RING_OVERFLOW"), detail=memory.landed_at + overfill)
-    if result.code and result.instruction < instructions:
-        # Of an instruction that ends the run the kernel may have written whole vectors, also over earlier ones.
-        item = EMB.decode(memory.program[16 * result.instruction:16 * (result.instruction + 1)].tolist())
-        beats = max(item.count - 1, 0) * item.out_stride + packer.beats(item.row_beats, item.format)
-        memory.outputs[item.out * words:(item.out + beats) * words] = UNTOUCHED
     block = result.counters | {name: getattr(result, name) for name in STATUS}
     out.put(len(STATUS) + 2 * len(COUNTERS))
     for name, value in block.items():

@@ -78,7 +78,7 @@ class Programs(Draw):
 
     def draw(self, wrong=False):
         """A program; wrong: with one mistake."""
-        self.inputs, self.size, self.outputs = [], 0, 0
+        self.inputs, self.size, self.outputs, self.overlap = [], 0, 0, not wrong
         pages = self.upto(self.ring_beats // self.page_beats)
         first = self.one((0, 4096, POSITIONS - 2 * self.page_beats, self.page_beats * int(self.r.integers(1 << 20))))
         self.released, self.landed = first, pages * self.page_beats
@@ -161,8 +161,8 @@ class Programs(Draw):
         if weighted:
             item["weights"] = self.region(numbers(r, len(indices)))
         v = packer.beats(fields["row_beats"], item["format"])
-        # Vectors may lie where others do: the last one stays.
-        item["out_stride"] = int(self.one((v, v, v + r.integers(3), r.integers(v + 1))))
+        # Vectors may lie where others do: the last one stays, if the run gets there.
+        item["out_stride"] = int(self.one((v, v, v + r.integers(3), r.integers(v + 1) if self.overlap else v)))
         item["out"] = self.outputs + int(r.integers(2))
         self.outputs = item["out"] + (len(lengths) - 1) * item["out_stride"] + v
         return item

@@ -217,7 +217,7 @@ void test_emb(const std::string &path, int times) {
             const Word offset = in.one(), wanted = in.one();
             if (plays) expect("emb result", number, result_word(host.result.data(), offset), wanted);
         }
-        // What is not said may be anything where the run ended early.
+        // Of an instruction that ends the run the oracle writes nothing; the kernel may have written whole vectors.
         const Word code = plays ? result_word(host.result.data(), HOTRAIL_EMB_RESULT_CODE) : 0;
         const std::vector<Beat> wanted = in.many<Beat>(outputs_beats);
         for (size_t k = 0; k < outputs.size(); k++)
