@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from golden import tt
 from golden.emb import bags, packer, row_decoder
+from golden.emb.signature import signature
 from golden.emb.stripes import Stripes
 from golden.fp import fp32
 from golden.tt.load import LAST, TABLE, Bounds
@@ -33,7 +34,8 @@ SUM, MEAN, MAX = MODE
 DRAM, TT, SSD = DEVICE
 OK, BAD_INSTRUCTION, BOUNDS, LENGTHS, TIMEOUT = (
     EMB.code(name) for name in ("OK", "BAD_INSTRUCTION", "BOUNDS", "LENGTHS", "TIMEOUT"))
-INDEX_DEVICE, INDEX_RANGE, TT_TABLE = (EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "TT_TABLE"))
+INDEX_DEVICE, INDEX_RANGE, TT_TABLE, SIGNATURE = (
+    EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "TT_TABLE", "SIGNATURE"))
 INPUTS, OUTPUTS, ROWS, RING = range(4)      # detail of BOUNDS
 WORDS = EMB.words
 HEADERS = 16
@@ -193,7 +195,8 @@ class Emb:
     def _load(self, item: SimpleNamespace, memory: Memory) -> None:
         blocks = self._beats(HEADERS)
         group = blocks + HEADERS
-        self._inside(memory.inputs, INPUTS, item.indices, item.count + -(-item.count // HEADERS) * blocks)
+        beats = item.count + -(-item.count // HEADERS) * blocks
+        self._inside(memory.inputs, INPUTS, item.indices, beats)
         for at in range(item.count):
             header = int(memory.inputs[(item.indices + at // HEADERS * group) * self.words + at % HEADERS])
             target, block = header >> 16 & 3, header >> 22 & 1
@@ -209,6 +212,10 @@ class Emb:
                 self.bounds[table] = self.bounds.get(table, Bounds()).after(part, int(word), self.index_bits)
                 if part == LAST:        # makes a table known
                     self.loaded.add(table)
+        found = signature(memory.inputs[item.indices * self.words:][:beats * self.words].reshape(-1, self.words))
+        if found != item.signature:
+            self.loaded.clear()
+            raise _Fault(SIGNATURE, found)
 
     def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
         b, words = _stored(item), self.words

@@ -152,6 +152,7 @@ class Front(Part):
             loader.word.eq(feeder.word_now),
             loader.start.eq(program.load_start),
             loader.less_one.eq(program.load_less_one),
+            loader.expected.eq(program.load_signature),
             feeder.ring_mask.eq(program.ring_mask),
             program.load_busy.eq(loader.busy),
             loader.table.eq(program.table),

@@ -1,8 +1,10 @@
 """Brings load images into the tensor-train unit, and knows which tables it holds."""
 
+from functools import reduce
+from operator import xor
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +18,9 @@ __all__ = ["HEADERS", "Loader", "bounds_layout"]
 
 HEADERS = 16                # of a group, and words of their block
 FIRST_PART, LAST_PART = 0, 3    # of a descriptor
+CLOSING = 3                 # cycles from the last beat until the load has ended
 INPUTS = 1      # detail of READ_ERROR
+POLYNOMIAL = 0x04C11DB7     # see golden.emb.signature
 
 
 class Header(data.Struct):
@@ -52,28 +56,31 @@ class _Load(NamedTuple):
     wrong: Signal
     unread: Signal
     broken: Signal
+    closing: Signal
 
 
 class Loader(Part):
     """Passes the beats of a load image on, each where its header says.
 
-    A table counts as loaded from the beat on that writes the last part of its descriptor. A load that is broken
-    off, by an error or by a reset, leaves no table loaded: it may have written over any of them.
+    A table counts as loaded from the beat on that writes the last part of its descriptor, once the load has ended. A
+    load that is broken off, by an error or by a reset, or whose beats have another signature than its instruction
+    states, leaves no table loaded: it may have written over any of them.
 
     Parameters  config: TTConfig
     Members     start     In  a pulse while `busy` is low
-                less_one  In  load beats less one, until the end
+                less_one, expected  In  load beats less one, and the image's golden.emb.signature; until the end
                 busy      Out
                 i         In(stream of hw.axi.bus.read_layout)  the image: in turn a block of 16 headers and 16 load
                     beats
                 word      In  the next word of the image's beat
                 step      Out  takes `word`: the feeder's multiplexer does this for both
                 o_load    Out(stream)  the unit's load
-                error     Out  {valid, code, index, detail}, READ_ERROR or BAD_INSTRUCTION with the load beat, valid
-                    until reset
+                error     Out  {valid, code, index, detail}, READ_ERROR or BAD_INSTRUCTION with the load beat, or
+                    SIGNATURE, valid until reset
                 table     In  whose `bounds` come a cycle later
                 bounds    Out  of that table, see `bounds_layout`; without meaning but for `loaded` where that is low
-    Timing      16 cycles for a block of headers, two a load beat; ready `tables` cycles after a broken load
+    Timing      16 cycles for a block of headers, two a load beat, then CLOSING; ready `tables` cycles after a broken
+                load
     Handshake   i.ready follows o_load.ready while load beats pass
     Reset       ends the load; what is loaded stays loaded, as in the unit, unless a load was under way
     Golden      golden.emb.core          Tests  verif/emb/test_front.py, test_front_faults.py
@@ -83,7 +90,7 @@ class Loader(Part):
         self.config = config
         beat_bytes = 4 * config.side**2
         super().__init__({
-            "start": In(1), "less_one": In(32), "busy": Out(1),
+            "start": In(1), "less_one": In(32), "expected": In(32), "busy": Out(1),
             "word": In(32), "step": Out(1),
             "i": In(stream.Signature(read_layout(beat_bytes))),
             "o_load": Out(stream.Signature(load_layout(config))),
@@ -108,9 +115,10 @@ class Loader(Part):
         wrong = Signal(32, reset_less=True)
         unread = Signal(reset_less=True)
         broken = Signal(reset_less=True)    # a load is under way, or was when a reset came
+        closing = Signal(CLOSING)           # bit k: k + 1 cycles after the last beat
         load = _Load(
             number=number, done=done, last=last, heading=heading, passing=passing, header=header, sound=sound,
-            ready=ready, wrong=wrong, unread=unread, broken=broken)
+            ready=ready, wrong=wrong, unread=unread, broken=broken, closing=closing)
         m.d.comb += [
             to_headers.addr.eq(number),
             from_headers.addr.eq(number),
@@ -120,7 +128,7 @@ class Loader(Part):
         ]
         self._mark(m, load)
         self._read(m, load)
-        self._pass(m, load, from_headers.data)
+        self._close(m, load, self._pass(m, load, from_headers.data))
         return m
 
     def _mark(self, m: Module, load: _Load) -> None:
@@ -144,7 +152,7 @@ class Loader(Part):
         m.d.comb += [
             look.addr.eq(self.table),
             counted.addr.eq(self.table),
-            sweeping.eq(broken & ~load.heading & ~load.passing & ~self.error.valid),
+            sweeping.eq(broken & ~load.heading & ~load.passing & ~load.closing.any() & ~self.error.valid),
             writes.eq(self.o_load.valid & self.o_load.ready & (header.target == Target.TABLE)),
             count.addr.eq(header.address),
             count.data.eq(first.rows),
@@ -193,8 +201,8 @@ class Loader(Part):
                 m.d.sync += load.passing.eq(1)
                 m.d.sync += load.ready.eq(0)
 
-    def _pass(self, m: Module, load: _Load, raw) -> None:
-        """The beats behind the headers. The header of the next one is looked at a cycle ahead."""
+    def _pass(self, m: Module, load: _Load, raw) -> Signal:
+        """The beats behind the headers. The header of the next one is looked at a cycle ahead. The last one goes."""
         config, beat, error = self.config, self.i.payload, self.error
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
@@ -210,9 +218,7 @@ class Loader(Part):
             *(self.o_load.payload[name].eq(header[name]) for name in ("target", "part", "address", "block", "flip")),
             self.o_load.payload.data.eq(beat.data),
         ]
-        m.d.comb += error.index.eq(done)
-        m.d.comb += error.detail.eq(Mux(load.unread, INPUTS, load.wrong))
-        m.d.comb += error.code.eq(Mux(load.unread, EMB.code("READ_ERROR"), EMB.code("BAD_INSTRUCTION")))
+        ends = Signal()
         with m.If(passing & ~ready):
             m.d.sync += [
                 header.eq(next_header),
@@ -234,11 +240,40 @@ class Loader(Part):
                     m.d.sync += ready.eq(0)
                     m.d.sync += done.eq(done + 1)
                     with m.If(load.last):
+                        m.d.comb += ends.eq(1)
                         m.d.sync += passing.eq(0)
-                        m.d.sync += load.broken.eq(0)
                     with m.Elif(number == 0):
                         m.d.sync += passing.eq(0)
                         m.d.sync += load.heading.eq(1)
+        return ends
+
+    def _close(self, m: Module, load: _Load, ends: Value) -> None:
+        """The signature of all beats, and its verdict. Beat, words folded, signature, verdict: a cycle each."""
+        beat, error, words = self.i.payload, self.error, self.config.side**2
+        folded = Signal(32, reset_less=True)
+        signature = Signal(32, name="beats_signature", reset_less=True)
+        folds = Signal()
+        differs = Signal(reset_less=True)
+        unsigned = Signal()     # the error is the signature's
+        block_ends = load.number[:(min(words, HEADERS) - 1).bit_length()].all()
+        m.d.sync += [
+            folds.eq(self.i.valid & (load.heading & block_ends | self.i.ready)),
+            folded.eq(reduce(xor, (beat.data.word_select(k, 32).rotate_left(2 * k) for k in range(words)))),
+            differs.eq(signature != self.expected),
+            load.closing.eq(Cat(ends, load.closing[:-1])),
+        ]
+        with m.If(self.start & ~self.busy):
+            m.d.sync += signature.eq(0)
+        with m.Elif(folds):
+            m.d.sync += signature.eq(Cat(Const(0), signature[:-1]) ^ Mux(signature[-1], POLYNOMIAL, 0) ^ folded)
+        with m.If(load.closing[-1]):
+            m.d.sync += load.broken.eq(differs)
+            m.d.sync += error.valid.eq(differs)
+            m.d.sync += unsigned.eq(differs)
+        codes = [EMB.code(name) for name in ("SIGNATURE", "READ_ERROR", "BAD_INSTRUCTION")]
+        m.d.comb += error.index.eq(Mux(unsigned, 0, load.done))
+        m.d.comb += error.detail.eq(Mux(unsigned, signature, Mux(load.unread, INPUTS, load.wrong)))
+        m.d.comb += error.code.eq(Mux(unsigned, codes[0], Mux(load.unread, *codes[1:])))
 
 
 def _below(value: Value, count: int) -> Value:

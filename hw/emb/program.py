@@ -114,7 +114,7 @@ class Program(Part):
                 o_requests          Out(stream of hw.axi.bus.request_layout)  of instructions
                 o_regions           Out(stream of hw.emb.regions.region_layout)  of what they read
                 o_jobs              Out(stream of hw.emb.tokens.job_layout)
-                load_start, load_less_one  Out  to the loader
+                load_start, load_less_one, load_signature  Out  to the loader
                 load_busy           In  of the loader
                 table               Out  the table of the instruction that is looked at
                 bounds              In  of hw.emb.loader.bounds_layout: what it allows, a cycle later
@@ -151,7 +151,7 @@ class Program(Part):
             "o_requests": Out(stream.Signature(request_layout())),
             "o_regions": Out(stream.Signature(region_layout())),
             "o_jobs": Out(stream.Signature(job_layout(row_beats_max=row_beats_max, stripe_beats=stripe_beats))),
-            "load_start": Out(1), "load_less_one": Out(32), "load_busy": In(1),
+            "load_start": Out(1), "load_less_one": Out(32), "load_signature": Out(32), "load_busy": In(1),
             "table": Out(16), "bounds": In(bounds_layout(index_bits=index_bits, chunk_log2=CHUNK_BITS)),
             "number_now": Out(32), "ring_mask": Out(32),
             "bags_done": In(1), "row_done": In(1), "ring_begins": In(1), "ring_begin": In(POSITION_BITS),
@@ -315,6 +315,7 @@ class Program(Part):
         less_one = Signal(32, reset_less=True)
         m.d.sync += less_one.eq(item.count - 1)
         m.d.comb += self.load_less_one.eq(less_one)
+        m.d.comb += self.load_signature.eq(item.signature)
         rows_base, rows = self._blocks(m, state)
         # Beats of a vector: in half precision two of a row's make one.
         vector = Signal(32, name="vector_beats", reset_less=True)

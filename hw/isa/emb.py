@@ -101,6 +101,9 @@ EMB = Kernel(
         Field("count", 1, 0, 32, "bags, load beats or rows", minimum=1),
         Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
+        Field("signature", 4, 0, 32, "of the load image's beats, blocks of headers included: from 0 on, for each beat "
+              "c = (c << 1) ^ (0x04c11db7 if bit 31 of c was set, else 0) ^ the exclusive or of the beat's words, word "
+              "k of them rotated left by 2 k bits"),
         Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
         Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
         Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),
@@ -132,7 +135,7 @@ EMB = Kernel(
             Use("count", "load beats"),
             Use("indices", "inputs offset of the image: groups of a block of 16 header words and 16 load beats; "
                            "header = {block[22], flip[21:20], part[19:18], target[17:16], address[15:0]}"),
-            Use("release"),
+            Use("signature"), Use("release"),
         ), fence=True),
         Instruction(2, "BAGS", "Pools bags of one table and writes one vector a bag.", tuple(Use(name) for name in (
             "mode", "weighted", "format", "row_format", "count", "lengths", "indices", "weights", "indices_count",
@@ -174,6 +177,8 @@ EMB = Kernel(
         Code(11, "TT_TABLE", "an index goes to a tensor-train table that was never loaded; detail: the table", _PLACE),
         Code(12, "TT_MEMORY", "a vector was made from a memory line with an uncorrectable error", _PLACE),
         stalled(13),
+        Code(14, "SIGNATURE", "a load image does not have the signature that the instruction states, and no table is "
+                              "loaded any more; detail: the image's", ("instruction",)),
     ),
     channels=("m00 read", "m00 write", "m01 read"),
     result_words=256,

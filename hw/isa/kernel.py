@@ -173,8 +173,6 @@ class Kernel:
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"{self.name}: {what} {name} occurs twice")
-        _disjoint(self.name, "instruction", self.words,
-                  [(f.name, f.offset, f.bits) for f in self.fields])
         _disjoint(self.name, "result block", self.result_words,
                   [(v.name, v.word * WORD_BITS, v.bits) for v in self.result])
         known = {f.name for f in self.fields}
@@ -182,6 +180,9 @@ class Kernel:
             for use in instruction.uses:
                 if use.field not in known:
                     raise ValueError(f"{self.name}: {instruction.name} uses {use.field}, which is no field")
+            used = [self.fields[0], *(self.field(use.field) for use in instruction.uses)]
+            _disjoint(self.name, f"instruction {instruction.name}", self.words,
+                      [(f.name, f.offset, f.bits) for f in used])
         for value in self.result:
             if (value.kind in ("status", "counter")) != (value.word < self.final_words):
                 raise ValueError(f"{self.name}: {value.kind} {value.name} lies on the wrong side of word "

@@ -8,6 +8,7 @@ import numpy as np
 from gen.compiler.emb import encode
 from gen.compiler.tables import TT, CardImages, Table
 from golden.emb import packer, row_decoder
+from golden.emb.signature import signature
 from golden.emb.stripes import Stripes
 from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
@@ -91,7 +92,7 @@ class Programs(Draw):
         drawn = Drawn(words, inputs.astype(np.uint32), self.outputs, first, pages, "", items)
         if wrong:
             self.spoil(drawn, self.edge, self.edge, self.unlike, self.index, self.index, self.length, self.reserved,
-                       self.order, self.order, self.free, self.word, self.shorter, self.header)
+                       self.order, self.order, self.free, self.word, self.shorter, self.header, self.image)
         return drawn
 
     def region(self, values):
@@ -178,7 +179,10 @@ class Programs(Draw):
 
     def load(self):
         # As much of it as there is, or what it begins with.
-        return {"count": self.upto(self.images.load_beats, 1), "indices": self.region(self.images.load),
+        count = self.upto(self.images.load_beats, 1)
+        beats = count + -(-count // 16) * -(-16 // self.words)
+        return {"count": count, "indices": self.region(self.images.load),
+                "signature": signature(self.images.load[:beats]),
                 "release": int(self.one((self.released, 0 if self.released < POSITIONS // 2 else self.released)))}
 
     # Mistakes.
@@ -238,6 +242,14 @@ class Programs(Draw):
             return "outputs a beat shorter"
         drawn.inputs = drawn.inputs[:-self.words].copy()
         return "inputs a beat shorter"
+
+    def image(self, drawn, number):
+        """Another word of a load image."""
+        kind, item = drawn.items[number]
+        if kind != "LOAD":
+            return "none"
+        at = item["indices"] * self.words + int(self.r.integers(self.words * (item["count"] + 1)))
+        return self.input(drawn, at, int(drawn.inputs[at]) ^ 1 << int(self.r.integers(32)))
 
     def header(self, drawn, number):
         kind, item = drawn.items[number]

@@ -31,9 +31,13 @@ class ProgramMutator:
     def garble(self, draw, words):
         """Puts anything into the fields that an instruction ignores. draw: a generator."""
         opcode = self.value_of(words, "opcode")
+        own = {item.name: self.value_of(words, item.name) for item in self.kernel.fields
+               if item.name == "opcode" or opcode in self.kernel.uses(item)}
         for item in self.kernel.fields:
-            if opcode not in self.kernel.uses(item) and draw.integers(2):
+            if item.name not in own and draw.integers(2):
                 self.set(words, item.name, int(draw.integers(1 << item.bits)))
+        for name, value in own.items():     # it may lie where another instruction has another field
+            self.set(words, name, value)
         return words
 
     def last_of(self, run, name, **fields):

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 import cocotb
+import numpy as np
 from cocotb.triggers import RisingEdge
 
 from golden.emb import tokens as emb_tokens
+from golden.emb.signature import signature
 from golden.emb.stripes import Stripes
 from golden.tt.load import Bounds
 from hw.emb.config import EmbConfig
@@ -220,6 +222,7 @@ class Plan:
                                    "flip": head >> 20 & 3, "block": head >> 22,
                                    "data": sum(w << 32 * i for i, w in enumerate(data))})
         item = self.add({"opcode": LOAD, "count": len(beats), "indices": self.region(image),
+                         "signature": signature(np.array(image, np.uint32).reshape(-1, self.words)),
                          "release": self.release() if release is None else release})
         self.loaded |= wanted
         return item

@@ -86,6 +86,7 @@ async def malformed_programs(dut):
         ("bags", {"out": everything}), ("bags", {"out": 4096}), ("bags", {"out_stride": everything}),
         ("bags", {"out_stride": 1 << 31, "out": 0}), ("bags", {"out": 4096 - 3}),
         ("fill", {"indices": -1}), ("fill", {"dram_rows": everything}), ("fill", {"count": everything}),
+        ("load", {"signature": 0}), ("load", {"_image": 1}), ("load", {"_image": 18 * 32 * words - 1}),
         ("load", {"indices": -1}), ("load", {"indices": everything}), ("load", {"count": everything}),
         ("load", {"_header": 1 << 23}), ("load", {"_header": 1 << 31}), ("load", {"_header": 1 << 22 | 2 << 16}),
         ("load", {"_header": 1 << 22 | unit.tt.x_lines << unit.tt.blocks_log2}),
@@ -115,7 +116,10 @@ async def malformed_programs(dut):
                       tt_rows=5, **good)
         item = plan.items[place]
         plan.ring_beats = change.pop("ring_beats", plan.ring_beats)
-        if "_header" in change:
+        if "_image" in change:      # a bit of it
+            at, bit = divmod(change["_image"], 32)
+            plan.inputs[item["indices"] * words + at] ^= 1 << bit
+        elif "_header" in change:
             at = (item["indices"] + (16 + 16 * words) // words) * words + 1     # beat 17
             plan.inputs[at] = change["_header"]
         else:
@@ -137,7 +141,8 @@ async def malformed_programs(dut):
         bench.stop()
         await reset(dut)
     report(malformed=len(cases))
-    assert set(counts) == {EMB.code("BAD_INSTRUCTION"), EMB.code("BOUNDS"), EMB.code("INDEX_RANGE")}, counts
+    assert set(counts) == {EMB.code("BAD_INSTRUCTION"), EMB.code("BOUNDS"), EMB.code("INDEX_RANGE"),
+                           EMB.code("SIGNATURE")}, counts
 
 
 def _golden_of(unit: EmbConfig, plan: Plan, program: list[int]) -> dict[str, int]:

@@ -10,26 +10,46 @@ namespace hotrail {
 
 // -- LOAD and FILL.
 
+// A load image's signature, one beat further (golden.emb.signature).
+inline Word signed_by(Word before, const Beat &beat) {
+    Word next = before << 1 ^ (before >> 31 ? 0x04C11DB7u : 0);
+    for (int k = 0; k < WORDS; k++) {
+#pragma HLS unroll
+        const int by = 2 * k % 32;
+        next ^= by ? beat.word[k] << by | beat.word[k] >> (32 - by) : beat.word[k];
+    }
+    return next;
+}
+
 inline Fault load(const Beat *inputs, const Instruction &item, const Buffers &buffers, TTMemory &memory,
                   Tables &tables) {
     const uint32_t BLOCKS = LOAD_HEADERS / WORDS, depth[] = {TT_X_LINES, TT_Y_LINES, TT_TABLES};
     const uint64_t groups = (item.count + LOAD_HEADERS - 1ull) / LOAD_HEADERS;
     if (!inside(buffers.inputs_beats, item.indices, item.count + groups * BLOCKS))
         return fault_of(HOTRAIL_EMB_CODE_BOUNDS, IN_INPUTS);
+    Word signature = 0;
 LOAD:
     for (uint32_t at = 0; at < item.count; at++) {
 #pragma HLS loop_tripcount min=1 max=65536
         const uint32_t group = item.indices + at / LOAD_HEADERS * (BLOCKS + LOAD_HEADERS), k = at % LOAD_HEADERS;
         const Word word = inputs[group + k / WORDS].word[k % WORDS];
         const LoadHeader to = load_header(word);
+        if (k == 0)
+            for (int block = 0; block < int(BLOCKS); block++) signature = signed_by(signature, inputs[group + block]);
         const bool table = to.target == TARGET_TABLE;
         if (to.above || to.target > TARGET_TABLE || (to.block && (!TT_GROUPED || table))
             || (TT_BLOCK16_ONLY && !to.block && !table) || to.address >= depth[to.target] << to.block) {
             for (int number = 0; number < TT_TABLES; number++) tables.loaded[number] = false;
             return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, word, 0, at);
         }
-        tt_load(memory, to, inputs[group + BLOCKS + k]);
+        const Beat beat = inputs[group + BLOCKS + k];
+        signature = signed_by(signature, beat);
+        tt_load(memory, to, beat);
         if (table && to.part == LAST_PART) tables.loaded[to.address & (TT_TABLES - 1)] = true;
+    }
+    if (signature != item.signature) {
+        for (int number = 0; number < TT_TABLES; number++) tables.loaded[number] = false;
+        return fault_of(HOTRAIL_EMB_CODE_SIGNATURE, signature);
     }
     return no_fault();
 }

@@ -117,7 +117,8 @@ def run(bags, *programs):
     for program in programs:
         moved = program.words.reshape(-1, EMB.words).copy()
         for name in ("lengths", "indices", "weights"):
-            moved[:, EMB.field(name).word] += np.uint32(at)
+            field = EMB.field(name)
+            moved[np.isin(moved[:, 0] & 0xFF, list(EMB.uses(field))), field.word] += np.uint32(at)
         words.append(moved)
         inputs.append(program.inputs)
         at += len(program.inputs)

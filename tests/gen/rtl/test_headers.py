@@ -153,10 +153,11 @@ def test_a_kernel_without_abort_has_none():
 
 @pytest.mark.parametrize(("changes", "sentence"), [
     ({"registers": (Register("a", "read", ""),)}, "k: argument or register a occurs twice"),
-    ({"fields": (Field("opcode", 0, 0, 8, ""), Field("b", 0, 7, 2, ""))},
-     "k: opcode and b overlap in the instruction"),
-    ({"fields": (Field("opcode", 2, 0, 8, ""),)}, "k: opcode passes the end of the instruction"),
-    ({"fields": (Field("opcode", 0, 30, 8, ""),)}, "k: opcode begins inside a word of the instruction and leaves it"),
+    ({"fields": (Field("opcode", 0, 0, 8, ""), Field("b", 0, 7, 2, "")),
+      "instructions": (Instruction(1, "GO", "", (Use("b"),)),)}, "k: opcode and b overlap in the instruction GO"),
+    ({"fields": (Field("opcode", 2, 0, 8, ""),)}, "k: opcode passes the end of the instruction GO"),
+    ({"fields": (Field("opcode", 0, 30, 8, ""),)},
+     "k: opcode begins inside a word of the instruction GO and leaves it"),
     ({"instructions": (Instruction(1, "GO", "", (Use("b"),)),)}, "k: GO uses b, which is no field"),
     ({"instructions": (Instruction(1, "GO", "", ()), Instruction(1, "ON", "", ()))}, "k: opcode 1 occurs twice"),
     ({"result": (Value("code", 2, 32, "status", ""),)}, "k: status code lies on the wrong side of word 2"),

@@ -10,6 +10,7 @@ from gen.compiler.emb import encode
 from golden.emb import core as emb
 from golden.emb import packer
 from golden.emb.core import Emb, Memory
+from golden.emb.signature import signature
 from golden.tt.load import Bounds
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import FORMAT
@@ -256,6 +257,7 @@ def test_a_load_says_the_bounds():
     load_image(case, 2 << 16 | 0 << 18 | 5, 2 << 16 | 3 << 18 | 5)
     blocks = 16 // W
     case.memory.inputs[blocks * W], case.memory.inputs[(blocks + 1) * W] = 7 << 9 | 130, 1 << 13 | 6 << 10 | 2
+    sign(case)
     assert case.run("LOAD").code == emb.OK
     assert case.core.bounds == {5: Bounds(rows=130, beats=3, chunk_rows=7)}
 
@@ -264,6 +266,22 @@ def load_image(case, *headers):
     case.memory.inputs = np.zeros(64 * W, np.uint32)
     case.memory.inputs[:len(headers)] = headers
     case.values |= {"indices": 0, "count": len(headers)}
+    sign(case)
+
+
+def sign(case):
+    beats = case.values["count"] + 16 // W
+    case.values["signature"] = signature(case.memory.inputs[:beats * W].reshape(-1, W))
+
+
+def test_an_image_that_another_signature_belongs_to_unloads_all():
+    case = Case()
+    load_image(case, 2 << 16 | 3 << 18 | 5)
+    assert case.run("LOAD").code == emb.OK and case.core.loaded == {5}
+    case.memory.inputs[2 * W] ^= 1 << 31
+    result = case.run("LOAD")
+    assert result.code == EMB.code("SIGNATURE") and result.detail != case.values["signature"]
+    assert not case.core.loaded and (result.instruction, result.bag, result.index) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("header", [1 << 22, 256, 512 | 1 << 16, 8 | 2 << 16, 64 | 3 << 16])

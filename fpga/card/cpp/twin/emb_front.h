@@ -212,15 +212,19 @@ class Program {
     }
 };
 
-// Brings load images in: 16 headers word by word, then beats, each in two cycles and those that the unit aligns it in.
+// Brings load images in: 16 headers word by word, then beats, each in two cycles and those that the unit aligns it in;
+// behind the last one its signature.
 class Loader {
   public:
     explicit Loader(uint32_t align) : align(align) {}
-    bool busy() const { return left != 0; }
+    bool busy() const { return left || closing; }
     // Whether a beat is taken.
     bool step(bool start, int64_t count, bool beat, uint32_t words) {
         if (start) left = count, heads = 16, place = 0;
-        if (!left) return false;
+        if (!left) {
+            closing -= closing > 0;
+            return false;
+        }
         if (heads) {
             if (!beat) return false;
             ready = false;
@@ -236,14 +240,14 @@ class Loader {
         }
         if (!beat || age++ < align) return false;
         ready = false;
-        left--;
+        if (!--left) closing = 3;
         if (!--group) heads = 16;
         return true;
     }
 
   private:
     int64_t left = 0;
-    uint32_t align, age = 0, heads = 0, group = 0, place = 0;
+    uint32_t align, age = 0, heads = 0, group = 0, place = 0, closing = 0;
     bool ready = false;
 };
 
