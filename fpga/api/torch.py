@@ -37,6 +37,32 @@ def table_of(module: "torch.nn.EmbeddingBag | torch.nn.Embedding", name: str, de
     return Table.place(name, module.weight.detach().cpu().numpy(), device, **options)
 
 
+class _Like(torch.nn.Parameter):
+    """An empty parameter in the place of rows: it has their dtype and device, and goes where the model goes. Whoever
+    computes with it wants the rows, and is told so."""
+
+    SAME = {"bfloat16", "clone", "contiguous", "cpu", "cuda", "data", "detach", "double", "empty_like", "float",
+            "half", "pin_memory", "requires_grad_", "share_memory_", "to", "type"}      # it is still empty
+    ASKED = SAME | {"__deepcopy__", "__format__", "__hash__", "__repr__", "_has_compatible_shallow_copy_type",
+                    "data_ptr", "dim", "element_size", "get_device", "is_complex", "is_contiguous",
+                    "is_floating_point", "is_pinned", "nelement", "new", "new_empty", "new_full", "new_ones",
+                    "new_tensor", "new_zeros", "numel", "size", "stride"}
+    ROWS = {"H", "T", "imag", "mH", "mT", "real"}       # attributes; of others whatever they are
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        name = getattr(function, "__name__", str(function))
+        attribute = name in ("__get__", "__set__")
+        if attribute:
+            name = function.__self__.__name__
+        if name in cls.ROWS or not attribute and name not in cls.ASKED:
+            raise ValueError(f"{name} of a parameter whose rows are on cards: ask the weight of its module, which "
+                             "reads them back")
+        result = super().__torch_function__(function, types, arguments, options or {})
+        same = name in cls.SAME and isinstance(arguments[0], cls) and type(result) is torch.Tensor
+        return result.as_subclass(cls) if same else result
+
+
 class OnCards(torch.nn.Module):
     """What stands in for a module whose tables are on cards. Results carry no gradient; they have the dtype and the
     device of `like`, which follow the model's `to`, `half` and so on, but for a dtype that is given. An empty parameter
@@ -47,7 +73,7 @@ class OnCards(torch.nn.Module):
         super().__init__()
         self._dtype = dtype
         empty = torch.empty(0, dtype=torch.float32, device="cpu")
-        self._like = torch.nn.Parameter(empty if like is None else empty.to(like), requires_grad=False)
+        self._like = _Like(empty if like is None else empty.to(like.device, like.dtype), requires_grad=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnCards":
         """Another module of the same cards, whose dtype, device and hooks are its own."""
@@ -95,7 +121,7 @@ class OneTable(OnCards):
             self._rows = torch.from_numpy(np.concatenate([
                 self.bags(self.table, numbers[start:start + BAGS], mode="sum")
                 for start in range(0, len(numbers), BAGS)]))
-        return self._rows.to(self._like)
+        return self._rows.to(self._like.device, self._like.dtype)
 
     @property       # type: ignore[misc]
     def __class__(self) -> Any:

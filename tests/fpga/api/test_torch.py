@@ -1,5 +1,7 @@
 """The PyTorch module against torch.nn.functional.embedding_bag; skipped where torch is not installed."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,18 @@ def test_in_a_model(weight):
     assert not part(indices).requires_grad and not any(each.numel() for each in part.parameters())
     assert next(part.parameters()).dtype is torch.float32 and list(model.state_dict()) == ["1.weight", "1.bias"]
     model.load_state_dict(model.state_dict())
+
+
+def test_its_parameter_is_no_table(weight):
+    part = module(weight, mode="sum")
+    empty = next(copy.deepcopy(part).half().to("cpu").parameters())
+    assert empty.dtype is torch.float16 and torch.equal(torch.ones(2).to(empty), torch.ones(2, dtype=torch.float16))
+    assert torch.equal(empty.new_zeros(3), torch.zeros(3).half()) and next(part.parameters()).dtype is torch.float32
+    for wants_rows in (torch.Tensor.norm, torch.nn.functional.normalize, lambda rows: rows.data.sum(),
+                       lambda rows: rows.T, lambda rows: torch.cat([rows, rows]), lambda rows: rows ** 2,
+                       lambda rows: rows[0]):
+        with pytest.raises(ValueError, match="of a parameter whose rows are on cards: ask the weight of its module"):
+            wants_rows(empty)
 
 
 def test_wrong(weight):
