@@ -10,17 +10,17 @@ Packages beside this one (hw, golden, gen, fpga) may change between versions. A 
 so `import hotrail` takes milliseconds.
 """
 
-import os
-import signal
+import _signal  # built in: what `signal` puts around it takes a moment in which an interrupt would be a traceback
 import sys
+
+if sys.argv and sys.argv[0].rpartition("/")[2] in ("hotrail", "-m"):
+    # As a command: an interrupt ends the process at once, as long as it does no more than import.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-if os.path.basename(sys.argv[0] if sys.argv else "") in ("hotrail", "-m"):
-    # As a command: an interrupt ends the process at once, as long as it does no more than import.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 #: Public names by the module that has them.
 _NAMES = {

@@ -35,8 +35,8 @@ LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semant
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)
 HEADER = "common.h"
-# Parts that this process has made or compared with their digests: a header is 75 MB.
-_CHECKED: set[Path] = set()
+# Parts that this process has made or compared with their digests, as they were then: a header is 75 MB.
+_CHECKED: dict[Path, tuple[int, ...]] = {}
 
 
 @cache
@@ -217,7 +217,7 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
         with ExitStack() as locks:
             for part in some:
                 locks.enter_context(kept.locked(cache / "locks" / part.folder.name))
-            missing = [part for part in some if not (part.folder in _CHECKED and (part.folder / part.file).exists()
+            missing = [part for part in some if not ((seen := _seen(part)) and _CHECKED.get(part.folder) == seen
                                                      or kept.stamped(part.folder))]
             for part in missing:
                 shutil.rmtree(part.folder, ignore_errors=True)
@@ -228,4 +228,13 @@ def _keep(parts: Sequence[_Rule], cache: Path, log: Path) -> None:
                 _make(missing, log)
             for part in missing:
                 kept.stamp(part.folder, [part.file], {})
-            _CHECKED.update(part.folder for part in some)
+            _CHECKED.update({part.folder: _seen(part) for part in some})
+
+
+def _seen(part: _Rule) -> tuple[int, ...]:
+    """By what a file that was looked into is known to be the same; nothing where there is none."""
+    try:
+        state = (part.folder / part.file).stat()
+    except OSError:
+        return ()
+    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -12,7 +12,7 @@ import pytest
 from cocotb.triggers import ClockCycles, Timer
 
 from gen.compiler.emb import Bags, Compiler
-from gen.compiler.tables import DRAM, SSD, TT, CardImages, Table
+from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT, CardImages, Table
 from gen.rtl import config
 from gen.rtl.board import board
 from golden.emb.core import Emb, Memory
@@ -53,17 +53,27 @@ class Work:
         self.rows = self.images.rows.reshape(-1).copy()
 
     def batch(self, bags=3):
-        """Sum, mean, maximum and weighted sum, of each so many bags, an empty one among them."""
+        """Sum, mean, maximum and weighted sum, of each so many bags, an empty one among them; some row of each memory,
+        one that must be brought from the SSD."""
         requests = []
         for mode in ("sum", "mean", "max", "weighted"):
             lengths = self.draw.permutation([0, 3, *self.draw.integers(1, 6, bags - 2)])
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             weights = self.draw.standard_normal(offsets[-1]).astype(np.float32) if mode == "weighted" else None
-            requests.append(Bags("items", self.draw.integers(0, self.table.rows, offsets[-1]), offsets, weights,
-                                 "sum" if mode == "weighted" else mode))
+            indices = self.draw.integers(0, self.table.rows, offsets[-1])
+            if mode == "sum":
+                indices[:3] = [self.draw.choice(rows) for rows in self._by_memory()]
+            requests.append(Bags("items", indices, offsets, weights, "sum" if mode == "weighted" else mode))
         program = self.compiler.compile(requests)
         self.compiler.commit(program)
         return program
+
+    def _by_memory(self):
+        """Rows in DRAM, of the tensor train, and on the SSD but not in the row cache."""
+        device, number = self.table.placement >> DEVICE_SHIFT, self.table.placement & (1 << DEVICE_SHIFT) - 1
+        cold = np.flatnonzero(device == SSD)
+        cold = cold[self.compiler.caches["items"].slots[number[cold]] < 0]
+        return np.flatnonzero(device == DRAM), np.flatnonzero(device == TT), cold
 
     def expected(self, program):
         outputs = np.full(program.outputs_beats * self.config.words, FILL, np.uint32)
