@@ -89,8 +89,8 @@ class Trials(Differential):
         self.stale = False
 
     def ready(self, run):
-        """Without a mistake, or up to an instruction that is refused, a program reads what it has loaded."""
-        if self.stale and (run.mistake or run.wild) and self.sim.expected(run, dry=True)[0].code not in REFUSED:
+        """A program that is not wild reads what it has loaded, up to an instruction that is refused."""
+        if self.stale and (run.wild or run.mistake and self.sim.expected(run, dry=True)[0].code not in REFUSED):
             self.again()
 
     def same(self, run, code):
