@@ -3,6 +3,7 @@ mistakes in them.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from tests.support.differential import Draw
 from tests.support.program_mutator import ProgramMutator, shorter
 
 MUTATOR = ProgramMutator(MLP)
+LAYER = MLP.instruction("LAYER").opcode
 WAITS = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
 
 
@@ -378,10 +380,20 @@ class Programs(Draw):
                 run = any_program(self.config, self.r, reuse=float(self.one((0, 0.3, 0.7))), eager=not wrong)
             if not wrong:
                 return run
+            if self.overwrites(run):    # which results are there depends on when it ends
+                continue
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
                        self.word, self.late, self.shorter)
             if not self.long(run):
                 return run
+
+    def overwrites(self, run: Run) -> bool:
+        """Whether results may lie in the outputs where others do."""
+        items = [item for words in run.words if (item := MLP.decode(words.tolist())).opcode == LAYER
+                 and item.target == TARGET.MEMORY]
+        spans = sorted((item.out, item.out + (item.count - 1) * item.out_stride
+                        - (-item.groups // self.config.groups_per_beat)) for item in items)
+        return any(end > begin for (_, end), (begin, _) in pairwise(spans))
 
     def unlike(self, run: Run, number: int) -> str:
         """Fields that do not go together, or that mean another layer, or lines that may be those that are read."""
