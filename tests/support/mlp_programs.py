@@ -35,6 +35,7 @@ class Run:
     count: int | None = None
     mistake: str = ""
     wild: bool = False      # it reads what it has not loaded
+    refused: bool = False   # an instruction of it is
 
     def copy(self) -> "Run":
         return Run(self.words.copy(), self.inputs.copy(), self.weights.copy(), self.outputs_beats, self.count)
@@ -333,16 +334,20 @@ def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
     mix, rules = Wild(config, draw), Rules(config)
     kinds = (mix.load_rows, mix.load_weights, mix.load_addends, mix.any_layer, mix.any_layer, mix.any_layer,
              mix.any_interact)
+    refused = False
     for _ in range(mix.upto(12)):
         kinds[int(draw.integers(len(kinds)))]()
         item = MLP.decode(mix.words[-1].tolist())
         sizes = [mix.BEATS] * 3
-        if rules.refusal(item, [1 << 32] * 3, sizes) and draw.random() < 0.9:
-            mix.take_back()
+        if rules.refusal(item, [1 << 32] * 3, sizes):
+            if draw.random() < 0.9:
+                mix.take_back()
+            else:
+                refused = True
     if not mix.words:
         mix.load_addends()
     run = mix.run()
-    run.wild = True
+    run.wild, run.refused = True, refused
     return run
 
 
@@ -378,10 +383,10 @@ class Programs(Draw):
                 run = wild_program(self.config, self.r)
             else:
                 run = any_program(self.config, self.r, reuse=float(self.one((0, 0.3, 0.7))), eager=not wrong)
+            if (wrong or run.refused) and self.overwrites(run):     # when it ends decides which results are there
+                continue
             if not wrong:
                 return run
-            if self.overwrites(run):    # which results are there depends on when it ends
-                continue
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
                        self.word, self.late, self.shorter)
             if not self.long(run):
