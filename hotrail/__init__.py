@@ -10,7 +10,7 @@ Packages beside this one (hw, golden, gen, fpga) may change between versions. A 
 so `import hotrail` takes milliseconds.
 """
 
-import _signal  # built in: what `signal` puts around it takes a moment in which an interrupt would be a traceback
+import _signal  # type: ignore[import-not-found]  # built in: an import of `signal` can be interrupted
 import sys
 
 if sys.argv and sys.argv[0].rpartition("/")[2] in ("hotrail", "-m"):

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["Bit", "WAIVED", "looked_at", "merged", "missing", "table"]
+__all__ = ["Bit", "WAIVED", "merged", "missing", "table"]
 
 # (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FURTHER", "SEVEN", "Test", "Unit", "collect", "faults", "page"]
+__all__ = ["SEVEN", "Test", "Unit", "collect", "faults", "page"]
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Every testpoint

@@ -1,6 +1,6 @@
 """From a click log to mini-batches on the simulated card: what the Hotline core finds hot, and what it saves a GPU.
 
-The first samples of the log are learned from, those behind them are dealt to a GPU that trains a small DLRM; then the
+The core learns from the first samples of the log and dispatches the others to a GPU that trains a small DLRM; then the
 same samples again with no row hot, so that every mini-batch has to be gathered.
 """
 
@@ -49,8 +49,8 @@ class Options(LogOptions):
 
 @dataclass(frozen=True)
 class Run:
-    """The samples dealt once. kinds: of the mini-batches; started, finished: of each at the GPU, in cycles since the
-    run began; counters: of the core."""
+    """The samples dispatched once. kinds: of the mini-batches; started, finished: of each at the GPU, in cycles since
+    the run began; counters: of the core."""
 
     name: str
     kinds: tuple[int, ...]
@@ -74,7 +74,7 @@ class Dealing:
     """All that the report shows. tables: rows of each; slots: cold rows that the core holds; cut: indices of bags that
     found no room; hot: rows that the core found, of `capacity`; accesses: of each row in the log behind what was
     learned from, most first; share: of them that meet those rows; best: that meet as many, if the best had been known;
-    popular: of the samples that were dealt; runs: with hot rows, and without."""
+    popular: of the samples that were dispatched; runs: with hot rows, and without."""
 
     source: str
     tables: dict[str, int]

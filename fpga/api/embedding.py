@@ -63,9 +63,8 @@ class EmbeddingBags(OnCard):
         elif results is not None:
             raise ValueError(f"results = {results!r}: images have the formats of their tables")
         self._ring_bytes = ring_bytes if len(tables.pages) else 0
-        first_us = device.host.submit_us + device.ssd.read_us + device.host.complete_us
         self.compiler = Compiler(tables, ring_beats=self._ring_bytes // (4 * tables.words), drive=device.ssd,
-                                 wait=round(first_us * device.kernel_mhz))
+                                 wait=device.first_page_cycles(tables.page_bytes))
         self._file = None if ssd is None else _stored(tables, Path(ssd))
         self._stale = np.zeros(0, np.int64)     # pages of the file that may not be those of the images
         self._staged: Staged | None = None      # what was brought last

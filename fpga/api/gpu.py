@@ -1,8 +1,8 @@
 """A GPU beside the Hotline core: it takes mini-batches out of the mailbox, trains, and returns gradients.
 
-`Gpu` is the device on a simulated card: it watches the word `dealt`, takes mini-batches in order, each so many cycles
-long, writes the gradients of gathered ones and rings the doorbell `finished`. What it computes is a function of a
-`Batch`; `Embeddings` makes one of a model that only knows vectors: it keeps the hot rows and the pinned tables, and
+`Gpu` is the device on a simulated card: it watches the word `dispatched`, takes mini-batches in order, each so many
+cycles long, writes the gradients of gathered ones and rings the doorbell `finished`. What it computes is a function of
+a `Batch`; `Embeddings` makes one of a model that only knows vectors: it keeps the hot rows and the pinned tables, and
 trains them itself.
 """
 
@@ -177,9 +177,9 @@ class Embeddings:
 @dataclass
 class Gpu:
     """The device. compute: gradients (rows, dim) of a Batch. times: what a mini-batch takes. poll_cycles: from a look
-    at `dealt` to the next. watch: called with each mini-batch's words before it is computed.
+    at `dispatched` to the next. watch: called with each mini-batch's words before it is computed.
 
-    After a run: kinds, in the order dealt; started, finished: cycles since it began, of each; busy: of them at work;
+    After a run: kinds, as dispatched; started, finished: cycles since it began, of each; busy: of them at work;
     returned: of each mini-batch that was computed, its samples and the gradients of its cold rows.
     """
 
@@ -220,8 +220,8 @@ class Gpu:
 
         while most is None or len(self.finished) < most:
             number = len(self.finished)
-            dealt = int(card.read(result, np.uint32, 1, 4 * kernel.value("dealt").word)[0])
-            if dealt <= number:
+            dispatched = int(card.read(result, np.uint32, 1, 4 * kernel.value("dispatched").word)[0])
+            if dispatched <= number:
                 if over(self.poll_cycles):
                     return done
                 continue

@@ -35,7 +35,7 @@ REFUSED_TWICE = 3               # detail of WRITE_ERROR: rows of a mini-batch ma
 
 @dataclass(frozen=True)
 class Trained:
-    """A run of `train`. kinds: of the mini-batches as they were dealt; samples, popular: how many; cycles: of the
+    """A run of `train`. kinds: of the mini-batches as they were dispatched; samples, popular: how many; cycles: of the
     core; busy: of them the GPU at work."""
 
     kinds: tuple[int, ...]

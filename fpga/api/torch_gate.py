@@ -12,7 +12,7 @@ import torch
 
 from fpga.api.torch import OnCards
 
-__all__ = ["check", "check_weight", "kind_of", "place_of"]
+__all__ = ["check", "kind_of", "place_of"]
 
 BAG, ROWS = "EmbeddingBagCollection", "EmbeddingCollection"
 TABLES = torch.nn.Embedding, torch.nn.EmbeddingBag

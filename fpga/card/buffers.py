@@ -9,6 +9,7 @@ import numpy as np
 
 from fpga.card import checks, discover, libxrt
 from fpga.card.interface import PAGE, Buffer, CardError
+from fpga.card.real import MappedBuffers
 
 __all__ = ["BufferObject", "BufferObjects"]
 
@@ -29,7 +30,7 @@ class BufferObject:
     group: int
 
 
-class BufferObjects:
+class BufferObjects(MappedBuffers[BufferObject]):
     """The buffers of an open device, by name.
 
     groups: of memory, by the names of the kernel's pointers, and their bytes (`sizes`); a buffer of another name lies
@@ -39,29 +40,12 @@ class BufferObjects:
 
     def __init__(self, xrt: libxrt.Xrt, device: Any, groups: Mapping[str, int], sizes: Mapping[str, int], p2p: str,
                  where: str, host: Collection[int] = ()):
+        super().__init__()
         self._xrt, self._device, self._groups, self._sizes, self._host = xrt, device, groups, sizes, host
         self._p2p, self._where = p2p, where
-        self._objects: dict[str, BufferObject] = {}
         self._refused: set[str] = set()     # names of those that were to be windows, and are not
 
-    @property
-    def buffers(self) -> list[Buffer]:
-        return [item.buffer for item in self._objects.values()]
-
-    def known(self, buffer: Buffer) -> BufferObject:
-        """Raises CardError: no buffer of this card"""
-        item = self._objects.get(buffer.name)
-        if item is None or item.buffer != buffer:
-            raise CardError(f"{buffer.name!r} is no buffer of this card")
-        return item
-
-    def at(self, address: int) -> tuple[BufferObject, int]:
-        """The buffer that has an address, and the bytes before it."""
-        item = next(item for item in self._objects.values() if item.buffer.address <= address < item.buffer.end)
-        return item, address - item.buffer.address
-
     def allocate(self, bytes: int, name: str, fill: int | None, p2p: bool) -> Buffer:
-        """As Card.allocate."""
         checks.new_buffer(bytes, name, fill, self._objects)
         size = -(-bytes // PAGE) * PAGE
         first = next(iter(self._groups))
@@ -90,7 +74,6 @@ class BufferObjects:
         return item.buffer
 
     def why_no_window(self, item: BufferObject) -> str:
-        """Why the drive cannot reach a buffer."""
         if item.buffer.name not in self._refused:
             return "it was not allocated for it (p2p=True)"
         if self._p2p == discover.P2P_OFF:
@@ -162,7 +145,6 @@ class BufferObjects:
         self._objects = {}
 
     def write(self, buffer: Buffer, data: Any, offset: int) -> None:
-        """As Card.write; the bytes beside the data stay as the card has them."""
         item = self.known(buffer)
         content = checks.array(buffer, data, offset).reshape(-1).view(np.uint8)
         for at in range(0, content.size, CHUNK):
@@ -171,7 +153,6 @@ class BufferObjects:
             self._sync(item, libxrt.TO_CARD, part.size, offset + at)
 
     def read(self, buffer: Buffer, dtype: Any, count: int | None, offset: int) -> np.ndarray:
-        """As Card.read."""
         item = self.known(buffer)
         out = checks.place(buffer, dtype, count, offset)
         if out.nbytes:

@@ -24,7 +24,7 @@ from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, PACKET, Costs, requests, row_bytes
 from gen.rtl import config
 
-__all__ = ["PAGE_BYTES", "TABLE", "Times", "device_key", "measure", "port_key", "table", "times"]
+__all__ = ["PAGE_BYTES", "TABLE", "Times", "measure", "table", "times"]
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
@@ -34,15 +34,14 @@ TABLE = Path(__file__).with_name("costs.json")
 
 class Times(NamedTuple):
     """In seconds. row_s: of a random row, by its lines of 64 bytes; packet_s: of DRAM that a packet of the link adds
-    beside such rows; read_s, write_s: of a byte of a stream; page_s, first_s: of a page of the drive among many, in the
-    order in which the compiler requests them, and alone."""
+    beside such rows; read_s, write_s: of a byte of a stream; page_s: of a page of the drive among many, in the order in
+    which the compiler requests them."""
 
     row_s: dict[int, float]
     packet_s: float
     read_s: float
     write_s: float
     page_s: float
-    first_s: float
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
@@ -61,10 +60,11 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
     times = _known(device, preset, lines, page_bytes) or _measured(device, preset, lines, page_bytes)
     # The core's port takes a beat a cycle.
     beat_s = 1 / (device.kernel_mhz * 1e6 * 4 * words)
+    first_s = device.first_page_cycles(page_bytes) / (device.kernel_mhz * 1e6)
     read, write = max(times.read_s, beat_s), max(times.write_s, beat_s)
     packet, among = (each / (PACKET * LINE_BYTES) for each in (times.row_s[PACKET], times.packet_s))
     return Costs(name, _name(preset), device.kernel_mhz * 1e6, {count: times.row_s[count] for count in sorted(lines)},
-                 read, write, times.page_s, times.first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
+                 read, write, times.page_s, first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
                  device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0),
                  device.memory.channels, 1, *_dies(device, page_bytes, times.page_s))
 
@@ -185,8 +185,7 @@ def _packet(device: Device, preset: str) -> float:
 
 
 def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
-    """Seconds a byte read and written one behind the other; a random page from the drive, dies in turns, and the first
-    one."""
+    """Seconds a byte read and written one behind the other; a random page from the drive, dies in turns."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
              for written in (False, True)]
@@ -196,8 +195,7 @@ def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
         part = numbers[start:start + each]
         part[:] = part[over_dies(part, *geometry(device.ssd, page_bytes))]
     seconds = memory.pages(device, numbers, page_bytes, ring_pages=ring)
-    first = memory.pages(device, np.zeros(1, np.int64), page_bytes)
-    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES, first
+    return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES
 
 
 if __name__ == "__main__":

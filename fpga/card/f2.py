@@ -62,42 +62,28 @@ class _Piece:
     handle: Any = None
 
 
-class _Memory:
+class _Memory(MappedBuffers[_Piece]):
     """The buffers of a mapped memory of `size` bytes at `pointer`, whose first byte has address 0 for the core."""
 
     def __init__(self, pointer: int, size: int):
+        super().__init__()
         self._pointer, self._size = pointer, size
-        self._pieces: dict[str, _Piece] = {}
-
-    @property
-    def buffers(self) -> list[Buffer]:
-        return [piece.buffer for piece in self._pieces.values()]
-
-    def known(self, buffer: Buffer) -> _Piece:
-        piece = self._pieces.get(buffer.name)
-        if piece is None or piece.buffer != buffer:
-            raise CardError(f"{buffer.name!r} is no buffer of this card")
-        return piece
-
-    def at(self, address: int) -> tuple[_Piece, int]:
-        piece = next(item for item in self._pieces.values() if item.buffer.address <= address < item.buffer.end)
-        return piece, address - piece.buffer.address
 
     def why_no_window(self, item: Any) -> str:
         raise AssertionError(f"{item.buffer.name} is one")
 
     def allocate(self, bytes: int, name: str, fill: int | None, p2p: bool) -> Buffer:
-        checks.new_buffer(bytes, name, fill, self._pieces)
+        checks.new_buffer(bytes, name, fill, self._objects)
         at = checks.gap(name, bytes, self.buffers, 0, self._size)
         size = -(-bytes // 4096) * 4096
         view = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self._pointer + at))
         view[:] = fill or 0     # whole pages: memory that was never written has no ECC
-        self._pieces[name] = piece = _Piece(Buffer(name, at, bytes), view)
+        self._objects[name] = piece = _Piece(Buffer(name, at, bytes), view)
         return piece.buffer
 
     def free(self, buffer: Buffer) -> None:
         self.known(buffer)
-        del self._pieces[buffer.name]
+        del self._objects[buffer.name]
 
     def write(self, buffer: Buffer, data: Any, offset: int) -> None:
         piece = self.known(buffer)

@@ -5,10 +5,10 @@ mean less: see RealCard.
 """
 
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -33,17 +33,46 @@ class MappedBuffer(Protocol):
     handle: Any
 
 
-class MappedBuffers(Protocol):
-    """The buffers of an open card; calls as Card's."""
+Item = TypeVar("Item", bound=MappedBuffer)
+
+
+class MappedBuffers(ABC, Generic[Item]):
+    """The buffers of an open card, by name; calls as Card's."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Item] = {}
 
     @property
-    def buffers(self) -> list[Buffer]: ...
-    def known(self, buffer: Buffer) -> MappedBuffer: ...
-    def at(self, address: int) -> tuple[MappedBuffer, int]: ...
-    def why_no_window(self, item: Any) -> str: ...
+    def buffers(self) -> list[Buffer]:
+        return [item.buffer for item in self._objects.values()]
+
+    def known(self, buffer: Buffer) -> Item:
+        """Raises CardError: no buffer of this card"""
+        item = self._objects.get(buffer.name)
+        if item is None or item.buffer != buffer:
+            raise CardError(f"{buffer.name!r} is no buffer of this card")
+        return item
+
+    def at(self, address: int) -> tuple[Item, int]:
+        """The buffer that has an address, and the bytes before it."""
+        item = next(item for item in self._objects.values() if item.buffer.address <= address < item.buffer.end)
+        return item, address - item.buffer.address
+
+    @abstractmethod
+    def why_no_window(self, item: Item) -> str:
+        """Why the drive cannot reach a buffer."""
+
+    @abstractmethod
     def allocate(self, bytes: int, name: str, fill: int | None, p2p: bool) -> Buffer: ...
+
+    @abstractmethod
     def free(self, buffer: Buffer) -> None: ...
-    def write(self, buffer: Buffer, data: Any, offset: int) -> None: ...
+
+    @abstractmethod
+    def write(self, buffer: Buffer, data: Any, offset: int) -> None:
+        """The bytes beside the data stay as the card has them."""
+
+    @abstractmethod
     def read(self, buffer: Buffer, dtype: Any, count: int | None, offset: int) -> np.ndarray: ...
 
 

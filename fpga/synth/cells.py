@@ -28,7 +28,7 @@ from gen.base import kept
 from gen.base.tools import yosys
 from gen.rtl.verilog import children, interface
 
-__all__ = ["ACTIVITY", "BIT_CELLS", "CellReport", "Part", "lines", "map_cells"]
+__all__ = ["BIT_CELLS", "CellReport", "Part", "lines", "map_cells"]
 
 FLIP_FLOP_WORDS = 16
 URAM_BITS = 4096 * 72

@@ -8,12 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Boundary", "Depth", "MAX_CHAINS", "MAX_LEVELS", "bit_names", "depths"]
+__all__ = ["MAX_CHAINS", "MAX_LEVELS", "Boundary", "Depth", "Depths", "bit_names", "depths"]
 
 MAX_LEVELS = 6
 MAX_CHAINS = 1
+CHAINS_KEPT = 3     # more count as so many
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class _Front:
         self.best: dict[int, tuple[int, Any]] = {}
 
     def offer(self, chains: int, levels: int, origin: Any) -> None:
-        chains = min(chains, 3)
+        chains = min(chains, CHAINS_KEPT)
         if chains not in self.best or self.best[chains][0] < levels:
             self.best[chains] = (levels, origin)
 
@@ -140,104 +141,113 @@ def _parameter(cell: dict[str, Any], name: str) -> int:
     return int(value, 2) if isinstance(value, str) and set(value) <= {"0", "1"} and value else int(value or 0)
 
 
-def depths(
-    module: dict[str, Any], boundaries: Mapping[str, Boundary]
-) -> tuple[Depth, Depth, Depth, Boundary, list[str], set[str]]:
-    """Worst path, path with the most chains, worst boundary path, the boundary as parents see it, notes, and the
-    kinds of parts that paths which break the rule begin in, pass or end in."""
-    names = bit_names(module)
-    after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # bit -> (bit, levels, chains)
-    pending: dict[int, int] = defaultdict(int)
-    starts: list[tuple[int, int, int, str]] = []
-    ends: list[tuple[int, int, int, str]] = []
-    notes = []
-    for cell_name, cell in module["cells"].items():
-        arcs = _arcs(cell, boundaries)
-        starts += [(b, lv, ch, f"{cell_name}.{pin} ({cell['type']})") for b, lv, ch, pin in arcs.starts]
-        ends += [(b, lv, ch, f"{cell_name}.{pin} ({cell['type']})") for b, lv, ch, pin in arcs.ends]
-        for a, b, levels, chains in arcs.through:
-            after[a].append((b, levels, chains))
-            pending[b] += 1
-        if cell["type"].startswith("LD"):
-            notes.append(f"{cell_name} is a latch")
-    ports_in = {
-        b: (p, i)
-        for p, port in module["ports"].items()
-        if port["direction"] == "input"
-        for i, b in enumerate(port["bits"])
-        if isinstance(b, int)
-    }
-    ports_out = [
-        (b, (p, i))
-        for p, port in module["ports"].items()
-        if port["direction"] == "output"
-        for i, b in enumerate(port["bits"])
-        if isinstance(b, int)
-    ]
-    bits = {b for b, *_ in starts} | {b for b, *_ in ends} | set(after) | set(pending) | set(ports_in)
-    bits |= {b for b, _ in ports_out}
-    order = _topological(bits, after, pending)
+class Depths(NamedTuple):
+    """A module's paths. worst: that with the most levels; chained: that with the most chains; edge: the worst one from
+    or to a port; boundary: what its parents see; notes: remarks; crossed: kinds of parts in which paths that break the
+    rule begin, end or lie."""
 
-    # From registers.
-    front: dict[int, _Front] = {b: _Front() for b in bits}
-    for b, levels, chains, name in starts:
-        front[b].offer(chains, levels, name)
-    for a in order:
-        for b, levels, chains in after[a]:
-            for c, (lv, _) in front[a].best.items():
-                front[b].offer(c + chains, lv + levels, (a, c))
-    worst, most = Depth(0, 0), Depth(0, 0)
-    crossed: set[str] = set()
-    paths: list[tuple[int, int, int, int, str]] = []
-    for b, levels, chains, name in ends:
-        for c, (lv, _) in front[b].best.items():
-            paths.append((lv + levels, c + chains, b, c, name))
+    worst: Depth
+    chained: Depth
+    edge: Depth
+    boundary: Boundary
+    notes: list[str]
+    crossed: set[str]
+
+
+class _Graph:
+    """A module's bits and the arcs between them. after: bit -> (bit, levels, chains); order: every bit behind those
+    that lead to it; ports_in, ports_out: (port, index) of bits."""
+
+    def __init__(self, module: dict[str, Any], boundaries: Mapping[str, Boundary]):
+        self.after: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        self.starts: list[tuple[int, int, int, str]] = []
+        self.ends: list[tuple[int, int, int, str]] = []
+        self.notes: list[str] = []
+        pending: dict[int, int] = defaultdict(int)
+        for cell_name, cell in module["cells"].items():
+            arcs = _arcs(cell, boundaries)
+            self.starts += [(b, lv, ch, f"{cell_name}.{pin} ({cell['type']})") for b, lv, ch, pin in arcs.starts]
+            self.ends += [(b, lv, ch, f"{cell_name}.{pin} ({cell['type']})") for b, lv, ch, pin in arcs.ends]
+            for a, b, levels, chains in arcs.through:
+                self.after[a].append((b, levels, chains))
+                pending[b] += 1
+            if cell["type"].startswith("LD"):
+                self.notes.append(f"{cell_name} is a latch")
+        self.ports_in = dict(_port_bits(module, "input"))
+        self.ports_out = _port_bits(module, "output")
+        self.bits = {b for b, *_ in self.starts} | {b for b, *_ in self.ends} | set(self.after) | set(pending)
+        self.bits |= self.ports_in.keys() | {b for b, _ in self.ports_out}
+        self.order = _topological(self.bits, self.after, pending)
+
+    def fronts(self) -> dict[int, _Front]:
+        """From registers to every bit."""
+        front: dict[int, _Front] = {b: _Front() for b in self.bits}
+        for b, levels, chains, name in self.starts:
+            front[b].offer(chains, levels, name)
+        for a in self.order:
+            for b, levels, chains in self.after[a]:
+                for c, (lv, _) in front[a].best.items():
+                    front[b].offer(c + chains, lv + levels, (a, c))
+        return front
+
+    def boundary(self, front: Mapping[int, _Front]) -> Boundary:
+        """From every input port bit into registers and, over the bits that lead to outputs, through to those."""
+        reached: dict[int, dict[tuple[str, int], dict[int, int]]] = defaultdict(dict)
+        useful = _backward({b for b, _ in self.ports_out}, self.after)
+        tails = _tails(self.order, self.after, self.ends)
+        into = {at: tails[b] for b, at in self.ports_in.items() if tails.get(b)}
+        for b, at in self.ports_in.items():
+            if b in useful:
+                reached[b][at] = {0: 0}
+        for a in self.order:
+            if a not in reached:
+                continue
+            for b, levels, chains in self.after[a]:
+                if b not in useful:
+                    continue
+                for at, ways in reached[a].items():
+                    mine = reached[b].setdefault(at, {})
+                    for c, lv in ways.items():
+                        key = min(c + chains, CHAINS_KEPT)
+                        mine[key] = max(mine.get(key, -1), lv + levels)
+        out = {at: {c: lv for c, (lv, _) in front[b].best.items()} for b, at in self.ports_out if front[b].best}
+        through = {at: dict(reached[b]) for b, at in self.ports_out if reached.get(b)}
+        return Boundary(into, out, through)
+
+
+def _port_bits(module: Mapping[str, Any], direction: str) -> list[tuple[int, tuple[str, int]]]:
+    return [(b, (p, i)) for p, port in module["ports"].items() if port["direction"] == direction
+            for i, b in enumerate(port["bits"]) if isinstance(b, int)]
+
+
+def depths(module: dict[str, Any], boundaries: Mapping[str, Boundary]) -> Depths:
+    """The paths of a mapped module whose parts have `boundaries`."""
+    names, graph = bit_names(module), _Graph(module, boundaries)
+    front = graph.fronts()
+    paths = [(lv + levels, c + chains, b, c, name)
+             for b, levels, chains, name in graph.ends for c, (lv, _) in front[b].best.items()]
+    worst, chained = Depth(0, 0), Depth(0, 0)
     if paths:
         # A path that breaks the rule is worse than any that keeps it.
-        top = max(paths, key=lambda f: (f[0], f[1]))
-        worst = Depth(top[0], top[1], _trace(front, top[2], top[3], top[4], names))
-        chained = max(paths, key=lambda f: (f[1], f[0]))
-        most = Depth(chained[0], chained[1], _trace(front, chained[2], chained[3], chained[4], names))
+        worst, chained = (Depth(levels, chains, _trace(front, b, c, name, names)) for levels, chains, b, c, name in (
+            max(paths, key=lambda path: path[:2]), max(paths, key=lambda path: (path[1], path[0]))))
+    crossed: set[str] = set()
     for levels, chains, b, c, name in paths:
         if not Depth(levels, chains).met:
             crossed |= _passed(_trace(front, b, c, name, names), boundaries)
+    boundary = graph.boundary(front)
+    return Depths(worst, chained, _edge(boundary), boundary, graph.notes, crossed)
 
-    # From each input port bit, over the bits that inputs reach: the way into registers and through to
-    # outputs.
-    reached: dict[int, dict[tuple[str, int], dict[int, int]]] = defaultdict(dict)
-    useful = _backward({b for b, _ in ports_out}, after)
-    into: dict[tuple[str, int], dict[int, int]] = {}
-    tails = _tails(order, after, ends)
-    for b, at in ports_in.items():
-        if tails.get(b):
-            into[at] = tails[b]
-        if b in useful:
-            reached[b][at] = {0: 0}
-    for a in order:
-        if a not in reached:
-            continue
-        for b, levels, chains in after[a]:
-            if b not in useful:
-                continue
-            for at, ways in reached[a].items():
-                mine = reached[b].setdefault(at, {})
-                for c, lv in ways.items():
-                    key = min(c + chains, 3)
-                    mine[key] = max(mine.get(key, -1), lv + levels)
-    out = {at: {c: lv for c, (lv, _) in front[b].best.items()} for b, at in ports_out if front[b].best}
-    through = {at: dict(reached[b]) for b, at in ports_out if reached.get(b)}
-    edge = Depth(0, 0)
-    for side, table in (("from the port", into), ("to the port", out)):
-        for (p, i), ways in table.items():
-            for c, lv in ways.items():
-                if (lv, c) > (edge.levels, edge.chains):
-                    edge = Depth(lv, c, (f"{side} {p}[{i}]",))
-    for at, sources in through.items():
-        for source, ways in sources.items():
-            for c, lv in ways.items():
-                if (lv, c) > (edge.levels, edge.chains):
-                    edge = Depth(lv, c, (f"{source[0]}[{source[1]}]", f"{at[0]}[{at[1]}]"))
-    return worst, most, edge, Boundary(into, out, through), notes, crossed
+
+def _edge(boundary: Boundary) -> Depth:
+    """The worst path from or to a port."""
+    ways: list[tuple[int, int, tuple[str, ...]]]
+    ways = [(lv, c, (f"{side} {p}[{i}]",))
+            for side, table in (("from the port", boundary.into), ("to the port", boundary.out))
+            for (p, i), levels in table.items() for c, lv in levels.items()]
+    ways += [(lv, c, (f"{p}[{i}]", f"{to}[{j}]")) for (to, j), sources in boundary.through.items()
+             for (p, i), levels in sources.items() for c, lv in levels.items()]
+    return Depth(*max((way for way in ways if way[:2] > (0, 0)), key=lambda way: way[:2], default=(0, 0)))
 
 
 def _passed(path: tuple[str, ...], parts: Mapping[str, Boundary]) -> set[str]:
@@ -274,7 +284,7 @@ def _tails(
     for a in reversed(order):
         for b, levels, chains in after.get(a, ()):
             for c, lv in tails.get(b, {}).items():
-                key = min(c + chains, 3)
+                key = min(c + chains, CHAINS_KEPT)
                 tails[a][key] = max(tails[a].get(key, 0), lv + levels)
     return tails
 

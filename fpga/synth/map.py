@@ -278,18 +278,19 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
         while True:
             netlist, files[name] = _map(name, modules, joined, folder, keep, begins)
             try:
-                depth_of[name], chains_of[name], edge, boundaries[name], remarks, crossed = depths(netlist, boundaries)
+                found = depths(netlist, boundaries)
             except ValueError as error:
                 raise ValueError(f"module {name}: {error}") from None
-            if not crossed:
+            if not found.crossed:
                 break
-            joined |= crossed
+            joined |= found.crossed
+        depth_of[name], chains_of[name], edge, boundaries[name] = found[:4]
         uses[name] = defaultdict(int)
         for cell in netlist["cells"].values():
             if cell["type"] in modules:
                 uses[name][cell["type"]] += 1
         areas[name] = _area(netlist["cells"])
-        notes += [f"{name}: {note}" for note in remarks]
+        notes += [f"{name}: {note}" for note in found.notes]
         if joined:
             notes.append(f"{name}: mapped in one piece with {', '.join(sorted(joined))}")
     counts = instances(top, uses)

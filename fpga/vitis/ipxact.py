@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from lxml import etree
 
-__all__ = ["NAMESPACES", "SPIRIT", "XILINX", "component", "named", "parameter", "spirit", "vlnv", "xilinx"]
+__all__ = ["NAMESPACES", "SPIRIT", "component", "named", "parameter", "spirit", "vlnv", "xilinx"]
 
 SPIRIT = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
 XILINX = "http://www.xilinx.com"

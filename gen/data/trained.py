@@ -12,6 +12,7 @@ from gen.data.logs.cells import ids_of
 from gen.model.network import Model, Network
 from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes, values
+from gen.model.weights import Weights
 
 __all__ = ["TrainedTable", "TrainedWeights", "Ids", "placed"]
 
@@ -137,8 +138,8 @@ def _as_ids(table: str, names: Any) -> NDArray[np.uint64]:
     return found.astype(np.int64).view(np.uint64) if found.dtype.kind == "i" else found.astype(np.uint64)
 
 
-class TrainedWeights:
-    """Parameters (gen.model.weights.Weights) of tables in memory. about: their name and the SHA-256 of their rows.
+class TrainedWeights(Weights):
+    """Parameters of tables in memory. about: their name and the SHA-256 of their rows.
 
     Raises      ValueError, when rows are asked for: one that is no finite float32
     """
@@ -157,7 +158,6 @@ class TrainedWeights:
         return found.trained.array[numbers if found.order is None else found.order[numbers]]
 
     def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(n, dim) of some rows."""
         found = self._array(spec, numbers)
         if found.dtype == np.uint8:
             return values(found, spec.row_format)
@@ -170,17 +170,10 @@ class TrainedWeights:
         return words
 
     def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
-        """(rows, bytes) as FBGEMM has quantised them; None: floats."""
         found = self._tables[spec.name]
         if found.trained.array.dtype != np.uint8:
             return None
         return found.trained.array if found.order is None else found.trained.array[found.order]
-
-    def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
-        return ()
-
-    def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
-        return None
 
     def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
         return self._tables[spec.name].vocabulary

@@ -372,6 +372,14 @@ class Device:
         """Kernel cycles of so many microseconds, rounded up."""
         return ceil(us * self.kernel_mhz - 1e-9)
 
+    def first_page_cycles(self, page_bytes: int) -> int:
+        """Kernel cycles until a page of the idle drive has landed on the card and the host's doorbell says so; those
+        of the drive's model."""
+        options = self.options()
+        steps = sum(options[f"ssd.{name}"] for name in ("submit", "tr", "command", "setup", "complete", "doorbell"))
+        transfers = sum(-(-page_bytes * options[name] // 4096) for name in ("ssd.bus", "link.page"))
+        return steps + transfers + 1
+
     @property
     def bursts_of_a_line(self) -> int:
         return LINE_BYTES // self.dram.burst_bytes

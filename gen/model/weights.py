@@ -66,26 +66,26 @@ class Weights(Protocol):
 
     def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
         """(rows, bytes) of a table whose rows are given as FBGEMM has quantised them; None: they are not."""
-        ...
+        return None
 
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
         """Trained tensor-train cores, () where there are none."""
-        ...
+        return ()
 
     def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
         """(rows,) the row of those cores that each row is, None: by heat."""
-        ...
+        return None
 
     def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
         """Ascending ids, of which row k is the k-th; None where that is not known."""
-        ...
+        return None
 
     def network(self, model: Model) -> Network:
         """The networks around the tables."""
         ...
 
 
-class SeededWeights:
+class SeededWeights(Weights):
     """Random words, the same for the same seed whichever rows are asked for: uniform within 1 / sqrt(rows), as Meta's
     DLRM begins with."""
 
@@ -97,18 +97,6 @@ class SeededWeights:
         out = np.empty((len(numbers), spec.dim), np.float32)
         _uniform(key, np.ascontiguousarray(numbers, np.int64), np.float32(spec.rows**-0.5), out)
         return out
-
-    def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
-        return None
-
-    def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
-        return ()
-
-    def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
-        return None
-
-    def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
-        return None
 
     def network(self, model: Model) -> Network:
         return model.network(self.seed)

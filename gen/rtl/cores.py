@@ -50,7 +50,7 @@ CORES = {
         "hw.mlp.core:MlpCore",
     ),
     "hotline": Core(
-        "Hotline core: learns which rows are hot, deals mini-batches, gathers cold rows; a Vitis kernel",
+        "Hotline core: learns which rows are hot, dispatches mini-batches, gathers cold rows; a Vitis kernel",
         "hw.hotline.config:HotlineConfig",
         "hw.hotline.core:HotlineCore",
     ),

@@ -7,7 +7,7 @@ feeds it.
 import numpy as np
 from numba import njit
 
-__all__ = ["arbitrate", "set_of", "window"]
+__all__ = ["arbitrate", "window"]
 
 
 @njit(cache=True)

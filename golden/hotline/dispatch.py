@@ -37,8 +37,8 @@ def sent(rest: Words, half: int) -> Words:
 
 @dataclass(kw_only=True)
 class Scheduler:
-    """What may be dealt next. slots: of the mailbox; begun, finished: mini-batches; pending: the updates of a gathered
-    one have not begun."""
+    """What may be dispatched next. slots: of the mailbox; begun, finished: mini-batches; pending: the updates of a
+    gathered one have not begun."""
 
     slots: int
     begun: int = 0

@@ -39,9 +39,9 @@ class RowTable:
         return len(self.held)
 
     def lookup(self, row: int) -> tuple[int, int, bool]:
-        """(ordinal, slot, fresh) of a row of the present mini-batch."""
+        """(ordinal, slot, miss) of a row of the present mini-batch."""
         known = self.held.get(row)
-        fresh = known is None
+        miss = known is None
         if known is None:
             if not self.free:
                 raise ValueError(f"no slot is free for row {row}: all {self.slots} are held")
@@ -53,7 +53,7 @@ class RowTable:
             known.batch, known.ordinal = self.batch, self.rows
             self.lists[self.batch, self.rows] = known.slot, row
             self.rows += 1
-        return known.ordinal, known.slot, fresh
+        return known.ordinal, known.slot, miss
 
     def release(self, slot: int) -> bool:
         """A mini-batch gives a slot's row up; whether the slot is free now."""

@@ -72,8 +72,8 @@ class MiniBatch:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. cold: cold indices, those whose row was read and those whose row was there already; batches: in
-    the order in which they were dealt; ready: behind those, by kind, what the samples before a fault fill as well."""
+    """How a run ended. cold: cold indices, those whose row was read and those whose row was there already; batches: as
+    dispatched; ready: behind those, by kind, what the samples before a fault fill as well."""
 
     code: int
     instruction: int
@@ -88,8 +88,8 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A TRAIN before its mini-batches are dealt. samples: (n, words of a sample), with hot rows' numbers; cold, places:
-    (n, indices), which of them have no hot row, the rows' beats in the rows' buffer; waiting: portions by kind;
+    """A TRAIN before its mini-batches are dispatched. samples: (n, words of a sample), with hot rows' numbers; cold,
+    places: (n, indices), which of them have no hot row, the rows' beats in the rows' buffer; waiting: portions by kind;
     registers: by position."""
 
     item: "Item"
@@ -150,8 +150,8 @@ class Hotline:
             gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
 
-        kinds: of the mini-batches in the order in which they were dealt, of the whole run; None: that in which frames
-        fill. With fewer than there are the run ends behind the last, with ABORTED. gpu: gradients of a gathered
+        kinds: of the mini-batches as they are dispatched, of the whole run; None: in the order in which frames fill.
+        With fewer than there are the run ends behind the last, with ABORTED. gpu: gradients of a gathered
         mini-batch's rows, (rows, words of a row) binary32; called for every mini-batch; without it they are zeros.
         Raises ValueError: kinds that no order has.
         """
@@ -287,7 +287,7 @@ class Hotline:
             self._ready = (self._ready[0] - (kind == POPULAR), self._ready[1] - (kind == GATHERED))
 
     def _given(self, popular: list[Portion], gathered: list[Portion], fault: _Fault | None) -> Iterator[int]:
-        """The kinds of this instruction's mini-batches as they were dealt."""
+        """The kinds of this instruction's mini-batches as they were dispatched."""
         left = [len(popular), len(gathered)]
         assert self._kinds is not None
         while any(left):

@@ -1,7 +1,7 @@
 """The control slave of a Vitis kernel: ap_ctrl_hs, its arguments and what stands behind them."""
 
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
@@ -18,6 +18,23 @@ CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
 # Bits of CTRL.
 START, DONE, IDLE, READY, AUTO_RESTART, SW_RESET = 0, 1, 2, 3, 7, 8
 RANGE_BYTES = 0x1000
+
+
+class _Writes(NamedTuple):
+    """A write of a word. written: of the word at this offset, in this cycle."""
+
+    value: Signal
+    strobe: Signal
+    written: Callable[[int], Value]
+
+
+class _Reads(NamedTuple):
+    """A read of a word. wanted: its address; grouped: it is answered in the next cycle; clear: it is CTRL, and clears
+    ap_done and ap_ready."""
+
+    wanted: Signal
+    grouped: Signal
+    clear: Signal
 
 
 class ControlSlave(Part):
@@ -87,7 +104,7 @@ class ControlSlave(Part):
         self._answer(m, reads, words)
         return m
 
-    def _writes(self, m: Module) -> SimpleNamespace:
+    def _writes(self, m: Module) -> _Writes:
         """Writes: address and data in any order, then both at once, when a word is `written`."""
         bus = self.bus
         address = Signal(12)
@@ -119,9 +136,9 @@ class ControlSlave(Part):
         def written(offset):
             return write & (address[2:] == offset // 4)
 
-        return SimpleNamespace(value=value, strobe=strobe, written=written)
+        return _Writes(value=value, strobe=strobe, written=written)
 
-    def _reads(self, m: Module) -> SimpleNamespace:
+    def _reads(self, m: Module) -> _Reads:
         """Reads: the address, a word of each group, the word."""
         bus = self.bus
         wanted = Signal(12)
@@ -139,9 +156,9 @@ class ControlSlave(Part):
             m.d.sync += bus.rvalid.eq(1)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
-        return SimpleNamespace(wanted=wanted, grouped=grouped, clear=clear)
+        return _Reads(wanted=wanted, grouped=grouped, clear=clear)
 
-    def _run(self, m: Module, writes, clear) -> dict:
+    def _run(self, m: Module, writes: _Writes, clear: Signal) -> dict:
         """ap_ctrl_hs: the words of the run and of its interrupts by their offsets."""
         written, value, low = writes.written, writes.value, writes.strobe[0]
         start = Signal()

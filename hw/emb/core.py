@@ -1,6 +1,6 @@
 """The EMB core: a Vitis kernel that pools embedding bags from card memory, tensor trains and the SSD."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -20,7 +20,7 @@ from hw.emb.rows import RowFetch
 from hw.emb.tokens import POSITION_BITS
 from hw.isa import EMB
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, report_first_fault
 from hw.place import Part, place
 from hw.stream.fifo import Fifo, mask_of
 from hw.stream.skid_buffer import SkidBuffer
@@ -35,6 +35,25 @@ ROWS, HOST = 2, 3               # detail of READ_ERROR
 TT_COUNTS = {"tt_computed": "computed", "tt_reused": "reused", "tt_slots": "slots", "corrected": "corrected",
              "uncorrectable": "uncorrectable"}
 TT_COUNT_BITS = 4               # more than any of them grows in a cycle
+
+
+class _Parts(NamedTuple):
+    """The parts of the core."""
+
+    frame: KernelShell
+    reads: ReadPort
+    writes: WritePort
+    rows_port: Reader
+    front: Front
+    arbiter: TierArbiter
+    fetch: RowFetch
+    decoder: RowDecoder
+    pool: PoolingUnit
+    finish: PostPool
+    tt: TTUnit
+    bell: Doorbell
+    flush: Signal
+    flush_tt: Signal
 
 
 class EmbCore(Part):
@@ -89,57 +108,57 @@ class EmbCore(Part):
             wiring.connect(m, parts.reads.o[at], parts.front.i[at])
         return m
 
-    def _parts(self, m: Module, platform) -> SimpleNamespace:
-        parts = SimpleNamespace()
+    def _parts(self, m: Module, platform) -> _Parts:
         config = self.config
         beat_bytes = config.beat_bytes
         sizes = {"row_beats_max": config.row_beats_max}
 
         beats_bits = config.row_beats_max.bit_length() + config.beat_log2
-        parts.finish = finish = PostPool(config)
-        parts.frame = KernelShell(kernel=EMB, config=config, words=config.words, increments={
+        finish = PostPool(config)
+        frame = KernelShell(kernel=EMB, config=config, words=config.words, increments={
             "tt_bytes": beats_bits, "indices": 2, "bags": len(finish.done), "dram_bytes": config.beat_log2 + 1,
             "ssd_bytes": config.beat_log2 + 1, **dict.fromkeys(TT_COUNTS, TT_COUNT_BITS)})
         # The device bits of all indices say whether two are taken as one.
         devices = sum(0b11 << at for at in range(POSITION_BITS, 32 * config.words, 32))
-        parts.reads = ReadPort(
+        reads = ReadPort(
             beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
             clients=(config.program_beats, *[config.input_beats] * (len(CLIENTS) - 1), 1),
             quick=tuple(devices * (name == "indices") for name in (*CLIENTS, "doorbell")))
-        parts.writes = WritePort(
+        writes = WritePort(
             beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-            clients=(config.output_beats, config.output_beats, parts.frame.block_beats))
-        parts.rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
-        parts.front = Front(config)
-        parts.arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
-        parts.fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
-                               delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
-                               banks=config.banks, decoder_latency=RowDecoder.latency, **sizes)
-        parts.decoder = RowDecoder(words=config.words, lut_products=config.lut_products, **sizes)
-        parts.pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
-                                 lut_products=config.lut_products, family=config.tt.family)
-        parts.tt = TTUnit(config.tt)
-        parts.bell = Doorbell(beat_bytes=beat_bytes, bits=len(parts.arbiter.filled))
+            clients=(config.output_beats, config.output_beats, frame.block_beats))
+        rows_port = Reader(beat_bytes=beat_bytes, outstanding=config.rows_in_flight)
+        front = Front(config)
+        arbiter = TierArbiter(partial_beats=config.partial_beats, copy_beats=config.output_beats, **sizes)
+        fetch = RowFetch(words=config.words, window_beats=config.window_beats, window_sets=config.window_sets,
+                         delivery_rows=config.delivery_rows, stripe_beats=config.stripe_beats,
+                         banks=config.banks, decoder_latency=RowDecoder.latency, **sizes)
+        decoder = RowDecoder(words=config.words, lut_products=config.lut_products, **sizes)
+        pool = PoolingUnit(words=config.words, contexts_log2=1 + config.context_log2, tag_bits=2,
+                           lut_products=config.lut_products, family=config.tt.family)
+        tt = TTUnit(config.tt)
+        bell = Doorbell(beat_bytes=beat_bytes, bits=len(arbiter.filled))
 
-        flush, ports = parts.frame.flush, parts.frame.clean
-        parts.flush = flush
+        flush, ports = frame.flush, frame.clean
         # Tables that changed: products of the old ones are forgotten. From a register, since it goes far.
-        parts.flush_tt = Signal(name="flush_tt", init=1)
-        m.d.sync += parts.flush_tt.eq(flush | parts.front.flush_tt)
+        flush_tt = Signal(name="flush_tt", init=1)
+        m.d.sync += flush_tt.eq(flush | front.flush_tt)
         for name, part, reset in (
-            ("frame", parts.frame, None),
-            ("reads", parts.reads, ports), ("writes", parts.writes, parts.frame.clean_report),
-            ("rows_port", parts.rows_port, ports),
-            ("front", parts.front, flush), ("arbiter", parts.arbiter, flush), ("fetch", parts.fetch, flush),
-            ("decoder", parts.decoder, flush),
-            ("pool", parts.pool, flush), ("post_pool", parts.finish, flush), ("doorbell", parts.bell, flush),
-            ("tt", parts.tt, parts.flush_tt),
+            ("frame", frame, None),
+            ("reads", reads, ports), ("writes", writes, frame.clean_report),
+            ("rows_port", rows_port, ports),
+            ("front", front, flush), ("arbiter", arbiter, flush), ("fetch", fetch, flush),
+            ("decoder", decoder, flush),
+            ("pool", pool, flush), ("post_pool", finish, flush), ("doorbell", bell, flush),
+            ("tt", tt, flush_tt),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.rows_port), parts.writes)
-        return parts
+        connect_ports(m, frame, (reads, writes, rows_port), writes)
+        return _Parts(
+            frame=frame, reads=reads, writes=writes, rows_port=rows_port, front=front, arbiter=arbiter, fetch=fetch,
+            decoder=decoder, pool=pool, finish=finish, tt=tt, bell=bell, flush=flush, flush_tt=flush_tt)
 
-    def _rows(self, m: Module, parts) -> None:
+    def _rows(self, m: Module, parts: _Parts) -> None:
         """Rows of card memory and of the ring, up to their tiers' partial vectors."""
         config, front, arbiter, fetch = self.config, parts.front, parts.arbiter, parts.fetch
         decoder, pool, finish = parts.decoder, parts.pool, parts.finish
@@ -182,7 +201,7 @@ class EmbCore(Part):
         """A part in line, with the core's flush."""
         return ResetInserter(parts.flush)(part)
 
-    def _tensor_trains(self, m: Module, parts) -> None:
+    def _tensor_trains(self, m: Module, parts: _Parts) -> None:
         front, tt = parts.front, parts.tt
         wiring.connect(m, front.o_lookups, tt.i_lookups)
         wiring.connect(m, front.o_load, tt.i_load)
@@ -192,7 +211,7 @@ class EmbCore(Part):
         wiring.connect(m, tt.o_vectors, vectors.i)
         wiring.connect(m, vectors.o, parts.finish.i_tt)
 
-    def _results(self, m: Module, parts) -> None:
+    def _results(self, m: Module, parts: _Parts) -> None:
         """Vectors, cache fills and the blocks out."""
         front, finish, writes, fetch = parts.front, parts.finish, parts.writes, parts.fetch
         frame = parts.frame
@@ -219,11 +238,11 @@ class EmbCore(Part):
             frame.progress.released.eq(front.released),
             frame.progress.instructions_done.eq(front.finished),
         ]
-        tell = Signal()
-        m.d.sync += tell.eq(front.finish)
-        m.d.comb += frame.tell.eq(tell & ~parts.flush)
+        finished = Signal()         # an instruction has
+        m.d.sync += finished.eq(front.finish)
+        m.d.comb += frame.report_progress.eq(finished & ~parts.flush)
 
-    def _doorbell(self, m: Module, parts) -> None:
+    def _doorbell(self, m: Module, parts: _Parts) -> None:
         """Looks how far the host has filled the ring: now and then, and often while a row is waited for."""
         arbiter, reads, arguments = parts.arbiter, parts.reads, parts.frame.arguments
         doorbell = parts.bell
@@ -245,7 +264,7 @@ class EmbCore(Part):
             parts.front.ring_begin.eq(doorbell.value),
         ]
 
-    def _count(self, m: Module, parts) -> None:
+    def _count(self, m: Module, parts: _Parts) -> None:
         front, fetch, tt, events = parts.front, parts.fetch, parts.tt, parts.frame.events
         row, moved = front.row, fetch.events
         beat = self.config.beat_bytes
@@ -278,7 +297,7 @@ class EmbCore(Part):
                 m.d.sync += grown.eq(0)
             m.d.comb += events[name].eq(grown)
 
-    def _run(self, m: Module, parts) -> None:
+    def _run(self, m: Module, parts: _Parts) -> None:
         """From start to done."""
         frame, writes = parts.frame, parts.writes
         front, finish, arbiter = parts.front, parts.finish, parts.arbiter
@@ -287,7 +306,7 @@ class EmbCore(Part):
         # From a register: a block memory says so.
         unread = Signal()
         m.d.sync += unread.eq(parts.fetch.copy_valid & parts.fetch.o_copy.error & ~parts.flush)
-        tell_first(m, frame, (
+        report_first_fault(m, frame, (
             (front.error.valid, front.error.code, front.error.instruction, front.error.bag, front.error.index,
              front.error.detail),
             (finish.fault_valid, finish.fault.code, finish.fault.instruction, finish.fault.bag, 0,

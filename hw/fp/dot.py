@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -14,6 +13,15 @@ from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, 
 from .normalise import normalise
 from .operand import Operand, delay
 from .product import DROPPED_BITS, EXPONENT_BITS, PRODUCT_BITS, classify, in_slices, multiply
+
+
+class _Products(NamedTuple):
+    """The products of x and y, one per element."""
+
+    exponents: tuple[Value, ...]
+    kinds: tuple[Value, ...]
+    signs: Signal
+    terms: Sequence[Any]
 
 
 class _Sum(NamedTuple):
@@ -166,7 +174,7 @@ class FusedDot(Part):
             m.d.comb += self.o[s].eq(word)
         return m
 
-    def _products(self, m: Module) -> SimpleNamespace:
+    def _products(self, m: Module) -> _Products:
         """Stage 1: exponents and kinds of the products, their signs; the products, each with its stage."""
         # One register a term: a simulator slices them much faster than one of 544 bits.
         x, y = ([Signal(Operand, name=f"{name}{i}", reset_less=True) for i in range(len(given))]
@@ -182,7 +190,7 @@ class FusedDot(Part):
             products = multiply(m, x, y, zeros, self.lut_products)
         else:
             products = in_slices(m, x, y, zeros, self.lut_products, self._shift_stage)
-        return SimpleNamespace(exponents=exponents, kinds=kinds, signs=signs, terms=products)
+        return _Products(exponents=exponents, kinds=kinds, signs=signs, terms=products)
 
     def _largest_of(self, m: Module, name: str, values: Sequence[Value]) -> Value:
         """The largest of some values, up to four a stage."""

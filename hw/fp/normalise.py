@@ -1,6 +1,6 @@
 """From an accumulator in two's complement to a binary32 word."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -11,6 +11,26 @@ from .operand import delay
 from .product import DROPPED_BITS
 
 __all__ = ["normalise"]
+
+
+class _Shifted(NamedTuple):
+    """A sum on its way to the rounding. middle: its upper bits, to be shifted by `by1`; by1_twin: a copy of that; lost:
+    a bit below `middle` is set; shift: by how much it has been shifted and will be."""
+
+    middle: Signal
+    lost: Signal
+    by1: Signal
+    by1_twin: Signal
+    shift: Value
+
+
+class _Rounded(NamedTuple):
+    """A rounded number: of the word's fields, and whether it is exactly zero."""
+
+    fraction: Value
+    exponent: Value
+    negative: Signal
+    zero: Signal
 
 
 def normalise(m: Module, s: int, total: Value, top: Value, top_cycles: int, flags: Value, foreign: Value,
@@ -64,7 +84,7 @@ def _shift_16s(m: Module, s: int, total: Value) -> tuple[Value, Value]:
     return coarse, coarse_shift
 
 
-def _shift_4s(m: Module, s: int, coarse: Value, coarse_shift: Value) -> SimpleNamespace:
+def _shift_4s(m: Module, s: int, coarse: Value, coarse_shift: Value) -> _Shifted:
     """Shifted by 4s, and by how many of 1s it is to be."""
     width = len(coarse)
     # What the word keeps: sign, 24 bits, a guard bit. `cut` bits lie below.
@@ -101,11 +121,11 @@ def _shift_4s(m: Module, s: int, coarse: Value, coarse_shift: Value) -> SimpleNa
         by4_held.eq(by4),
         lost.eq(below),
     ]
-    return SimpleNamespace(middle=middle, lost=lost, by1=by1, by1_twin=by1_twin,
-                           shift=Cat(by1, by4_held, coarse_shift_held))
+    return _Shifted(middle=middle, lost=lost, by1=by1, by1_twin=by1_twin,
+                    shift=Cat(by1, by4_held, coarse_shift_held))
 
 
-def _round(m: Module, s: int, shifted: SimpleNamespace, exponent: Value, width: int, dropped: int) -> SimpleNamespace:
+def _round(m: Module, s: int, shifted: _Shifted, exponent: Value, width: int, dropped: int) -> _Rounded:
     """Shifted by 1s, then rounded."""
     middle, by1 = shifted.middle, shifted.by1
     fine = Signal(26, name=f"fine{s}", reset_less=True)
@@ -132,10 +152,10 @@ def _round(m: Module, s: int, shifted: SimpleNamespace, exponent: Value, width: 
                                Cat(Mux(negative, ~fraction, fraction)[:23], biased), up, 33))
     m.d.sync += negative3.eq(negative)
     m.d.sync += exact_zero.eq(~negative & ~kept[-1])
-    return SimpleNamespace(fraction=rounded[:23], exponent=rounded[23:], negative=negative3, zero=exact_zero)
+    return _Rounded(fraction=rounded[:23], exponent=rounded[23:], negative=negative3, zero=exact_zero)
 
 
-def _word(m: Module, s: int, number: SimpleNamespace, flags: Value, foreign: Value) -> Value:
+def _word(m: Module, s: int, number: _Rounded, flags: Value, foreign: Value) -> Value:
     """The rounded number, or what takes its place."""
     exp = number.exponent
     under = named(m, f"under{s}", exp[9] | ~exp[:9].any() | number.zero)

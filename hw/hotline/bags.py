@@ -11,7 +11,7 @@ from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.joined import CONTEXT_BITS, CONTEXTS, InOrder, JoinedPositions, RowLength
 from hw.hotline.records import HOT, gathered_layout, place_layout, register_layout
 from hw.hotline.reducer import MINUS_ZERO, Reducer
-from hw.hotline.row_table import queried_layout, query_layout
+from hw.hotline.row_table import location_layout, query_layout
 from hw.isa.hotline import JOIN
 from hw.place import Part
 from hw.stream.fifo import Fifo
@@ -87,7 +87,7 @@ class BagReader(Part):
                 o_place     Out(stream of place_layout)  to the input buffer
                 i_beats     In(stream of a beat)  from the input buffer
                 o_query     Out(stream of query_layout)  to the row table
-                i_query     In(stream of queried_layout)  from the row table
+                i_query     In(stream of location_layout)  from the row table
                 o_rows      Out(stream of slots)  to the embedding buffer
                 i_rows      In(stream of a beat)  from the embedding buffer
                 o_requests  Out(stream)  to a client of a ReadPort
@@ -120,7 +120,7 @@ class BagReader(Part):
             "i": In(stream.Signature(gathered_layout(config))), "o": Out(beat),
             "o_place": Out(stream.Signature(place_layout(config))), "i_beats": In(beat),
             "o_query": Out(stream.Signature(query_layout(config))),
-            "i_query": In(stream.Signature(queried_layout(config))),
+            "i_query": In(stream.Signature(location_layout(config))),
             "o_rows": Out(stream.Signature(config.slot_bits)), "i_rows": In(beat),
             "o_requests": Out(stream.Signature(request_layout())),
             "i_hot": In(stream.Signature(read_layout(config.beat_bytes))),

@@ -1,7 +1,6 @@
 """The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -24,7 +23,7 @@ from hw.hotline.program import Program
 from hw.hotline.update import Updater
 from hw.isa import HOTLINE
 from hw.kernel.doorbell import Doorbell
-from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, report_first_fault
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 
@@ -35,6 +34,28 @@ ROWS, HOT_ROWS = 4, 5                               # details of READ_ERROR; the
 ROWS_BUFFER = 3                                     # detail of BOUNDS
 MAILBOX, IMAGE, STATUS = range(3)                   # clients of the first write port
 REFUSED = 2                                         # detail of WRITE_ERROR: rows; one more where twice
+
+
+class _Parts(NamedTuple):
+    """The parts of the core."""
+
+    frame: KernelShell
+    reads: ReadPort
+    writes: WritePort
+    row_reads: Reader
+    row_writes: WritePort
+    program: Program
+    doorbell: Doorbell
+    lookup: LookupArray
+    logger: Logger
+    image: ImageMover
+    classifier: Classifier
+    frames: InputBuffer
+    gather: Gather
+    embeddings: EmbeddingBuffer
+    dispatcher: Dispatcher
+    updater: Updater
+    bags: BagReader
 
 
 class HotlineCore(Part):
@@ -84,7 +105,7 @@ class HotlineCore(Part):
         m.d.comb += self.interrupt.eq(parts.frame.interrupt)
         return m
 
-    def _cut(self, m: Module, parts, platform, name: str, source, reset=None):
+    def _cut(self, m: Module, parts: _Parts, platform, name: str, source, reset=None):
         """The stream, from registers in both directions: what is behind the ready of one part and before the valid of
         the next are paths of their own. reset: the parts' flush, if it is no other."""
         skid = SkidBuffer(source.payload.shape())
@@ -93,44 +114,46 @@ class HotlineCore(Part):
         wiring.connect(m, source, skid.i)
         return skid.o
 
-    def _parts(self, m: Module, platform) -> SimpleNamespace:
-        parts = SimpleNamespace()
+    def _parts(self, m: Module, platform) -> _Parts:
         config, beat_bytes = self.config, self.config.beat_bytes
         in_flight: dict[str, Any] = {"beat_bytes": beat_bytes, "outstanding": config.reads_in_flight}
-        writes = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
+        write_port = {"beat_bytes": beat_bytes, "outstanding": config.writes_in_flight}
         lanes = config.lanes.bit_length()
-        parts.frame = KernelShell(kernel=HOTLINE, config=config, words=config.words, finishes=True,
-                                  increments={"accesses": lanes, "hits": lanes})
+        frame = KernelShell(kernel=HOTLINE, config=config, words=config.words, finishes=True,
+                            increments={"accesses": lanes, "hits": lanes})
         # Further samples wait for gradients: rows of the next mini-batch do, samples have the input buffer before them.
-        parts.reads = ReadPort(**in_flight, urgent=(GRADIENTS,), clients=(
+        reads = ReadPort(**in_flight, urgent=(GRADIENTS,), clients=(
             config.program_beats, config.input_beats, 1, config.row_read_beats, config.row_read_beats))
-        parts.writes = WritePort(**writes, clients=(
-            config.output_beats, config.output_beats, parts.frame.block_beats))
+        writes = WritePort(**write_port, clients=(
+            config.output_beats, config.output_beats, frame.block_beats))
         # A row is one request, whatever its length; one per cycle.
-        parts.row_reads = Reader(**in_flight)
-        parts.row_writes = WritePort(**writes, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
-        parts.program, parts.doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
-        parts.lookup, parts.logger, parts.image = LookupArray(config), Logger(config), ImageMover(config)
-        parts.classifier, parts.frames = Classifier(config), InputBuffer(config)
-        parts.gather, parts.embeddings = Gather(config), EmbeddingBuffer(config)
-        parts.dispatcher, parts.updater, parts.bags = Dispatcher(config), Updater(config), BagReader(config)
-        flush, ports = parts.frame.flush, parts.frame.clean
+        row_reads = Reader(**in_flight)
+        row_writes = WritePort(**write_port, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
+        program, doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
+        lookup, logger, image = LookupArray(config), Logger(config), ImageMover(config)
+        classifier, frames = Classifier(config), InputBuffer(config)
+        gather, embeddings = Gather(config), EmbeddingBuffer(config)
+        dispatcher, updater, bags = Dispatcher(config), Updater(config), BagReader(config)
+        flush, ports = frame.flush, frame.clean
         for name, part, reset in (
-            ("frame", parts.frame, None),
-            ("reads", parts.reads, ports), ("writes", parts.writes, parts.frame.clean_report),
-            ("row_reads", parts.row_reads, ports), ("row_writes", parts.row_writes, ports),
+            ("frame", frame, None),
+            ("reads", reads, ports), ("writes", writes, frame.clean_report),
+            ("row_reads", row_reads, ports), ("row_writes", row_writes, ports),
             # Not "program", which is a word of SystemVerilog.
-            ("front", parts.program, flush), ("doorbell", parts.doorbell, flush), ("lookup", parts.lookup, flush),
-            ("logger", parts.logger, flush), ("image", parts.image, flush), ("classifier", parts.classifier, flush),
-            ("input_buffer", parts.frames, flush), ("gather", parts.gather, flush),
-            ("embeddings", parts.embeddings, flush), ("dispatcher", parts.dispatcher, flush),
-            ("updater", parts.updater, flush), ("bags", parts.bags, flush),
+            ("front", program, flush), ("doorbell", doorbell, flush), ("lookup", lookup, flush),
+            ("logger", logger, flush), ("image", image, flush), ("classifier", classifier, flush),
+            ("input_buffer", frames, flush), ("gather", gather, flush),
+            ("embeddings", embeddings, flush), ("dispatcher", dispatcher, flush),
+            ("updater", updater, flush), ("bags", bags, flush),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.row_reads, parts.row_writes), parts.writes)
-        return parts
+        connect_ports(m, frame, (reads, writes, row_reads, row_writes), writes)
+        return _Parts(
+            frame=frame, reads=reads, writes=writes, row_reads=row_reads, row_writes=row_writes, program=program,
+            doorbell=doorbell, lookup=lookup, logger=logger, image=image, classifier=classifier, frames=frames,
+            gather=gather, embeddings=embeddings, dispatcher=dispatcher, updater=updater, bags=bags)
 
-    def _program_ports(self, m: Module, parts, platform) -> Signal:
+    def _program_ports(self, m: Module, parts: _Parts, platform) -> Signal:
         """What reads and writes go where; the job, from registers, to whom it concerns."""
         program, reads, writes, arguments = parts.program, parts.reads, parts.writes, parts.frame.arguments
         for client, requests, beats in (
@@ -154,7 +177,7 @@ class HotlineCore(Part):
             program.written.eq(writes.done[IMAGE]),
             parts.frame.done.eq(writes.done[STATUS]),
         ]
-        # Of mini-batches nothing is told from the first that could not be written on.
+        # No mini-batch is reported from the first that could not be written on.
         failed = Signal()
         m.d.sync += failed.eq((failed | writes.error[MAILBOX]) & ~parts.frame.flush)
         m.d.comb += parts.dispatcher.written.eq(writes.done[MAILBOX] & ~writes.error[MAILBOX] & ~failed)
@@ -169,7 +192,7 @@ class HotlineCore(Part):
             m.d.comb += part.registers.eq(program.registers)
         return job
 
-    def _samples(self, m: Module, parts, job, platform) -> None:
+    def _samples(self, m: Module, parts: _Parts, job, platform) -> None:
         """Samples through the logger into the input buffer; the logger's image."""
         program, lookup, logger, image = parts.program, parts.lookup, parts.logger, parts.image
         wiring.connect(m, program.o_beats, lookup.i)
@@ -194,7 +217,7 @@ class HotlineCore(Part):
             program.flushed.eq(parts.frames.flushed),
         ]
 
-    def _mini_batches(self, m: Module, parts, job, platform) -> None:
+    def _mini_batches(self, m: Module, parts: _Parts, job, platform) -> None:
         """Frames to the dispatcher, or to the gatherer and then to the dispatcher."""
         frames, gather, dispatcher, doorbell = parts.frames, parts.gather, parts.dispatcher, parts.doorbell
         arguments = parts.frame.arguments
@@ -210,17 +233,17 @@ class HotlineCore(Part):
             gather.sample_beats.eq(job.sample_beats),
             dispatcher.job.eq(job),
             dispatcher.start.eq(parts.program.train),
-            dispatcher.to.eq(arguments.mailbox),
+            dispatcher.mailbox_address.eq(arguments.mailbox),
             dispatcher.gradients.eq(arguments.gradients),
             dispatcher.finished.eq(doorbell.value),
             dispatcher.polled.eq(doorbell.polled),
             dispatcher.updated.eq(parts.updater.updated),
-            doorbell.waiting.eq(dispatcher.eager),
+            doorbell.waiting.eq(dispatcher.urgent),
             doorbell.enable.eq(~dispatcher.idle & ~parts.frame.flush),
             doorbell.address.eq(arguments.result + 4 * HOTLINE.value("finished").word),
         ]
 
-    def _rows(self, m: Module, parts, job, platform) -> None:
+    def _rows(self, m: Module, parts: _Parts, job, platform) -> None:
         """Cold rows from memory, to the mailbox, and back with their updates."""
         gather, embeddings, updater, dispatcher = parts.gather, parts.embeddings, parts.updater, parts.dispatcher
         arguments = parts.frame.arguments
@@ -250,7 +273,7 @@ class HotlineCore(Part):
             parts.frame.holds.eq(~updater.rests),
         ]
 
-    def _pooled(self, m: Module, parts, job, platform) -> None:
+    def _pooled(self, m: Module, parts: _Parts, job, platform) -> None:
         """Vectors of pooled samples; whoever makes them has the dispatcher's place at both buffers meanwhile."""
         bags, dispatcher = parts.bags, parts.dispatcher
         wiring.connect(m, dispatcher.o_bags, bags.i)
@@ -271,7 +294,7 @@ class HotlineCore(Part):
                 wiring.connect(m, asks, wiring.flipped(ask))
                 wiring.connect(m, answer, beats)
 
-    def _count(self, m: Module, parts) -> None:
+    def _count(self, m: Module, parts: _Parts) -> None:
         program, classifier, logger, gather = parts.program, parts.classifier, parts.logger, parts.gather
         dispatcher, updater, bags, frame = parts.dispatcher, parts.updater, parts.bags, parts.frame
         events = frame.events
@@ -284,28 +307,28 @@ class HotlineCore(Part):
             events.batches_popular.eq(dispatcher.popular),
             events.batches_gathered.eq(dispatcher.gathered),
             events.batches_updated.eq(updater.done),
-            events.dma_rd.eq(gather.fresh),
+            events.dma_rd.eq(gather.miss),
             events.dma_wr.eq(updater.dma_wr),
             events.gpu_rd.eq(bags.gpu_rd),
             # Never both: what is pooled has been updated before.
             events.v_mul.eq(updater.v_mul | bags.v_mul),
             events.v_add.eq(updater.v_add | bags.v_add),
-            events.shared.eq(gather.shared),
+            events.shared.eq(gather.hit),
             events.stall_logger.eq(program.o_beats.valid & ~program.o_beats.ready),
             events.stall_frames.eq(parts.frames.waits),
             events.stall_mailbox.eq(dispatcher.stall_mailbox),
-            events.stall_gather.eq(dispatcher.hungry & ~gather.idle),
-            frame.progress.dealt.eq(dispatcher.dealt),
-            frame.tell.eq(dispatcher.tell & ~frame.flush),
+            events.stall_gather.eq(dispatcher.starved & ~gather.idle),
+            frame.progress.dispatched.eq(dispatcher.dispatched),
+            frame.report_progress.eq(dispatcher.notify & ~frame.flush),
         ]
 
-    def _run(self, m: Module, parts) -> None:
+    def _run(self, m: Module, parts: _Parts) -> None:
         """From start to done."""
         frame, program, lookup, gather, dispatcher = (
             parts.frame, parts.program, parts.lookup, parts.gather, parts.dispatcher)
         at, refused = program.number, parts.updater.refused
         read_error, write_error = HOTLINE.code("READ_ERROR"), HOTLINE.code("WRITE_ERROR")
-        tell_first(m, frame, [
+        report_first_fault(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, 0, 0, program.error.detail),
             (lookup.error.valid, HOTLINE.code("INDEX"), at, lookup.error.sample, lookup.error.position,
              lookup.error.value),
@@ -329,7 +352,7 @@ class HotlineCore(Part):
             frame.over.eq(program.done),
             frame.at.eq(at),
             frame.host.waits.eq(dispatcher.waiting),
-            frame.host.detail.eq(dispatcher.seen),
+            frame.host.detail.eq(dispatcher.completed),
             frame.work.eq(dispatcher.advanced | Cat(
                 o.valid & o.ready for client, o in enumerate(parts.reads.o) if client != BELL).any()),
         ]

@@ -10,7 +10,7 @@ from hw.axi.bus import request_layout
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.frames import rewrite_layout
 from hw.hotline.records import HOT, frame_layout, gathered_layout, place_layout, register_layout
-from hw.hotline.row_table import LOOKUPS, QUERY_CLIENTS, RowTable, queried_layout, query_layout
+from hw.hotline.row_table import LOOKUPS, QUERY_CLIENTS, RowTable, location_layout, query_layout
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
@@ -60,8 +60,8 @@ class Gather(Part):
                 i_release      In(stream of slots)  a mini-batch gives a row up
                 released       In  a pulse when its last one is taken or later
                 i_query[k]     In(stream of query_layout)
-                o_query[k]     Out(stream of queried_layout)
-                fresh, shared  Out  a pulse for each cold word whose row has to be read, was there already
+                o_query[k]     Out(stream of location_layout)
+                miss, hit      Out  a pulse for each cold word whose row has to be read, is in the embedding buffer
                 error          Out
                 idle           Out  nothing is inside and no mini-batch in flight
     Shapes      `samples` samples of `sample_beats` beats; up to `batches` mini-batches in flight, from their first
@@ -97,8 +97,8 @@ class Gather(Part):
             "i_release": In(stream.Signature(config.slot_bits)),
             "released": In(1),
             "i_query": In(stream.Signature(query_layout(config))).array(QUERY_CLIENTS),
-            "o_query": Out(stream.Signature(queried_layout(config))).array(QUERY_CLIENTS),
-            "fresh": Out(1), "shared": Out(1), "error": Out(1), "idle": Out(1),
+            "o_query": Out(stream.Signature(location_layout(config))).array(QUERY_CLIENTS),
+            "miss": Out(1), "hit": Out(1), "error": Out(1), "idle": Out(1),
         })
 
     def elaborate(self, platform):
@@ -106,7 +106,7 @@ class Gather(Part):
         config = self.config
         count_bits = range(config.row_slots + 1)
         take = Signal()
-        table, requests, landing, fresh, shared, rooms = self._table(m, platform, take)
+        table, requests, landing, miss, hit, rooms = self._table(m, platform, take)
 
         # -- Room: slots in use and those that words under way may take, against what a sample may need.
         slots = [min(config.row_slots, config.embedding_beats >> k) for k in range(ROW_BEATS_LOG2_MAX + 1)]
@@ -123,7 +123,7 @@ class Gather(Part):
         m.d.sync += [
             limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
             most.eq(limit - self.indices),
-            claims.eq(claims + take - shared - table.freed),
+            claims.eq(claims + take - hit - table.freed),
             fits.eq(claims <= most),
             full.eq(table.rows > most),
             less.eq(most - self.indices - LATE),
@@ -131,7 +131,7 @@ class Gather(Part):
         ]
         m.d.comb += table.limit.eq(limit)
 
-        batches = self._mini_batches(m, table, fits, follows, full, drained, fresh)
+        batches = self._mini_batches(m, table, fits, follows, full, drained, miss)
         self._reads(m, batches.begins)
         words = self._scan(m, batches, take)
         self._addresses(m, words, table)
@@ -162,14 +162,14 @@ class Gather(Part):
         return m
 
     def _table(self, m: Module, platform, take: Signal) -> tuple[RowTable, Fifo, Fifo, Signal, Signal, Value]:
-        """The table, requests for rows and their slots; pulses: a cold word's row is fresh, is shared; which of both
+        """The table, requests for rows and their slots; pulses: a cold word misses, hits; which of both
         queues have no room for a further word."""
         table = RowTable(self.config)
         place(m, platform, "table", table)
         m.submodules.requests = requests = Fifo(32, depth=REQUESTS)
         m.submodules.landing = landing = Fifo(self.config.slot_bits, depth=REQUESTS)
-        fresh = Signal()
-        shared = Signal()
+        miss = Signal()
+        hit = Signal()
         shift = (self.config.beat_bytes - 1).bit_length()
         wiring.connect(m, wiring.flipped(self.i_release), table.i_release)
         for k in range(QUERY_CLIENTS):
@@ -178,13 +178,13 @@ class Gather(Part):
         wiring.connect(m, landing.o, wiring.flipped(self.o_landing))
         row_beats = Signal(ROW_BEATS_LOG2_MAX + 1, reset_less=True)
         m.d.comb += [
-            fresh.eq(table.found & table.o.fresh),
-            shared.eq(table.found & ~table.o.fresh),
-            self.fresh.eq(fresh),
-            self.shared.eq(shared),
-            requests.i.valid.eq(fresh),
+            miss.eq(table.o_valid & table.o.miss),
+            hit.eq(table.o_valid & ~table.o.miss),
+            self.miss.eq(miss),
+            self.hit.eq(hit),
+            requests.i.valid.eq(miss),
             requests.i.payload.eq(table.o.address),
-            landing.i.valid.eq(fresh),
+            landing.i.valid.eq(miss),
             landing.i.payload.eq(table.o.slot),
             self.o_requests.valid.eq(requests.o.valid),
             requests.o.ready.eq(self.o_requests.ready),
@@ -196,12 +196,12 @@ class Gather(Part):
         full = []
         for name, queue in (("requests", requests), ("landing", landing)):
             used = Signal(range(REQUESTS + 1), name=f"{name}_used")
-            m.d.sync += used.eq(used + take - shared - (queue.o.valid & queue.o.ready))
+            m.d.sync += used.eq(used + take - hit - (queue.o.valid & queue.o.ready))
             full.append(used[-1])
-        return table, requests, landing, fresh, shared, Cat(full)
+        return table, requests, landing, miss, hit, Cat(full)
 
     def _mini_batches(self, m: Module, table: RowTable, fits: Signal, follows: Signal, full: Signal, drained: Signal,
-                      fresh: Signal):
+                      miss: Signal):
         """Mini-batches: opened, sample by sample, closed."""
         config = self.config
         count_bits = range(config.row_slots + 1)
@@ -281,7 +281,7 @@ class Gather(Part):
             record.news.eq(news),
         ]
         m.d.sync += in_flight.eq(in_flight + opens - self.released)
-        m.d.sync += news.eq(Mux(opens, 0, news + fresh))
+        m.d.sync += news.eq(Mux(opens, 0, news + miss))
         return _MiniBatches(begins=begins, frame=frame, sample_begins=sample_begins, sample_ends=sample_ends,
                             last_beat=last_beat, closed=closed, resting=resting, in_flight=in_flight)
 
@@ -464,7 +464,7 @@ class Gather(Part):
         beat = Signal.like(queue.o.payload.beat, reset_less=True)
         answer = answers.o.payload
         m.d.comb += [
-            answers.i.valid.eq(table.found),
+            answers.i.valid.eq(table.o_valid),
             answers.i.payload.ordinal.eq(table.o.ordinal),
             Cat(answers.i.payload.lane, answers.i.payload.last).eq(table.o.tag),
             patched.eq(answers.o.valid & held & ~whole),

@@ -313,11 +313,11 @@ class Logger(Part):
         # in the order of waves, so one that shows a later wave, or none, is done with it.
         head = Signal(slot_bits)
         due = Signal(range(config.waves + 1))
-        told = [scheduler.released]
+        released = [scheduler.released]
         for n in range(1, LoggerBank.LATENCY + 1):
             stage = Signal(name=f"released_{n}")
-            m.d.sync += stage.eq(told[-1])
-            told.append(stage)
+            m.d.sync += stage.eq(released[-1])
+            released.append(stage)
         some = Signal()
         there = Signal()
         move = Signal()
@@ -328,9 +328,9 @@ class Logger(Part):
                             & ~Cat(answer.valid & (answer.tag[lane_bits:] == head) for answer in banks).any())
         m.d.comb += leaves.eq(there & move)
         # Whether a wave is done shows late: it only chooses, and the sums stand beside.
-        m.d.sync += some.eq(told[-1] | (due[1:] != 0) | (due[0] & ~done))
-        with m.If(told[-1] != done):
-            m.d.sync += due.eq(due + Mux(told[-1], 1, -1))
+        m.d.sync += some.eq(released[-1] | (due[1:] != 0) | (due[0] & ~done))
+        with m.If(released[-1] != done):
+            m.d.sync += due.eq(due + Mux(released[-1], 1, -1))
         with m.If(done):
             m.d.sync += head.eq(head + 1)
         with m.If(~there | move):
@@ -344,18 +344,18 @@ class Logger(Part):
         for k, (lane, read) in enumerate(zip(lanes, numbers, strict=True)):
             valid, number = read.data[0], read.data[1:]
             had, hit = Signal(name=f"had_{k}", reset_less=True), Signal(name=f"hit_{k}", reset_less=True)
-            told_number = Signal(config.hot_bits, name=f"told_{k}", reset_less=True)
+            hit_number = Signal(config.hot_bits, name=f"number_{k}", reset_less=True)
             m.d.comb += [
                 read.addr.eq(at),
                 lane.wave.eq(at),
                 lane.bank.eq(number[:config.bank_bits]),
                 self.o.payload.lanes[k].hit.eq(hit),
-                self.o.payload.lanes[k].number.eq(told_number),
+                self.o.payload.lanes[k].number.eq(hit_number),
             ]
             with m.If(move):
                 m.d.sync += had.eq(valid)
                 m.d.sync += hit.eq(valid & lane.o.hit)
-                m.d.sync += told_number.eq(Cat(number, lane.o.way))
+                m.d.sync += hit_number.eq(Cat(number, lane.o.way))
             valids.append(had)
             hits.append(hit)
         _count(m, "accesses", valids, left, self.accesses)

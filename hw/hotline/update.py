@@ -12,7 +12,7 @@ from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.embeddings import updated_layout
 from hw.hotline.records import update_layout
 from hw.hotline.reducer import UPDATE, Reducer
-from hw.hotline.row_table import queried_layout, query_layout
+from hw.hotline.row_table import location_layout, query_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
@@ -112,7 +112,7 @@ class Updater(Part):
             "rows": In(64),
             "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)),
             "o_query": Out(stream.Signature(query_layout(config))),
-            "i_query": In(stream.Signature(queried_layout(config))),
+            "i_query": In(stream.Signature(location_layout(config))),
             "o_requests": Out(stream.Signature(request_layout())),
             "i_gradients": In(stream.Signature(read_layout(config.beat_bytes))),
             "o_read": Out(stream.Signature(config.slot_bits)),
@@ -151,7 +151,7 @@ class Updater(Part):
         answers = self._list(m, batch, begin | again, start)
 
         # -- A row of the list is read, and updated or written.
-        m.submodules.under_way = under_way = Fifo(queried_layout(config), depth=ROWS)
+        m.submodules.under_way = under_way = Fifo(location_layout(config), depth=ROWS)
         forward = Signal()
         m.d.comb += [
             self.o_read.payload.eq(answers.o.payload.slot),
@@ -313,7 +313,7 @@ class Updater(Part):
 
     def _list(self, m: Module, batch: data.View, begin, start: Signal) -> Fifo:
         """Asks for the rows of the list from `start` on, each time that it begins; the queue of the answers."""
-        m.submodules.answers = answers = Fifo(queried_layout(self.config), depth=ANSWERS)
+        m.submodules.answers = answers = Fifo(location_layout(self.config), depth=ANSWERS)
         # more: left != 0, from a register
         left = Signal.like(batch.rows)
         more = Signal()

@@ -43,7 +43,8 @@ _SAMPLES = (Use("count", "samples"), Use("source", "inputs offset of the first s
 
 HOTLINE = Kernel(
     name="hotline",
-    about="Samples of a click log dealt to a GPU in mini-batches: popular ones at once, others with their cold rows.",
+    about="Samples of a click log dispatched to a GPU in mini-batches: popular ones at once, others with their cold "
+          "rows.",
     arguments=(
         Argument("program", "pointer", "m00", "instructions of 64 bytes, one after the other"),
         Argument("program_count", "scalar", "", "instructions"),
@@ -125,7 +126,7 @@ HOTLINE = Kernel(
              ("instruction", "sample", "position")),
         Code(5, "TIMEOUT", "nothing but the GPU was waited for, and it has not finished a mini-batch in `timeout` "
                            "cycles; detail: how many it had finished", ("instruction",)),
-        Code(6, "OVERRUN", "the GPU claims more mini-batches than were dealt; detail: how many", ("instruction",)),
+        Code(6, "OVERRUN", "the GPU claims more mini-batches than were dispatched; detail: how many", ("instruction",)),
         Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 a row, and "
@@ -150,8 +151,8 @@ HOTLINE = Kernel(
             ("accesses", "indices that were looked up"),
             ("hits", "of them in the logger"),
             ("popular", "popular samples"),
-            ("batches_popular", "popular mini-batches dealt"),
-            ("batches_gathered", "gathered mini-batches dealt"),
+            ("batches_popular", "popular mini-batches dispatched"),
+            ("batches_gathered", "gathered mini-batches dispatched"),
             ("dma_rd", "cold rows read"),
             ("dma_wr", "cold rows written back; those that are written once more count again"),
             ("gpu_rd", "hot rows read"),
@@ -166,7 +167,7 @@ HOTLINE = Kernel(
             ("batches_updated", "gathered mini-batches, from the first on, whose updates are in memory; the rows' "
                                 "buffer is as they leave it, but for WRITE_ERROR with detail 3"),
         ),
-        Value("dealt", 192, 32, "progress", "mini-batches dealt so far"),
+        Value("dispatched", 192, 32, "progress", "mini-batches dispatched so far"),
         Value("finished", 208, 32, "doorbell", "mini-batches of the run that the GPU has finished, gradients included"),
     ),
 )

@@ -23,11 +23,11 @@ class Reporter(Part):
     Members     base           In  byte address of the block
                 header         In
                 number, total  In  from the counter file
-                finish         In  a pulse that asks for the block
+                finish         In  a pulse: write the block
                 finished       Out  a pulse once it is written
                 progress       In  the block's words of that kind
-                tell           In  a pulse that asks for them
-                busy           Out  something is asked for and not yet written
+                report_progress  In  a pulse: write them
+                busy           Out  something is still to be written
                 o_requests     Out(stream)  {address, beats}
                 o_data         Out(stream)  a client of the write port
                 done           In  its pulse
@@ -56,7 +56,7 @@ class Reporter(Part):
             "finish": In(1),
             "finished": Out(1),
             "progress": In(data.StructLayout(dict.fromkeys((value.name for value in self._progress), 32))),
-            "tell": In(1),
+            "report_progress": In(1),
             "busy": Out(1),
             "o_requests": Out(stream.Signature(data.StructLayout({"address": 64, "beats": 16}))),
             "o_data": Out(stream.Signature(32 * words)),
@@ -72,7 +72,7 @@ class Reporter(Part):
         m = Module()
         pairs = self.words // 2
         finish = Signal()
-        tell = Signal()
+        progress_pending = Signal()
         beat = Signal(data.ArrayLayout(64, pairs), reset_less=True)
         filled = Signal(range(pairs))
         pair = Signal(64)
@@ -90,8 +90,8 @@ class Reporter(Part):
         ]
         with m.If(self.finish):
             m.d.sync += finish.eq(1)
-        with m.If(self.tell):
-            m.d.sync += tell.eq(1)
+        with m.If(self.report_progress):
+            m.d.sync += progress_pending.eq(1)
 
         # Beats are put together from pairs of words, the first lowest.
         with m.If(push & self.o_data.ready):
@@ -107,24 +107,24 @@ class Reporter(Part):
             with m.State("IDLE"):
                 m.d.sync += filled.eq(0)
                 m.d.sync += at.eq(0)
-                # What the run has still to tell goes first, so that the block is the last word.
-                with m.If(tell):
+                # Progress that is pending goes first, so that the block is the last word.
+                with m.If(progress_pending):
                     m.d.sync += [
                         address.eq(self.base + 4 * self._progress[0].word),
                         beat.as_value().eq(Cat(self.progress.as_value())),
-                        tell.eq(self.tell),
+                        progress_pending.eq(self.report_progress),
                         push.eq(1),
                     ]
-                    m.next = "TELL"
+                    m.next = "PROGRESS"
                 with m.Elif(finish):
                     m.d.sync += address.eq(self.base)
                     m.next = "HEAD"
-            with m.State("TELL"):
+            with m.State("PROGRESS"):
                 m.d.comb += self.o_requests.valid.eq(1)
                 m.d.comb += self.o_requests.payload.beats.eq(1)
                 with m.If(self.o_requests.ready):
-                    m.next = "WAIT TELL"
-            with m.State("WAIT TELL"):
+                    m.next = "WAIT PROGRESS"
+            with m.State("WAIT PROGRESS"):
                 with m.If(self.done):
                     m.next = "IDLE"
             with m.State("HEAD"):
@@ -156,5 +156,5 @@ class Reporter(Part):
                     m.d.sync += finish.eq(0)
                     m.next = "IDLE"
         m.d.comb += self.finished.eq(ends)
-        m.d.comb += self.busy.eq(finish | tell | ~steps.ongoing("IDLE"))
+        m.d.comb += self.busy.eq(finish | progress_pending | ~steps.ongoing("IDLE"))
         return m

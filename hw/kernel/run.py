@@ -8,13 +8,13 @@ from hw.isa import Kernel
 from hw.isa.kernel import CHANNELS_BIT
 from hw.place import Part
 
-__all__ = ["RunControl", "told_layout"]
+__all__ = ["RunControl", "status_layout"]
 
 IDLE, RUNNING, DRAINING, REPORTING = range(4)
 STOP_CYCLES = 8     # that ports are given to say that they are busy
 
 
-def told_layout(kernel: Kernel) -> data.StructLayout:
+def status_layout(kernel: Kernel) -> data.StructLayout:
     """The words of the result block that say how a run ended, but for the last, which is the core's state."""
     names = [value.name for value in kernel.result if value.kind == "status"]
     return data.StructLayout(dict.fromkeys(names[:-1], 32))
@@ -38,12 +38,12 @@ class RunControl(Part):
                 drop          In  a pulse of the control slave: the run ends as with an abort, and nothing is reported
                 timeout       In(32)  cycles without progress that end a run; 0: none do
                 over          In  the core's work is done, until the flush
-                fault         In  {valid, told}: the first of a run is kept
+                fault         In  {valid, status}: the first of a run is kept
                 at            In(32)  the instruction that an abort, TIMEOUT and STALLED name
                 work          In  the core's work goes on
                 stalls        In  what waits, as kernel.stalls
                 host          In  {waits, detail}  the core waits for the host; only if the kernel has TIMEOUT
-                telling       In  the report has something to tell
+                report_pending  In  the reporter has something to write
                 holds         In  parts have something to finish, from the cycle after `ending`; only with `finishes`
                 ending        Out  a fault or an abort ends the run; only with `finishes`
                 moved, owes   In  a transfer on a channel, and whether it owes an answer, as kernel.channels
@@ -63,7 +63,7 @@ class RunControl(Part):
                 owing         Out  a bus owes answers of a run before
                 status        Out  state of the run; draining after it, while a bus owes answers
                 code          Out  of the run that ended last; OK from a start on
-                header        Out  the told words and the state
+                header        Out  the status words and the state
     Timing      twice `period` cycles from start to begin, and from the last transfer to the report; `timeout` + 3 from
                 the last progress to the end of the work
     Reset       idle
@@ -73,25 +73,25 @@ class RunControl(Part):
     def __init__(self, *, kernel: Kernel, period: int, finishes: bool = False):
         self.kernel, self.period, self.finishes = kernel, period, finishes
         self.has_host = any(code.name == "TIMEOUT" for code in kernel.codes)
-        told = told_layout(kernel)
+        status = status_layout(kernel)
         channels = len(kernel.channels)
         super().__init__({
             "start": In(1), "abort": In(1), "drop": In(1), "timeout": In(32), "over": In(1),
-            "fault": In(data.StructLayout({"valid": 1, "told": told})), "at": In(32),
+            "fault": In(data.StructLayout({"valid": 1, "status": status})), "at": In(32),
             "work": In(1), "stalls": In(len(kernel.stalls)), "moved": In(channels), "owes": In(channels),
-            "telling": In(1), "quiet": In(1), "writable": In(1), "reported": In(1),
+            "report_pending": In(1), "quiet": In(1), "writable": In(1), "reported": In(1),
             "flush": Out(1, init=1), "stop": Out(1), "stop_report": Out(1), "clean": Out(1, init=1),
             "clean_report": Out(1, init=1), "clear": Out(1), "begin": Out(1),
             "report": Out(1), "forget": Out(1), "ends": Out(1), "running": Out(1), "owing": Out(1),
             "status": Out(32), "code": Out(8),
-            "header": Out(data.StructLayout({**dict(told.members), "state": 32})),
+            "header": Out(data.StructLayout({**dict(status.members), "state": 32})),
             **({"host": In(data.StructLayout({"waits": 1, "detail": 32}))} if self.has_host else {}),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
-        header, told = self.header, self.fault.told
+        header, status = self.header, self.fault.status
         wait = Signal(range(max(2 * self.period, STOP_CYCLES) + 1))
         aborted = Signal()
         dropped = Signal()
@@ -117,7 +117,7 @@ class RunControl(Part):
         expired, mute = self._watch(m, watched)
         # What happened, a cycle before it is acted upon: the flush must not take it away.
         noted = Signal()
-        waits = self.telling
+        waits = self.report_pending
         if self.finishes:
             waits = waits | self.holds
             m.d.comb += self.ending.eq(noted)
@@ -132,9 +132,9 @@ class RunControl(Part):
         with m.If(~noted & (self.running & self.fault.valid | (self.running | blocked) & aborted | expired)):
             m.d.sync += noted.eq(1)
             m.d.sync += header.state.eq(RUNNING)
-            for name in told_layout(self.kernel).members:
+            for name in status_layout(self.kernel).members:
                 m.d.sync += header[name].eq(Mux(
-                    self.fault.valid & self.running, told[name],
+                    self.fault.valid & self.running, status[name],
                     Mux(aborted & (self.running | blocked), aborts.get(name, 0), stalls.get(name, 0))))
         m.d.comb += self.code.eq(header.code)
         m.d.comb += self.owing.eq(owed | owed_report)
@@ -179,7 +179,7 @@ class RunControl(Part):
                 with m.If(noted | self.over):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
-                # Progress that was begun to be told is told, what parts have to finish is finished.
+                # Progress whose report has begun is written, what parts have to finish is finished.
                 m.d.comb += self.status.eq(DRAINING)
                 m.d.comb += self.running.eq(1)
                 m.d.comb += watched.eq(1)

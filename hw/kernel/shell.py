@@ -14,11 +14,11 @@ from hw.isa import Kernel
 from hw.kernel.counters import CounterFile
 from hw.kernel.identity import identity
 from hw.kernel.report import Reporter
-from hw.kernel.run import RunControl, told_layout
+from hw.kernel.run import RunControl, status_layout
 from hw.layouts import arguments_layout
 from hw.place import Part, place
 
-__all__ = ["KernelShell", "connect_ports", "kernel_ports", "tell_first"]
+__all__ = ["KernelShell", "connect_ports", "kernel_ports", "report_first_fault"]
 
 CYCLES = "cycles"   # the counter of a run's own length
 # Of the run control, a bit each.
@@ -49,7 +49,7 @@ class KernelShell(Part):
                 work                In  the core's work goes on, besides what counters of work count
                 flush, stop, stop_report, clean, clean_report, begin, ending  Out  of the run control
                 events              In  of the counter file but for the cycles
-                progress, tell      In  of the reporter
+                progress, report_progress  In  of the reporter
                 o_requests, o_data  Out(stream)  of the reporter, to a client of the write port with a queue of
                     `block_beats`
                 done                In  that client's pulse
@@ -70,12 +70,12 @@ class KernelShell(Part):
         channels = len(kernel.channels)
         super().__init__({
             "bus": In(AXI4Lite(12)), "interrupt": Out(1), "arguments": Out(arguments_layout(kernel)),
-            "fault": In(data.StructLayout({"valid": 1, "told": told_layout(kernel)})), "at": In(32),
+            "fault": In(data.StructLayout({"valid": 1, "status": status_layout(kernel)})), "at": In(32),
             **{name: In(channels) for name in ("moved", "owes")},
             **dict.fromkeys(INPUTS, In(1)), **dict.fromkeys(OUTPUTS, Out(1)), "work": In(1),
             "events": In(data.StructLayout({
                 name: bits for name, bits in self.increments.items() if name != CYCLES})),
-            "progress": reporter["progress"], "tell": In(1),
+            "progress": reporter["progress"], "report_progress": In(1),
             "o_requests": reporter["o_requests"], "o_data": Out(stream.Signature(32 * words)), "done": In(1),
             **({"host": run["host"]} if "host" in run else {}),
             **({"holds": In(1), "ending": Out(1)} if finishes else {}),
@@ -119,7 +119,7 @@ class KernelShell(Part):
             run.drop.eq(control.drop),
             run.timeout.eq(control.arguments.timeout),
             run.stalls.eq(Cat(self.events[name] for name in self.kernel.stalls)),
-            run.telling.eq(reporter.busy | reporter.tell),
+            run.report_pending.eq(reporter.busy | reporter.report_progress),
             run.reported.eq(reporter.finished),
             reporter.base.eq(control.arguments.result),
             reporter.header.eq(run.header.as_value()),
@@ -127,7 +127,7 @@ class KernelShell(Part):
             reporter.total.eq(counters.total),
             reporter.finish.eq(run.report),
             reporter.progress.eq(self.progress),
-            reporter.tell.eq(self.tell),
+            reporter.report_progress.eq(self.report_progress),
             reporter.done.eq(self.done),
         ]
         # A register, for this comes from everywhere.
@@ -148,10 +148,10 @@ def connect_ports(m: Module, frame: KernelShell, ports: Sequence[Any], writes: A
     ]
 
 
-def tell_first(m: Module, frame: KernelShell, faults: Iterable[tuple[Any, ...]]) -> None:
-    """Tells the frame of the first of the faults that happens: (when, code and the words behind it) each."""
-    names = told_layout(frame.kernel).members
-    for happens, *told in reversed(list(faults)):
-        with m.If(happens):
+def report_first_fault(m: Module, frame: KernelShell, faults: Iterable[tuple[Any, ...]]) -> None:
+    """Passes the first fault in the order given to the run control. faults: (condition, *status words) each."""
+    names = status_layout(frame.kernel).members
+    for condition, *status in reversed(list(faults)):
+        with m.If(condition):
             m.d.comb += frame.fault.valid.eq(1)
-            m.d.comb += [frame.fault.told[name].eq(value) for name, value in zip(names, told, strict=True)]
+            m.d.comb += [frame.fault.status[name].eq(value) for name, value in zip(names, status, strict=True)]

@@ -1,6 +1,6 @@
 """The MLP core: a Vitis kernel that runs fully connected networks and feature interactions."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -9,7 +9,7 @@ from hw.axi.bus import attach
 from hw.axi.port import ReadPort
 from hw.axi.writer import WritePort, connect_client
 from hw.isa import MLP
-from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, tell_first
+from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, report_first_fault
 from hw.mlp.addends import AddendMemory
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowLoader
@@ -30,6 +30,25 @@ PROGRAM, ROWS = range(2)        # clients of the first read port
 OUTPUTS, STATUS = range(2)      # clients of the write port
 INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
 STALLS = ("rows", "weights", "in_flight", "write", "program")
+
+
+class _Parts(NamedTuple):
+    """The parts of the core."""
+
+    frame: KernelShell
+    reads: ReadPort
+    weight_reads: ReadPort
+    writes: WritePort
+    program: Program
+    row_loader: RowLoader
+    parameter_loader: ParameterLoader
+    sequencer: Sequencer
+    units: ComputeUnits
+    results: Results
+    rows: RowMemory
+    weights: WeightMemory
+    addends: AddendMemory
+    outlet: ResultWriter
 
 
 class MlpCore(Part):
@@ -74,38 +93,40 @@ class MlpCore(Part):
         m.d.comb += self.interrupt.eq(parts.frame.interrupt)
         return m
 
-    def _parts(self, m: Module, platform) -> SimpleNamespace:
-        parts = SimpleNamespace()
+    def _parts(self, m: Module, platform) -> _Parts:
         config, beat_bytes = self.config, self.config.beat_bytes
-        parts.frame = KernelShell(kernel=MLP, config=config, words=config.words, increments={
+        frame = KernelShell(kernel=MLP, config=config, words=config.words, increments={
             "instructions": 2, "corrected": 8, "uncorrectable": 2})
-        parts.reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
-                               clients=(config.program_beats, config.load_beats))
-        parts.weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
-                                      clients=(config.load_beats,))
-        parts.writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
-                                 clients=(config.output_beats, parts.frame.block_beats))
-        parts.program = Program(config)
-        parts.row_loader, parts.parameter_loader = RowLoader(config), ParameterLoader(config)
-        parts.sequencer, parts.units, parts.results = Sequencer(config), ComputeUnits(config), Results(config)
-        parts.rows, parts.weights, parts.addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
-        parts.outlet = ResultWriter(config)
-        flush, ports = parts.frame.flush, parts.frame.clean
+        reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+                         clients=(config.program_beats, config.load_beats))
+        weight_reads = ReadPort(beat_bytes=beat_bytes, outstanding=config.reads_in_flight,
+                                clients=(config.load_beats,))
+        writes = WritePort(beat_bytes=beat_bytes, outstanding=config.writes_in_flight,
+                           clients=(config.output_beats, frame.block_beats))
+        program = Program(config)
+        row_loader, parameter_loader = RowLoader(config), ParameterLoader(config)
+        sequencer, units, results = Sequencer(config), ComputeUnits(config), Results(config)
+        rows, weights, addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
+        outlet = ResultWriter(config)
+        flush, ports = frame.flush, frame.clean
         for name, part, reset in (
-            ("frame", parts.frame, None),
-            ("reads", parts.reads, ports), ("weight_reads", parts.weight_reads, ports),
-            ("writes", parts.writes, parts.frame.clean_report),
+            ("frame", frame, None),
+            ("reads", reads, ports), ("weight_reads", weight_reads, ports),
+            ("writes", writes, frame.clean_report),
             # Not "program", which is a word of SystemVerilog.
-            ("front", parts.program, flush), ("row_loader", parts.row_loader, flush),
-            ("parameter_loader", parts.parameter_loader, flush), ("sequencer", parts.sequencer, flush),
-            ("units", parts.units, flush), ("results", parts.results, flush), ("rows", parts.rows, flush),
-            ("weights", parts.weights, flush), ("addends", parts.addends, flush), ("outlet", parts.outlet, flush),
+            ("front", program, flush), ("row_loader", row_loader, flush),
+            ("parameter_loader", parameter_loader, flush), ("sequencer", sequencer, flush),
+            ("units", units, flush), ("results", results, flush), ("rows", rows, flush),
+            ("weights", weights, flush), ("addends", addends, flush), ("outlet", outlet, flush),
         ):
             place(m, platform, name, part, reset=reset, alone=reset is not None)
-        connect_ports(m, parts.frame, (parts.reads, parts.writes, parts.weight_reads), parts.writes)
-        return parts
+        connect_ports(m, frame, (reads, writes, weight_reads), writes)
+        return _Parts(
+            frame=frame, reads=reads, weight_reads=weight_reads, writes=writes, program=program, row_loader=row_loader,
+            parameter_loader=parameter_loader, sequencer=sequencer, units=units, results=results, rows=rows,
+            weights=weights, addends=addends, outlet=outlet)
 
-    def _loads(self, m: Module, parts) -> None:
+    def _loads(self, m: Module, parts: _Parts) -> None:
         """Instructions to the engines, and what they bring to the memories."""
         program, rows, parameters, sequencer = (
             parts.program, parts.row_loader, parts.parameter_loader, parts.sequencer)
@@ -144,7 +165,7 @@ class MlpCore(Part):
                 if other is not engine:
                     m.d.comb += getattr(other, f"{name}_done").eq(count)
 
-    def _array(self, m: Module, parts) -> None:
+    def _array(self, m: Module, parts: _Parts) -> None:
         """Slots to the memories and on to the units, results to where they go."""
         sequencer, units, results = parts.sequencer, parts.units, parts.results
         for part in (parts.rows, parts.weights, units):
@@ -166,7 +187,7 @@ class MlpCore(Part):
             sequencer.written.eq(results.written),
         ]
 
-    def _outputs(self, m: Module, parts) -> Signal:
+    def _outputs(self, m: Module, parts: _Parts) -> Signal:
         """Results and reports to the write port; whether all rows are written."""
         outlet, results, writes, frame = parts.outlet, parts.results, parts.writes, parts.frame
         m.d.comb += [
@@ -189,7 +210,7 @@ class MlpCore(Part):
         m.d.sync += all_written.eq((under_way == 0) & ~asked)
         return all_written
 
-    def _count(self, m: Module, parts) -> Signal:
+    def _count(self, m: Module, parts: _Parts) -> Signal:
         """Events; how many instructions are finished."""
         sequencer, frame, events = parts.sequencer, parts.frame, parts.frame.events
         now = Signal(2, name="finished")
@@ -216,18 +237,18 @@ class MlpCore(Part):
             events.corrected.eq(corrected),
             events.uncorrectable.eq(lost),
             frame.progress.instructions_done.eq(finished),
-            frame.tell.eq(now.any() & ~frame.flush),
+            frame.report_progress.eq(now.any() & ~frame.flush),
         ]
         for name in STALLS:
             m.d.comb += events[f"stall_{name}"].eq(sequencer.stall[name] & ~frame.flush)
         return finished
 
-    def _run(self, m: Module, parts, finished, all_written) -> None:
+    def _run(self, m: Module, parts: _Parts, finished, all_written) -> None:
         """From start to done."""
         frame, writes = parts.frame, parts.writes
         program, sequencer = parts.program, parts.sequencer
         loaders = ((parts.row_loader, INPUTS), (parts.parameter_loader, WEIGHTS))
-        tell_first(m, frame, [
+        report_first_fault(m, frame, [
             (program.error.valid, program.error.code, program.error.instruction, program.error.detail),
             *((part.error.valid, MLP.code("READ_ERROR"), part.error.instruction, detail) for part, detail in loaders),
             (writes.error[OUTPUTS] | writes.error[STATUS], MLP.code("WRITE_ERROR"), sequencer.number,

@@ -14,7 +14,7 @@ from hw.fp.product import EXPONENT_BITS
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
-__all__ = ["Grid", "Share", "core_line", "result_layout"]
+__all__ = ["Grid", "Share", "result_layout"]
 
 
 class Share(enum.Enum, shape=2):

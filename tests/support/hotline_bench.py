@@ -81,7 +81,7 @@ def gradients(batch: Batch):
 
 class Bench(FaultyBench):
     """A card with the Hotline core. What a run leaves is compared with what the oracle makes of the mini-batches in
-    the order in which they were dealt."""
+    the order in which they were dispatched."""
 
     limit = 2_000_000
     limit_cycles = limit
@@ -125,7 +125,7 @@ class Bench(FaultyBench):
             "gradients_beats": run.gradients_beats,
             "rows": self.place("rows", run.rows if len(run.rows) else empty), "rows_beats": len(run.rows),
             "hot": self.place("hot", run.hot if len(run.hot) else empty), "hot_beats": len(run.hot),
-            "timeout": run.timeout, "result": self.place("result", self.block("dealt", "finished"))})
+            "timeout": run.timeout, "result": self.place("result", self.block("dispatched", "finished"))})
 
     def device(self, run):
         return Gpu(run.log.layout, gradients, run.times, watch=self.seen.append)
@@ -192,7 +192,7 @@ class Bench(FaultyBench):
         counted = [name for name in COUNTED if name not in unset]
         assert {name: told[name] for name in counted} == {name: result.counters[name] for name in counted}
         assert unset or told["dma_rd"] + told["shared"] == result.cold
-        assert told["dealt"] == told["finished"] == len(self.seen) == len(result.batches)
+        assert told["dispatched"] == told["finished"] == len(self.seen) == len(result.batches)
         self.result = result
         return told["cycles"]
 
@@ -215,9 +215,9 @@ class Bench(FaultyBench):
         if "batches_updated" not in unset:
             assert told["batches_updated"] <= len(gathered)
             self.equal(left.rows, self.rows_after(run, gathered[:told["batches_updated"]]))
-        assert told["finished"] == len(self.gpu.finished) <= told["dealt"]
-        assert told["dealt"] >= len(self.seen)
-        return False        # which mini-batches had to be dealt cannot be said
+        assert told["finished"] == len(self.gpu.finished) <= told["dispatched"]
+        assert told["dispatched"] >= len(self.seen)
+        return False        # which mini-batches had to be dispatched cannot be said
 
     def rows_after(self, run, batches):
         """The rows' buffer as these mini-batches leave it."""

@@ -1,4 +1,4 @@
-"""A card whose Hotline core is the oracle: it deals the next mini-batch when the one before is finished."""
+"""A card whose Hotline core is the oracle: it dispatches the next mini-batch when the one before is finished."""
 
 import threading
 
@@ -8,7 +8,7 @@ from golden.hotline.train import GATHERED, Memory
 from hw.isa import HOTLINE
 from tests.support import oracle_card
 
-DEALT, FINISHED = (HOTLINE.value(name).word for name in ("dealt", "finished"))
+DISPATCHED, FINISHED = (HOTLINE.value(name).word for name in ("dispatched", "finished"))
 
 
 class OracleCard(oracle_card.OracleCard):
@@ -41,7 +41,7 @@ class OracleCard(oracle_card.OracleCard):
                  if hasattr(value, "address")}
 
         def gpu(batch):
-            self.block[DEALT] = batch.number + 1
+            self.block[DISPATCHED] = batch.number + 1
             while self.block[FINISHED] <= batch.number:
                 self.host.release()
                 self.oracle.acquire()
@@ -56,12 +56,12 @@ class OracleCard(oracle_card.OracleCard):
 
         result = self.core.run(Memory(program, arena["inputs"], arena["mailbox"], arena["rows"], arena["hot"],
                                       arguments["gradients_beats"]), None, gpu)
-        self.block[[DEALT, FINISHED]] = 0
+        self.block[[DISPATCHED, FINISHED]] = 0
         self.kinds = [batch.kind for batch in result.batches]
         return result
 
     def step(self, cycles):
-        """Lets the oracle work until it has dealt a mini-batch, or is done."""
+        """Lets the oracle work until it has dispatched a mini-batch, or is done."""
         self.steps += 1
         if not self.over:
             self.oracle.release()

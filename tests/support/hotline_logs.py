@@ -58,7 +58,7 @@ def log(seed, count=200, *, rows=(600, 900, 40), dim=11, payload=3, config=TINY,
 
 
 def wild(random, config=TINY):
-    """A log of any shape that the core takes, and how it is dealt."""
+    """A log of any shape that the core takes, and how it is dispatched."""
     wide = int(random.integers(1, 5))
     pinned = tuple(np.flatnonzero(random.random(wide) < 0.2).tolist()) if wide > 2 else ()
     dim = int(random.integers(1, 2 * config.words + 1))

@@ -17,7 +17,7 @@ from tests.support.differential import Differential, Draw, opened
 from tests.support.hotline_bench import Bench, run_of
 from tests.support.program_mutator import shorter
 
-DEALT, FINISHED = (4 * HOTLINE.value(name).word for name in ("dealt", "finished"))
+DISPATCHED, FINISHED = (4 * HOTLINE.value(name).word for name in ("dispatched", "finished"))
 FLOAT = (0, 0x80000000, 0x3F800000, 0xBE800000, 0x7F800000, 0x7FC00001, 1, 0x00800000, 0xFFFFFFFF)
 
 
@@ -70,7 +70,7 @@ class WordGpu:
 
         while most is None or len(self.finished) < most:
             number = len(self.finished)
-            if int(card.read(result, np.uint32, 1, DEALT)[0]) <= number:
+            if int(card.read(result, np.uint32, 1, DISPATCHED)[0]) <= number:
                 if over(POLL_CYCLES):
                     return
                 continue
@@ -136,8 +136,8 @@ class Programs(Draw):
         train |= {"source": gaps[0], "mailbox_pitch": train["mailbox_pitch"] + gaps[2],
                   "gradients_pitch": train["gradients_pitch"] + gaps[3],
                   "rate": int(self.one(FLOAT)) if r.random() < 0.3 else train["rate"]}
-        dealt = train["mailbox_slots"] * train["mailbox_pitch"]
-        run.mailbox_beats = dealt + log.layout.image_beats + 1
+        mailbox_beats = train["mailbox_slots"] * train["mailbox_pitch"]
+        run.mailbox_beats = mailbox_beats + log.layout.image_beats + 1
         run.gradients_beats = train["mailbox_slots"] * train["gradients_pitch"]
         image = len(run.inputs)
         run.inputs = np.concatenate([run.inputs, self.an_image().reshape(-1, config.words)])
@@ -149,7 +149,9 @@ class Programs(Draw):
                 "LEARN": {"source": train["source"] + first * train["sample_beats"],
                           "count": self.upto(train["count"] - first, 1),
                           **{name: train[name] for name in ("sample_beats", "indices")}},
-                "CLEAR": {}, "SAVE": {"out": dealt + int(r.integers(2))}, "LOAD": {"source": image}}[kind], HOTLINE))
+                "CLEAR": {},
+                "SAVE": {"out": mailbox_beats + int(r.integers(2))},
+                "LOAD": {"source": image}}[kind], HOTLINE))
         at = self.upto(len(steps))
         # Registers in any order, some written twice: the last counts.
         order = r.permutation(len(registers))

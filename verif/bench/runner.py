@@ -255,34 +255,10 @@ def run(
     """The second half of `simulate`: runs a built model. plusargs: "+name=value", for the Verilog. rewritten: pytest
     rewrites assertions, which takes longer, so that one without a message says what it compared; a run that fails at
     such an assertion is repeated so."""
-    import cocotb_tools.config
-
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
     work = _work(model.folder / "runs" / (re.sub(r"[^A-Za-z0-9_.-]+", "_", label) + f"-{os.getpid()}"))
     (work / "metadata.json").write_text(json.dumps(model.metadata), "utf-8")
-    settings = (
-        environment()
-        | {key: str(value) for key, value in (env or {}).items()}
-        | {
-            "COCOTB_TOPLEVEL": model.metadata["top"],
-            "COCOTB_TEST_MODULES": test_module,
-            "TOPLEVEL_LANG": "verilog",
-            "COCOTB_RANDOM_SEED": str(seed),
-            "COCOTB_RESULTS_FILE": str(work / "results.xml"),
-            # By default cocotb rewrites the assertions of all that is imported, NumPy and numba included: seconds.
-            "COCOTB_REWRITE_ASSERTION_FILES": "test_*.py bench_*.py" if rewritten else "",
-            "COCOTB_TRUST_INERTIAL_WRITES": "0" if model.interpreter else "1",
-            "COCOTB_ANSI_OUTPUT": "0",
-            "COCOTB_REDUCED_LOG_FMT": "1",
-            "GPI_USERS": ";".join([_libpython(), cocotb_tools.config.pygpi_entry_point()]),
-            "PYGPI_PYTHON_BIN": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)]),
-            "HOTRAIL_METADATA": str(work / "metadata.json"),
-            "HOTRAIL_REPORT": str(work / "report.json"),
-        }
-    )
-    if only:
-        settings["COCOTB_TEST_FILTER"] = only
+    settings = _settings(model, work, test_module, seed=seed, env=env or {}, only=only, rewritten=rewritten)
     # Registers and memories begin at random; a seed of 0 would be the time of day.
     drawn = ("+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}")
     state = () if model.interpreter or COVERAGE else drawn
@@ -312,13 +288,7 @@ def run(
             f"the simulator ended with code {code} and left no results (seed {seed}):\n{end}\n"
             f"again with: {again}"
         )
-    passed: list[str] = []
-    failed: list[str] = []
-    for case in ET.parse(work / "results.xml").getroot().iter("testcase"):
-        if case.find("skipped") is not None:
-            continue
-        bad = case.find("failure") is not None or case.find("error") is not None
-        (failed if bad else passed).append(case.get("name", "?"))
+    passed, failed = _outcome(work / "results.xml")
     if failed or code:
         if not rewritten and re.search(r"(?m)\bAssertionError$", end):
             run(model, test_module, tests=tests, env=env, seed=seed, only=only, timeout_s=timeout_s, plusargs=plusargs,
@@ -338,3 +308,46 @@ def run(
     if result.waves is None:
         shutil.rmtree(work, ignore_errors=True)
     return result
+
+
+def _settings(model: Model, work: Path, test_module: str, *, seed: int, env: Mapping[str, Any], only: str | None,
+              rewritten: bool) -> dict[str, str]:
+    """The environment of a run."""
+    import cocotb_tools.config
+
+    settings = (
+        environment()
+        | {key: str(value) for key, value in env.items()}
+        | {
+            "COCOTB_TOPLEVEL": model.metadata["top"],
+            "COCOTB_TEST_MODULES": test_module,
+            "TOPLEVEL_LANG": "verilog",
+            "COCOTB_RANDOM_SEED": str(seed),
+            "COCOTB_RESULTS_FILE": str(work / "results.xml"),
+            # By default cocotb rewrites the assertions of all that is imported, NumPy and numba included: seconds.
+            "COCOTB_REWRITE_ASSERTION_FILES": "test_*.py bench_*.py" if rewritten else "",
+            "COCOTB_TRUST_INERTIAL_WRITES": "0" if model.interpreter else "1",
+            "COCOTB_ANSI_OUTPUT": "0",
+            "COCOTB_REDUCED_LOG_FMT": "1",
+            "GPI_USERS": ";".join([_libpython(), cocotb_tools.config.pygpi_entry_point()]),
+            "PYGPI_PYTHON_BIN": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)]),
+            "HOTRAIL_METADATA": str(work / "metadata.json"),
+            "HOTRAIL_REPORT": str(work / "report.json"),
+        }
+    )
+    if only:
+        settings["COCOTB_TEST_FILTER"] = only
+    return settings
+
+
+def _outcome(results: Path) -> tuple[list[str], list[str]]:
+    """Names of the tests that passed and of those that failed, of cocotb's results."""
+    passed: list[str] = []
+    failed: list[str] = []
+    for case in ET.parse(results).getroot().iter("testcase"):
+        if case.find("skipped") is not None:
+            continue
+        bad = case.find("failure") is not None or case.find("error") is not None
+        (failed if bad else passed).append(case.get("name", "?"))
+    return passed, failed

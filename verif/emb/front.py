@@ -25,9 +25,9 @@ from hw.uram import LINES
 from verif.bench import reset, start
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
-__all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "STREAMS", "SUM", "Bench",
-           "Plan", "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths",
-           "further", "shown", "unit_of"]
+__all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "STREAMS", "SUM", "Bench", "Plan",
+           "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths", "further",
+           "shown"]
 
 PROGRAM, INPUTS, ROWS = 0x40_0000_1000, 0x47_1234_0000, 0x40_8000_0000
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))

@@ -80,7 +80,7 @@ class Bench:
         self.requests: deque[dict[str, int]] = deque()
         self.under_way: deque[tuple[int, int]] = deque()
         self.reserved = 0
-        self.dealt = self.finished = self.read = 0
+        self.finished = self.read = 0
         self.gpu_at: int | None = None
         self.done_at: int | None = None
         self.updates: list[dict[str, int]] = []
@@ -90,7 +90,7 @@ class Bench:
         self.lie: int | None = None
         self.data_at: list[int] = []
         self.take_at: list[int] = []
-        self.told: list[int] = []
+        self.notified: list[int] = []
         self.events = [0, 0]
         self.stalls = 0
         self.gpu_kinds: list[int] = []
@@ -129,7 +129,7 @@ class Bench:
         ports = self.ports
         ports.clear("start", "polled", "written", "updated", "i_popular__valid", "i_gathered__valid", "finished",
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
-        ports.set("to", MAILBOX)
+        ports.set("mailbox_address", MAILBOX)
         ports.set("gradients", GRADIENTS)
         ports.set("finished", self.finished)
         ports.set("job", self.job)
@@ -243,16 +243,16 @@ class Bench:
         assert not (pending and ports.get("idle")), f"cycle {self.cycle}: idle before the updates are made"
         self._inputs()
         self._outputs()
-        # What is told of the past.
+        # What is reported of the past.
         if ports.get("free") & 1:
             self._free(ports.get("free") >> 1)
-        if ports.get("tell"):
-            self.told.append(self.cycle)
-        dealt = ports.get("dealt")
-        assert dealt - self.read in (0, 1) and dealt == len(self.told), "dealt and tell"
-        if dealt != self.read:
-            assert self.done_of(dealt - 1), f"mini-batch {dealt - 1} is dealt before it is written"
-            self.read = dealt
+        if ports.get("notify"):
+            self.notified.append(self.cycle)
+        dispatched = ports.get("dispatched")
+        assert dispatched - self.read in (0, 1) and dispatched == len(self.notified), "dispatched and notify"
+        if dispatched != self.read:
+            assert self.done_of(dispatched - 1), f"mini-batch {dispatched - 1} is dispatched before it is written"
+            self.read = dispatched
         self.events = [self.events[0] + ports.get("popular"), self.events[1] + ports.get("gathered")]
         self.stalls += ports.get("stall_mailbox")
         if written:

@@ -37,8 +37,8 @@ async def smoke(dut):
 @cocotb.test()
 async def random_match_golden(dut):
     """Any job, several in a run, mini-batches of both kinds, parts of frames: every beat of the mailbox, each update
-    and each freed frame as golden; none is dealt before it is written or written over before it is finished, and no row
-    is asked for before the updates of the gathered one before are made."""
+    and each freed frame as golden; none is dispatched before it is written or overwritten before it is finished, and no
+    row is requested before the updates of the gathered one before are made."""
     start(dut)
     kinds = [0, 0]
     for number in range(6 if REGRESS else 3):
@@ -177,7 +177,7 @@ async def waiting_and_overrun(dut):
             bench.held = bench.finished >= stop_after
             advanced += bench.ports.get("advanced")
         assert bench.ports.get("waiting") and not bench.ports.get("error") & 1
-        assert bench.ports.get("seen") == bench.finished < 4 and bool(advanced) == bool(bench.finished)
+        assert bench.ports.get("completed") == bench.finished < 4 and bool(advanced) == bool(bench.finished)
     for lie in (1, 3, 1 << 31, (1 << 32) - 1):
         bench = await Bench.fresh(dut, rng(f"overrun {lie}"), pace=Pace(poll=1, gpu=1))
         bench.held = True

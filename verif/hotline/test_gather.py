@@ -38,7 +38,7 @@ class Bench(Harness):
         self.wanted = deque(work.wanted)
         self.seen = Counter()
         self.flight = deque()                       # mini-batches that came out
-        self.requests = self.fresh = self.shared = self.released = 0
+        self.requests = self.misses = self.hits = self.released = 0
         self.places_at, self.answers_at, self.out_at = [], [], []
         self.number = 0
         super().__init__(dut, {name: made() for name, made in patterns.items()})
@@ -62,9 +62,9 @@ class Bench(Harness):
 
     def _cycle(self):
         dut = self.dut
-        self.fresh += int(dut.fresh.value)
-        self.shared += int(dut.shared.value)
-        if dut.fresh.value == 1 or dut.shared.value == 1:
+        self.misses += int(dut.miss.value)
+        self.hits += int(dut.hit.value)
+        if dut.miss.value == 1 or dut.hit.value == 1:
             self.answers_at.append(self.cycle)
         if self.to_send and self.free and self.sources["i"].sent == len(self.frame_of):
             number, frame = self.to_send.popleft(), self.free.popleft()
@@ -178,8 +178,8 @@ class Bench(Harness):
             if self.dut.idle.value == 1:
                 break
         assert self.dut.idle.value == 1 and self.dut.error.value == 0
-        assert self.fresh + self.shared == sum(part.words for _, part, _ in self.job.wanted)
-        assert self.requests == self.fresh
+        assert self.misses + self.hits == sum(part.words for _, part, _ in self.job.wanted)
+        assert self.requests == self.misses
         assert all(self.dram[address] == count for address, count in self.seen.items())
         for name in self.sinks:
             assert getattr(self.dut, f"{name}__valid").value == 0, name
@@ -199,14 +199,14 @@ async def random_match_golden(dut):
     cut: what comes out is the model's, every row has all updates of the mini-batches before when it is dealt,
     and each is read once."""
     random = np.random.default_rng(seed("jobs"))
-    cut = shared = 0
+    cut = hits = 0
     for pool, cold in ((5, 0.3), (40, 0.1), (40, 0.5), (500, 0.8), (200, 1.0), (12, 0.7)):
         work = job(random, 8, pool=pool, cold=cold)
         bench = await Bench.begin(dut, work, label=f"{pool} {cold}")
         await bench.run()
         cut += sum(not frees for *_, frees in work.wanted)
-        shared += bench.shared
-    assert min(cut, shared) > 1, (cut, shared)
+        hits += bench.hits
+    assert min(cut, hits) > 1, (cut, hits)
 
 
 @cocotb.test()

@@ -62,7 +62,7 @@ class Bench:
         self.flight = deque()           # [number, slots, queries under way] of closed mini-batches, oldest first
         self.opened = 0
         self.cycle = 0
-        self.asked_at, self.found_at, self.given_at, self.fresh, self.shared = [], [], [], 0, 0
+        self.asked_at, self.found_at, self.given_at, self.misses, self.hits = [], [], [], 0, 0
         self.sources = [Source(dut, f"i_query__{k}", pattern=queries()) for k in range(QUERY_CLIENTS)]
         self.boards = [Scoreboard(f"o_query__{k}") for k in range(QUERY_CLIENTS)]
         self.owners = [deque() for _ in range(QUERY_CLIENTS)]
@@ -114,16 +114,16 @@ class Bench:
         dut.batch.value = (self.opened - 1) % BATCHES
         await RisingEdge(dut.clk)
         self.cycle += 1
-        if dut.found.value == 1:
+        if dut.o_valid.value == 1:
             row, tag = self.pending.popleft()
-            ordinal, slot, fresh = model.lookup(row)
+            ordinal, slot, miss = model.lookup(row)
             got = layout_of("o").unpack(int(dut.o.value))
-            want = {"ordinal": ordinal, "fresh": fresh, "slot": slot, "address": address_of(row), "tag": tag}
+            want = {"ordinal": ordinal, "miss": miss, "slot": slot, "address": address_of(row), "tag": tag}
             assert got == want, f"cycle {self.cycle}: row {row:#x} is {got}, expected {want}"
             assert int(dut.rows.value) == model.rows, (int(dut.rows.value), model.rows)
             self.row_of[slot] = row
             self.found_at.append(self.cycle)
-            self.fresh, self.shared = self.fresh + fresh, self.shared + (not fresh)
+            self.misses, self.hits = self.misses + miss, self.hits + (not miss)
         # A release that leaves the row to another mini-batch is not seen: the order of that and of lookups is all one.
         if dut.freed.value == 1:
             while not model.release(self._oldest()):
@@ -223,7 +223,7 @@ async def smoke(dut):
     rows = pool(rng("smoke"), 10)
     for _ in range(BATCHES):
         await bench.batch(rows + rows, queries=10)
-    assert (bench.fresh, bench.shared) == (10, 20 * BATCHES - 10)
+    assert (bench.misses, bench.hits) == (10, 20 * BATCHES - 10)
     await bench.finish()
 
 
@@ -337,7 +337,7 @@ async def reset_midstream(dut):
         bench.stop()
         bench = await Bench.begin(dut, label=f"again {turn}")
         await bench.batch(rows, queries=20)
-        assert bench.fresh == len(rows)
+        assert bench.misses == len(rows)
         await bench.finish()
 
 

@@ -89,7 +89,7 @@ async def random_match_golden(dut):
     for _ in range(8):
         released, done = rng().getrandbits(30), len(bench.requests.beats)
         dut.progress.value = released | done << 32
-        await bench.pulse("tell")
+        await bench.pulse("report_progress")
         while bench.answered == done:
             await RisingEdge(dut.clk)
             assert int(dut.busy.value) == 1, "asked for, not yet written, and not busy"
@@ -104,9 +104,9 @@ async def progress_goes_before_the_block(dut):
     """Progress that is to be told when the run ends is written before the block, in a beat of its own."""
     bench = await _Bench.begin(dut)
     dut.progress.value = 77
-    dut.tell.value = 1
+    dut.report_progress.value = 1
     await bench.pulse("finish")
-    dut.tell.value = 0
+    dut.report_progress.value = 0
     await _until(dut, lambda: int(dut.finished.value) == 1)
     assert bench.requests.beats == [{"address": BASE + 768, "beats": 1},
                                     {"address": BASE, "beats": len(bench.beats.beats) - 1}]

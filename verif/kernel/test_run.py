@@ -21,7 +21,8 @@ WAIVED = {
 PERIOD, TIMEOUT = 4, 20
 CODES = {code.name: code.code for code in EMB.codes}
 PULSES = ("start", "abort", "drop", "reported")
-LEVELS = {"over": 0, "work": 0, "telling": 0, "quiet": 1, "writable": 1, "moved": 0, "owes": 0, "stalls": 0, "at": 0}
+LEVELS = {"over": 0, "work": 0, "report_pending": 0, "quiet": 1, "writable": 1, "moved": 0, "owes": 0, "stalls": 0,
+          "at": 0}
 
 
 class Bench:
@@ -132,7 +133,7 @@ async def ends(dut):
             if case != "fault":
                 await bench.pulse("drop" if case == "drop" else "abort")
             if case in ("fault", "both"):
-                dut.fault.value = fault.pack({"valid": 1, "told": {
+                dut.fault.value = fault.pack({"valid": 1, "status": {
                     "code": 4, "instruction": 5, "bag": 6, "index": 7, "detail": 8}})
         await bench.until("flush", 0)
         await bench.until("flush")
@@ -268,9 +269,9 @@ async def report_without_answer(dut):
     """A report that is never written, during a run and at its end, does not hold the core."""
     bench = await Bench.begin(dut)
     await bench.run()
-    dut.over.value = dut.telling.value = 1
+    dut.over.value = dut.report_pending.value = 1
     await bench.until("forget")
-    dut.over.value = dut.telling.value = 0
+    dut.over.value = dut.report_pending.value = 0
     await bench.until("report")
     dut.writable.value = 0
     await bench.until("ends")

@@ -237,7 +237,7 @@ class HotlineRun(_CoreRun):
     def meanwhile(self, card: Card) -> None:
         """Takes the next mini-batch, returns the gradients of its cold rows, and says that it is finished."""
         number = len(self.seen)
-        if self.told(card, "dealt") <= number:
+        if self.told(card, "dispatched") <= number:
             return
         at = number % self.how.slots
         header = words(card.read("mailbox", at * self.pitch * self.beat, self.beat))

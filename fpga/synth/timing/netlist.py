@@ -19,7 +19,7 @@ from fpga.synth.depth import bit_names
 from fpga.synth.timing.arcs import VIRTUAL, arcs, pins
 from fpga.synth.timing.delays import FAMILIES, Family
 
-__all__ = ["Netlist", "family_of", "flat"]
+__all__ = ["Netlist", "flat"]
 
 Ints = npt.NDArray[np.int64]
 Table = dict[str, npt.NDArray[Any]]

@@ -26,7 +26,7 @@ from fpga.synth.timing.sta import Step, Times
 from gen.base import kept
 from gen.model.platform import region
 
-__all__ = ["PERIODS_NS", "NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
+__all__ = ["NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
 
 PERIODS_NS = (4.0, 3.333)
 PATHS = 10

@@ -11,7 +11,7 @@ from gen.data.logs.bounds import few, readable
 from gen.data.logs.chunk import Chunk
 from gen.data.logs.reading import SHOWN, Form, Reading, first_of
 
-__all__ = ["PIECE", "PIECE_BYTES", "SPARED", "Chunk", "Form", "Log", "Piece", "Pieces", "Problems", "Reading", "endure"]
+__all__ = ["PIECE", "PIECE_BYTES", "Chunk", "Form", "Log", "Piece", "Pieces", "Problems", "Reading", "endure"]
 
 #: Samples of a log's k-th piece are numbered from k * PIECE on: so a sample has one number, however the log is read.
 PIECE = 1 << 40

@@ -12,7 +12,7 @@ from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
 from gen.data.logs.dialect import MARKS, NAMES, Dialect, character, dialect, first_lines
 
 __all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
-           "is_movielens", "is_number", "lists_of", "movielens", "together", "with_header"]
+           "is_movielens", "lists_of", "movielens", "together", "with_header"]
 
 #: Endings of files with a header line.
 ENDINGS = (".csv", ".tsv", ".inter", ".txt")

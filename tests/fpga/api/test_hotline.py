@@ -66,7 +66,7 @@ def plain(log, order, model=make.model, rate=RATE, tables=None):
 
 
 def order_of(log, seen):
-    """The samples of the mini-batches as they were dealt, found by their payload."""
+    """The samples of the mini-batches as they were dispatched, found by their payload."""
     words = {tuple(row): number for number, row in enumerate(log.payload.view(np.uint32).tolist())}
     return [np.array([words[tuple(row)] for row in payload.tolist()]) for _, payload in seen]
 

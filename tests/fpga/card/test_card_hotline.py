@@ -111,7 +111,7 @@ def test_mini_batches_of_a_sample_and_of_a_whole_frame(bench):
 
 
 @pytest.mark.testpoint("corner_values")
-def test_a_frame_whose_rows_do_not_fit_is_dealt_in_parts(bench):
+def test_a_frame_whose_rows_do_not_fit_is_dispatched_in_parts(bench):
     """A frame with more cold rows than there are slots becomes several mini-batches."""
     log = make.log(27, 90, rows=(2000, 2000, 20), exponent=0.1, none=0)
     run = run_of(log, Train(16, 3, -0.5), 0)

@@ -106,18 +106,18 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     run = standing[0].copy(most=taken)
     bench.start(run)
     bench.serve(run)
-    dealt = taken
-    while True:     # all that there is room for has been dealt
+    dispatched = taken
+    while True:     # all that there is room for has been dispatched
         bench.card.step(3000)
-        now = int(bench.card.read(bench.buffers["result"], np.uint32, 1, 4 * HOTLINE.value("dealt").word)[0])
-        if now == dealt:
+        now = int(bench.card.read(bench.buffers["result"], np.uint32, 1, 4 * HOTLINE.value("dispatched").word)[0])
+        if now == dispatched:
             break
-        dealt = now
-    claimed = (dealt + ahead) & LAST
+        dispatched = now
+    claimed = (dispatched + ahead) & LAST
     bench.card.write(bench.buffers["result"], np.array([claimed], np.uint32), 4 * HOTLINE.value("finished").word)
     bench.card.wait(bench.limit)
     told, _ = bench.collect(run)
-    if ahead == LAST:       # one less than dealt: a claim, but no lie, where the GPU stops thereafter
+    if ahead == LAST:       # one less than dispatched: a claim, but no lie, where the GPU stops thereafter
         assert told["code"] in (bench.codes["TIMEOUT"], bench.codes["OVERRUN"])
     else:
         assert (told["code"], told["detail"]) == (bench.codes["OVERRUN"], claimed), told
@@ -128,7 +128,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
 @pytest.mark.turns(4, of="faults")
 @pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
-    """What is dealt does not depend on it, only the order of the classes."""
+    """What is dispatched does not depend on it, only the order of the classes."""
     run, _ = standing
     cycles = {}
     for times in (Times(0, 0), Times(1, 1), Times(400, 0), Times(5000, 0)):

@@ -54,6 +54,14 @@ def test_pages_take_the_drive_as_long_as_is_planned(among, read):
     assert found.drive_s + float(own.drive_seconds(reads, pages)) == pytest.approx(taken, rel=0.2)
 
 
+@pytest.mark.parametrize("page_bytes", [4096, 16384])
+@pytest.mark.parametrize("device", ["smartssd", "u55c"])
+def test_the_first_page_lands_when_the_device_says(device, page_bytes):
+    found = Device.load(device)
+    cycles = found.kernel_mhz * 1e6 * memory.pages(found, np.zeros(1, np.int64), page_bytes)
+    assert found.first_page_cycles(page_bytes) == pytest.approx(cycles, abs=0.1)
+
+
 @pytest.mark.regress
 def test_all_of_it_is():
     assert costs.table(Device.names(), PRESETS) == json.loads(costs.TABLE.read_text("utf-8")), AGAIN

@@ -58,7 +58,7 @@ class Double:
     def computes(self, opened, oracle):
         """From now on a start carries the program out that the registers name."""
         def carry_out():
-            views = {item.buffer.address: item for item in opened._buffers._pieces.values()}
+            views = {item.buffer.address: item for item in opened._buffers._objects.values()}
             oracle.memory = {at: (item.buffer, item.view[: item.buffer.bytes]) for at, item in views.items()}
             given = {}
             for argument in EMB.arguments:

@@ -30,11 +30,34 @@ REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 COUNTS = {"emb": 24, "mlp": 16, "hotline": 6}      # programs of a kind
 
 
-@pytest.fixture(scope="module", params=CORES)
-def trials(request):
-    made = trials_of(request.param, "tiny", "ideal", SEED)
-    yield request.param, made
-    made.close()
+@pytest.fixture(scope="module")
+def opened():
+    """Trials of a core by its name, each opened once."""
+    trials = {}
+
+    def of(core):
+        if core not in trials:
+            trials[core] = trials_of(core, "tiny", "ideal", SEED)
+        return trials[core]
+
+    yield of
+    for each in trials.values():
+        each.close()
+
+
+@pytest.fixture(params=CORES)
+def trials(request, opened):
+    return request.param, opened(request.param)
+
+
+@pytest.fixture
+def emb(opened):
+    return opened("emb")
+
+
+@pytest.fixture
+def mlp(opened):
+    return opened("mlp")
 
 
 @pytest.mark.parametrize("wrong", [False, True], ids=["allowed", "wrong"])
@@ -76,13 +99,6 @@ def test_hosts_killed_for_real(trials):
 
 
 # Programs of the EMB core, by hand.
-
-@pytest.fixture(scope="module")
-def emb():
-    made = trials_of("emb", "tiny", "ideal", SEED)
-    yield made
-    made.close()
-
 
 def bags(indices, **fields):
     """BAGS of one index each over rows of a beat, as Drawn takes it with its inputs."""
@@ -177,13 +193,6 @@ def test_a_damaged_descriptor_ends_a_run(emb):
 
 
 # Programs of the MLP core, by hand.
-
-@pytest.fixture(scope="module")
-def mlp():
-    made = trials_of("mlp", "tiny", "ideal", SEED)
-    yield made
-    made.close()
-
 
 def over_written(mix):
     """Rows that are loaded where the layer before writes its results, and read by the next one."""
