@@ -1,6 +1,6 @@
 """What a machine can spoil of a package: its files, their bytes, the platform, and the versions of the tools.
 
-What the generator and its description guarantee is not looked at again here: tests hold it. docs/vitis-checks.md says
+What the generator and its description guarantee is not looked at again here: tests hold it. docs/vitis-package.md says
 which check is where.
 """
 

@@ -23,9 +23,10 @@ _BEGIN, _END = "<!-- gate begin -->\n", "<!-- gate end -->"
 
 
 def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
-    """The table: what each core takes, its share of every budget, SCRec's core of the same kind.
+    """The table: what each core takes, its share of every published budget; below the first of its kind SCRec's core.
 
     Parameters  gates: preset and what was found of its core"""
+    compared: set[str] = set()
     out = [f"| | {' | '.join(RESOURCES.values())} | LUT levels | carry chains |", "| --- |" + " ---: |" * 7]
     for preset, gate in gates:
         levels, chains = gate.allowed(MAX_LEVELS), gate.allowed(MAX_CHAINS)
@@ -35,12 +36,14 @@ def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
         out.append(f"| `{gate.kernel}` of `{preset}`, {gate.clock_mhz} MHz: {verdict} | {used} "
                    f"| {worst[0]} of {levels} | {worst[1]} of {chains} |")
         for budget in Platform.load().shells.values():
-            shares = ("unknown" if budget.missing else
-                      f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
-            out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
-        for name, theirs in peers(gate.core).items():
-            cells = (f"{theirs[key]:,}" if key in theirs else "not stated" for key in RESOURCES)
-            out.append(f"| {name} | {' | '.join(cells)} | | |")
+            if not budget.missing:
+                shares = (f"{100 * gate.used[key] / budget.resources[key]:.1f} %" for key in RESOURCES)
+                out.append(f"| of the {budget.about} | {' | '.join(shares)} | | |")
+        if gate.core not in compared:
+            for name, theirs in peers(gate.core).items():
+                cells = (f"{theirs[key]:,}" if key in theirs else "not stated" for key in RESOURCES)
+                out.append(f"| {name} | {' | '.join(cells)} | | |")
+        compared.add(gate.core)
     return out
 
 

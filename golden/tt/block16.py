@@ -5,7 +5,7 @@ four values that follow one another along the rank by which a product adds up, f
 unit's operands are (hw.fp.group): widening one is wiring. The unit is the power of two that is 2^-12 of the largest
 power of two in the block's largest value; mantissas are rounded to nearest even, and where the largest one would be
 2^13 the unit is twice as large. What is then below float32's smallest normal number is zero. Infinities and NaNs have
-no code.
+no code. The mantissa -2^13, which no value has, marks padding.
 """
 
 from collections.abc import Sequence

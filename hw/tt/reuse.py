@@ -62,6 +62,10 @@ class ReuseTable(wiring.Component):
     Entries and lines are both rings in order of allocation. Only the youngest entries are found again, which alone
     have a key to compare with: the older ones drain and are freed at once, so that nobody waits for an entry that is
     always in use.
+
+    No deadlock: the rows of a chunk hold their first products until its end. Lookups are not compared while `crowded`;
+    a first product takes at most a quarter of the lines, as do all rows of a chunk except the first. So what a chunk
+    still needs becomes free.
     Source: EL-Rec §III.A (reuse of intermediate results)
 
     Parameters  entries, lines: powers of two; findable: entries that are found again at most, a power of two up to
