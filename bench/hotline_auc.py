@@ -1,4 +1,4 @@
-"""Whether the order in which the Hotline core deals a log harms what is learned: AUC, hot and cold apart or not."""
+"""Whether the order in which the Hotline core dispatches a log harms learning: AUC, hot and cold apart or not."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from gen.compiler.hotline import Layout, Position, Table, indices_of
 from gen.model.scores import auc
 from golden.hotline import bank, randomizer
-from golden.hotline.order import deal, merge
+from golden.hotline.order import dispatch, merge
 
 SEEDS = 5
 PLACES = {"user": 1, "anime": 1, "type": 1, "genre": 13}
@@ -21,7 +21,7 @@ BANKS, SETS, AGE_LOG2 = 16, 64, 4       # a logger of 4,096 rows, of 11,920
 LATE = 4        # mini-batches that overtake a gathered one while its rows come: the working set of the thesis
 
 
-def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[list[NDArray], float]:
+def order_of(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[list[NDArray], float]:
     """The samples of every mini-batch in the core's order: as frames fill, gathered ones LATE behind; and the share of
     popular samples."""
     bank_bits, set_bits = (BANKS - 1).bit_length(), (SETS - 1).bit_length()
@@ -37,7 +37,7 @@ def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[l
         banks, sets, ids = (part[:count][here] for part in places)
         hit[:count][here] = bank.run(image, counts, banks, sets, ids, AGE_LOG2, learn)[0]
     cold = looked & ~hit
-    popular, gathered = deal(cold, rows, batch, slots=1 << 20, room=indices.shape[1])
+    popular, gathered = dispatch(cold, rows, batch, slots=1 << 20, room=indices.shape[1])
     waiting = (iter(popular), iter(gathered))
     kinds = np.array(merge(popular, gathered))
     kinds = kinds[np.argsort(np.arange(len(kinds)) + (LATE + 0.5) * kinds, kind="stable")]
@@ -47,7 +47,7 @@ def dealt(layout: Layout, indices: NDArray, learned: int, batch: int) -> tuple[l
 
 @bench("hotline_auc")
 def rows() -> Iterator[Row]:
-    """AUC of a DLRM trained on a real log in its own order and in that in which the Hotline core deals it."""
+    """AUC of a DLRM trained on a real log in its own order and in that in which the Hotline core dispatches it."""
     path = needed("anime_420k.npz")
     if find_spec("torch") is None:
         raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
@@ -77,7 +77,7 @@ def rows() -> Iterator[Row]:
         dense = np.log1p(np.stack([(bags[3] >= 0).sum(1), *past], axis=1)).astype(np.float32)
         dense = (dense - dense[:cut].mean(0)) / dense[:cut].std(0)
         own = [np.arange(at, min(at + BATCH, cut)) for at in range(0, cut, BATCH)]
-        order, share = dealt(layout, index[:cut], int(LEARNED * cut), BATCH)
+        order, share = order_of(layout, index[:cut], int(LEARNED * cut), BATCH)
         shares.append(share)
         for name, parts in (("original", own), ("hotrail", order)):
             model = TorchDlrm(dense.shape[1], len(bags), DIM, rate=RATE, seed=seed)
@@ -91,7 +91,7 @@ def rows() -> Iterator[Row]:
                  f"from {LEARNED:.0%}: popular samples", round(100 * float(np.mean(shares)), 1), "%")
     yield at_least("hotline.auc.original", f"DLRM on the log in its own order, mean of {SEEDS} seeds (standard "
                    f"deviation {spread:.4f})", round(means["original"], 4), "AUC", 0.7)
-    yield figure("hotline.auc.hotrail", "the same in the order in which the core deals it",
+    yield figure("hotline.auc.hotrail", "the same in the order in which the core dispatches it",
                  round(means["hotrail"], 4), "AUC")
     yield at_most("hotline.auc.difference", "between the means", round(abs(means["hotrail"] - means["original"]), 4),
                   "AUC", 0.002)

@@ -1,4 +1,4 @@
-"""Figure 7.6 on the simulated card: what mini-batches in flight hide of gathering, updating and dealing.
+"""Figure 7.6 on the simulated card: what mini-batches in flight hide of gathering, updating and dispatching.
 
 Rows are in the card's own DDR4, where the thesis' are in host memory behind PCIe.
 """
@@ -69,12 +69,12 @@ class Point:
 
 
 def curve(log: Log, config: Any, times: Times, flights: Sequence[int], batch: int, **options: Any) -> list[Point]:
-    """The same log dealt with each number of mini-batches in flight."""
+    """The same log dispatched with each number of mini-batches in flight."""
     found = []
     with Hotline(log.tables, log.positions, payload=1, preset=config, times=times, **options) as hotline:
         hotline.learn(log.learned)
         for slots in flights:
-            done = hotline.deal(gradients, log.indices, log.payload, Train(batch, slots, -1.0))
+            done = hotline.dispatch(gradients, log.indices, log.payload, Train(batch, slots, -1.0))
             assert hotline.gpu is not None
             found.append(Point(done, *middle(hotline.gpu)))
     return found

@@ -243,7 +243,7 @@ def hotline(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], l
 
     LOG is a click log (files or a folder; text, JSON, npz, Parquet, MELS); default: MovieLens-100K.
     """
-    from fpga.api import dealing as flow
+    from fpga.api import dispatching as flow
     from hotrail.report import hotline as report
     from hotrail.terminal import say
     chosen = _presets((preset,))[0]

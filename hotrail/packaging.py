@@ -44,9 +44,10 @@ def _show(gate: Any) -> None:
 
     head, rows = gate.table()
     print_table(console(100), head, rows, title=f"{gate.kernel} at {gate.clock_mhz} MHz, mapped by Yosys")
-    told = gate.as_dict()
-    click.echo(f"depth: LUT levels {told['levels']} of {told['levels_allowed']} allowed, carry chains {told['chains']} "
-               f"of {told['chains_allowed']}; at the ports {told['port_levels']} and {told['port_chains']}")
+    report = gate.as_dict()
+    click.echo(f"depth: LUT levels {report['levels']} of {report['levels_allowed']} allowed, carry chains "
+               f"{report['chains']} of {report['chains_allowed']}; at the ports {report['port_levels']} and "
+               f"{report['port_chains']}")
     for note in gate.notes:
         click.echo(f"note: {note}")
     for budget in gate.platform.shells.values():
@@ -59,15 +60,15 @@ def _write(preset: str, core: str, package: Callable[[], Any]) -> Any:
     from fpga.vitis import flow
 
     try:
-        made = package()
+        written = package()
     except flow.PackageError as error:
         for reason in error.reasons:
             click.echo(f"refused: {reason}", err=True)
         click.echo(f"{preset}/{core}: nothing was packaged", err=True)
         sys.exit(1)
-    for miss in made.gate.misses if made.gate else ():
+    for miss in written.gate.misses if written.gate else ():
         click.echo(f"forced: {miss}")
-    return made
+    return written
 
 
 def _make(preset: str, core: str, platform: str, clock: int | None, instances: int, force: bool, no_gate: bool,
@@ -77,14 +78,14 @@ def _make(preset: str, core: str, platform: str, clock: int | None, instances: i
     from fpga.vitis import flow
     from fpga.vitis.check import untested
 
-    made = _write(preset, core, lambda: flow.package(
+    package = _write(preset, core, lambda: flow.package(
         preset, core, platform=platform, clock_mhz=clock, instances=instances, out=out, force=force,
         gated=not no_gate, experimental_xo=experimental_xo, experimental_memory=experimental_memory, monitors=monitors,
         host=host, say=click.echo, measured=_show))
-    click.echo(f"{preset}/{core}: package complete in {made.folder}")
+    click.echo(f"{preset}/{core}: package complete in {package.folder}")
     for text in untested():
         click.echo(f"note: {text}")
-    return made
+    return package
 
 
 def _told(made: Any) -> dict[str, Any]:
@@ -97,10 +98,10 @@ def _kernels(preset: str) -> list[str]:
     """The cores of a preset that can be packaged, one or more."""
     from fpga.vitis import flow
 
-    found = flow.kernels(preset)
-    if not found:
+    kernels = flow.kernels(preset)
+    if not kernels:
         raise click.ClickException(f"preset {preset} describes no kernel")
-    return found
+    return kernels
 
 
 @click.command(short_help="Vitis packages of a preset's cores.")
@@ -116,8 +117,8 @@ def package(preset: str, core: tuple[str, ...], **options: Any) -> None:
     if options["platform"] == hdk.BOARD:
         _custom_logic(preset, core or _kernels(preset), options)
         return
-    made = [_make(preset, name, **options) for name in core or _kernels(preset)]
-    result(packages=[_told(each) for each in made])
+    packages = [_make(preset, name, **options) for name in core or _kernels(preset)]
+    result(packages=[_told(each) for each in packages])
 
 
 def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) -> None:
@@ -128,12 +129,12 @@ def _custom_logic(preset: str, cores: Sequence[str], options: dict[str, Any]) ->
         if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise click.ClickException(f"--{name.replace('_', '-')} is for packages that Vitis links; the custom logic "
                                        "of F2 is without it")
-    made = [_write(preset, name, partial(hdk.package, preset, name, out=options["out"], force=options["force"],
+    packages = [_write(preset, name, partial(hdk.package, preset, name, out=options["out"], force=options["force"],
                                          gated=not options["no_gate"], say=click.echo, measured=_show))
             for name in cores]
-    for each in made:
+    for each in packages:
         click.echo(f"custom logic complete in {each.folder}")
-    result(packages=[{"folder": each.folder, "gate": each.gate.as_dict() if each.gate else None} for each in made])
+    result(packages=[{"folder": each.folder, "gate": each.gate.as_dict() if each.gate else None} for each in packages])
 
 
 @click.command(short_help="A core's package and its .xo, by Vivado.")
@@ -167,10 +168,10 @@ def _build(target: str, preset: str, core: str, options: dict[str, Any]) -> None
     if tools.missing:
         raise click.ClickException(f"{'; '.join(tools.missing)}; without it `hotrail package {preset} {core}` makes "
                                    "the package alone")
-    made = _make(preset, core, **options)
-    image = toolchain.build(made, tools, say=click.echo)
+    package = _make(preset, core, **options)
+    image = toolchain.build(package, tools, say=click.echo)
     click.echo(f"made {image}")
-    result(package=_told(made), made=image)
+    result(package=_told(package), made=image)
 
 
 @click.command(short_help="C++ of a preset's units for Vitis HLS.")

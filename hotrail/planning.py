@@ -100,13 +100,13 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], quic
     from hotrail.report import plan as report
     from hotrail.terminal import progress, say
 
-    asked = flow.Options(log, tables=table, explain=not quick, **options, **how)
+    request = flow.Options(log, tables=table, explain=not quick, **options, **how)
     readings = Readings()
     folder = out or build_folder() / "plan"
     with together(folder, "plan") as half:
         try:
             with progress() as shown:
-                made, profile = flow.run(asked, half, say=say, progress=shown, read=readings)
+                planned, profile = flow.run(request, half, say=say, progress=shown, read=readings)
         except ValueError:
             # Counting may have taken long; but a profile is not put beside a plan that was made of another.
             if (half / PROFILE).exists() and not (folder / FILE).exists():
@@ -114,18 +114,19 @@ def plan(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], quic
                     (half / PROFILE).rename(kept / PROFILE)
                 say(f"saved      {folder / PROFILE}: `hotrail plan` takes it in the log's place")
             raise
-        page = report.write(made, profile, half)
-    report.show(made)
+        page = report.write(planned, profile, half)
+    report.show(planned)
     say(f"plan       {folder / FILE}, the page beside it: {folder / page.name}")
-    result(plan=folder / FILE, profile=folder / PROFILE, page=folder / page.name, device=made.device,
-           preset=made.preset, source=made.source, batch=made.batch, batch_s=made.seconds, bound_s=made.bound,
-           gap=made.gap, samples_per_s=made.samples_per_s, levels=made.levels, tt_share=made.approximated,
-           ssd_share=made.from_ssd, unseen_share=made.unseen, cards=made.cards, tables=made.tables,
-           fewer_levels_s={levels: each[0] for levels, each in made.ablation.items()},
-           what_if_s={what: each[0] for what, each in made.what_if.items()}, assumed=made.assumed, held_back=made.held,
-           horizon=made.horizon, log=readings.log, formats={
+    result(plan=folder / FILE, profile=folder / PROFILE, page=folder / page.name, device=planned.device,
+           preset=planned.preset, source=planned.source, batch=planned.batch, batch_s=planned.seconds,
+           bound_s=planned.bound, gap=planned.gap, samples_per_s=planned.samples_per_s, levels=planned.levels,
+           tt_share=planned.approximated, ssd_share=planned.from_ssd, unseen_share=planned.unseen,
+           cards=planned.cards, tables=planned.tables,
+           fewer_levels_s={levels: each[0] for levels, each in planned.ablation.items()},
+           what_if_s={what: each[0] for what, each in planned.what_if.items()}, assumed=planned.assumed,
+           held_back=planned.held, horizon=planned.horizon, log=readings.log, formats={
                name: {"row_format": spec.row_format, "tt_format": spec.tt_format}
-               for name, spec in made.model.tables.items()}, error_budgets=made.widths, accuracy=made.accuracy)
+               for name, spec in planned.model.tables.items()}, error_budgets=planned.widths, accuracy=planned.accuracy)
 
 
 @click.command()
@@ -166,19 +167,19 @@ def profile(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], m
     said: list[str] = []
     with together(folder, "profile") as half:
         with progress() as shown:
-            found = flow.run(options, half, say=said.append, progress=shown, read=readings)
-        page = report.write(found, half, dim=dim, rank=rank)
+            counted = flow.run(options, half, say=said.append, progress=shown, read=readings)
+        page = report.write(counted, half, dim=dim, rank=rank)
     for line in said:       # now that the profile is in its place, whoever reads may go away
         say(line)
-    say(f"profile    {report.sentence(found)}")
-    report.show(found, dim=dim, rank=rank)
+    say(f"profile    {report.sentence(counted)}")
+    report.show(counted, dim=dim, rank=rank)
     say(f"saved      {folder / PROFILE}, the page beside it: {folder / page.name}")
-    result(profile=folder / PROFILE, page=folder / page.name, source=found.source, log=readings.log,
-           samples=found.samples, sampled=found.sampled, tables={name: {
+    result(profile=folder / PROFILE, page=folder / page.name, source=counted.source, log=readings.log,
+           samples=counted.samples, sampled=counted.sampled, tables={name: {
                "rows": table.rows, "rows_accessed": table.heat.touched, "accesses": table.heat.total,
                "indices_per_sample": table.pooling, "longest_bag": int(table.bag_lengths.max(initial=0)),
                "rows_of_half": table.heat.icdf(0.5), "rows_of_90": table.heat.icdf(0.9)}
-               for name, table in found.tables.items()})
+               for name, table in counted.tables.items()})
 
 
 @click.command()
@@ -208,15 +209,15 @@ def model(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], dim
         raise click.UsageError(f"{path} exists already; --out names another file")
     options, readings = flow.Options(log, None, dim, sample, tables=table, **how), Readings()
     with progress() as shown:
-        found = flow.profile_of(options, say=say, progress=shown, read=readings)
-    made, notes = model_of(found, dim, batch)
-    made = replace(made, log=options.over(made.log))
+        profile = flow.profile_of(options, say=say, progress=shown, read=readings)
+    built, notes = model_of(profile, dim, batch)
+    built = replace(built, log=options.over(built.log))
     with writing(path), staged(path) as half:
-        half.write_text(text_of(made, found, notes), encoding="utf-8")
+        half.write_text(text_of(built, profile, notes), encoding="utf-8")
     for note in notes:
         say(f"assumed    {note}")
-    say(f"model      {path}: {len(made.tables)} tables, {sum(spec.rows for spec in made.tables.values()):,} rows")
-    result(model=path, tables=made.tables, batch=made.batch, assumed=notes, log=readings.log)
+    say(f"model      {path}: {len(built.tables)} tables, {sum(spec.rows for spec in built.tables.values()):,} rows")
+    result(model=path, tables=built.tables, batch=built.batch, assumed=notes, log=readings.log)
 
 
 @click.command()
@@ -250,20 +251,21 @@ def refresh(bundle: Path, log: tuple[str, ...], how: dict[str, Any], table: tupl
     options, readings = flow.Options(log, within, sample, gap, seconds, table_wise, whole, table, **how), Readings()
     folder, opened = out or build_folder() / "refresh", Bundle(bundle)
     with progress() as shown:
-        found, delta = flow.run(opened, options, folder, say=say, progress=shown, read=readings)
+        refreshed, delta = flow.run(opened, options, folder, say=say, progress=shown, read=readings)
     size = sum((delta.folder / name).stat().st_size for name in delta.members)
-    say(f"batch      {duration(found.plan.seconds)}; {duration(found.stayed_s)} if no row moved, "
-        f"{duration(found.fresh.seconds)} by a plan made afresh")
-    moves = f"{found.rows:,} move" if found.rows else "no row has to move"
-    fewer = f"; fewer than {found.least:,} do not suffice" if found.least else ""
-    say(f"rows       {moves}{fewer}; a plan made afresh moves {found.fresh_rows:,}")
+    say(f"batch      {duration(refreshed.plan.seconds)}; {duration(refreshed.stayed_s)} if no row moved, "
+        f"{duration(refreshed.fresh.seconds)} by a plan made afresh")
+    moves = f"{refreshed.rows:,} move" if refreshed.rows else "no row has to move"
+    fewer = f"; fewer than {refreshed.least:,} do not suffice" if refreshed.least else ""
+    say(f"rows       {moves}{fewer}; a plan made afresh moves {refreshed.fresh_rows:,}")
     if (samples := schedule(opened.plan, within)) is not None:
         say(f"schedule   refresh again after {samples:,} samples: until then a batch is expected to take at most "
             f"{within:.0%} longer")
     say(f"delta      {delta.folder}: {size:,} bytes" + (f"; the bundle that it leaves: {whole}" if whole else ""))
-    result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=found.plan.seconds, stayed_s=found.stayed_s,
-           fresh_s=found.fresh.seconds, rows=found.rows, rows_least=found.least, rows_fresh=found.fresh_rows,
-           next_samples=schedule(opened.plan, within), assumed=found.plan.assumed, log=readings.log)
+    result(delta=delta.folder, bundle=whole, size_bytes=size, batch_s=refreshed.plan.seconds,
+           stayed_s=refreshed.stayed_s, fresh_s=refreshed.fresh.seconds, rows=refreshed.rows,
+           rows_least=refreshed.least, rows_fresh=refreshed.fresh_rows,
+           next_samples=schedule(opened.plan, within), assumed=refreshed.plan.assumed, log=readings.log)
 
 
 COMMANDS = (plan, profile, model, refresh)

@@ -182,13 +182,13 @@ def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callab
         for (name, *_), plan in zip(PLACEMENTS, plans):
             training, curve = learning.placed(plan, profile)
             bundle = _bundle(Path(scratch), name, plan, profile, training)
-            whole, vectors = _looked_up(bundle, log, len(samples.held), "twin")
+            verified, vectors = _looked_up(bundle, log, len(samples.held), "twin")
             score = training.model.predict(vectors, samples.payload[samples.held])
-            found = Placement(name, plan, auc(score, samples.label), curve, {
-                table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, whole)
-            say(f"twin       {name}: {duration(found.batch_s)} per batch, {rate(found.rate)} samples/s, AUC "
-                f"{found.auc:.4f}")
-            looked.append((found, bundle, vectors))
+            placement = Placement(name, plan, auc(score, samples.label), curve, {
+                table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, verified)
+            say(f"twin       {name}: {duration(placement.batch_s)} per batch, {rate(placement.rate)} samples/s, AUC "
+                f"{placement.auc:.4f}")
+            looked.append((placement, bundle, vectors))
         if simulator:
             simulator.wait(say)
         placements = [_again(*each, log, rtl, say) if rtl else each[0] for each in looked]
@@ -269,14 +269,14 @@ class _Learning:
     def _epoch(self, training: Training, curve: list[float], number: int, what: str) -> None:
         """All rates fall to nothing in the second half, so that the last batches do not decide."""
         scales = [min(1.0, 2 * (1 - at / EPOCHS)) for at in (number, number + 1)]
-        begun = time.monotonic()
+        start = time.monotonic()
         with np.errstate(over="ignore", invalid="ignore"):
             training.epoch(self._orders[number], (scales[0], scales[1]))
             score = training.scores(self.samples.held)
         if not np.isfinite(score).all():
             raise ValueError(f"{self.samples.trace.source}: the training diverges; dense features should be of size 1 "
                              "or so")
-        taken = time.monotonic() - begun
+        taken = time.monotonic() - start
         curve.append(auc(score, self.samples.label))
         self._say(f"training   {what}, epoch {number + 1} of {EPOCHS}: AUC {curve[-1]:.4f} on held-out samples, "
                   + (f"about {taken * (EPOCHS - 1 - number):.0f} s left" if number + 1 < EPOCHS else "done"))
@@ -326,12 +326,12 @@ def _looked_up(bundle: Bundle, log: Pieces, samples: int, card: str) -> tuple[Ve
 def _again(found: Placement, bundle: Bundle, vectors: NDArray[np.float32], log: Pieces, card: str,
            say: Say) -> Placement:
     """With its first batches on another kind of card, word for word and cycle for cycle."""
-    begun = time.monotonic()
+    start = time.monotonic()
     done, other = _looked_up(bundle, log, min(SLICE * found.plan.batch, found.whole.samples), card)
     equal = (np.array_equal(other.view(np.uint32), vectors[:len(other)].view(np.uint32))
              and done.each == found.whole.each[:done.batches])
     say(f"RTL        {found.name}: {done.batches} batches, {sum(done.cycles.values()):,} cycles in "
-        f"{time.monotonic() - begun:.0f} s: " + (
+        f"{time.monotonic() - start:.0f} s: " + (
             "every bit and cycle the twin's, every bit the oracle's" if equal and not done.different
             else f"DIFFERENT from the {'oracle: ' + done.different if done.different else 'twin'}"))
     return replace(found, slice=done, equal=equal)

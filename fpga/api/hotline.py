@@ -112,25 +112,25 @@ class Hotline(OnCard):
         them in flight. pooled: the core joins the rows of gathered mini-batches; it reads hot rows ahead, which may be
         as they were a step of the GPU before. rows: format in which cold rows, or vectors, go to the GPU, float32 or
         float16, to which they are rounded; rows in memory are float32 and take their updates as such.
-        Raises      ValueError: what the core cannot deal, another format; RunError: the core's own words; CardError:
-                    the card's
+        Raises      ValueError: what the core cannot dispatch, another format; RunError: the core's own words;
+                    CardError: the card's
         """
         if rows not in ROWS:
             raise ValueError(f"rows must be {' or '.join(ROWS)}, not {rows!r}")
         embeddings = Embeddings(self.layout, self.hot, self._values, rate, model)
         how = Train(batch, slots, rate, pooled, half=rows == "float16")
-        return self._deal(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
-                          if pooled else None, embeddings)
+        return self._dispatch(embeddings, indices, payload, how, (lambda: embeddings.hot_rows.view(np.uint32))
+                              if pooled else None, embeddings)
 
     @exclusive
-    def deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
-             how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
+    def dispatch(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
+                 how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None) -> Trained:
         """The layer below `train`: any function of mini-batches that returns the gradients of their cold rows, and
         keeps hot and pinned rows itself. hot: the hot rows' words (numbers, row words), where the core pools."""
-        return self._deal(compute, indices, payload, how, hot)
+        return self._dispatch(compute, indices, payload, how, hot)
 
-    def _deal(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
-              how: Train, hot: Callable[[], NDArray[np.uint32]] | None, kept: Embeddings | None = None) -> Trained:
+    def _dispatch(self, compute: Callable[[Batch], NDArray[np.float32]], indices: ArrayLike, payload: ArrayLike | None,
+                  how: Train, hot: Callable[[], NDArray[np.uint32]] | None, kept: Embeddings | None = None) -> Trained:
         """kept: the rows that the GPU has trained, which are brought to the card when all is over."""
         layout, runs, beat = self.layout, self._runs, 4 * self._runs.words
         layout.check(how)

@@ -113,20 +113,20 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     chunks = () if weights is None else _samples(options, model)
     errors = None if weights is None else measured(model, weights, profile, chunks)
-    made = _planned(options, model, profile, costs, options.cards, say, errors)
+    plan = _planned(options, model, profile, costs, options.cards, say, errors)
     if weights is not None:
-        made = replace(made, accuracy=accuracy(made.model, weights, profile, chunks))
+        plan = replace(plan, accuracy=accuracy(plan.model, weights, profile, chunks))
     with (folder / PROFILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     tail, shared = tail_of(profile), costs.shared(options.cards)
-    ahead = horizon_of(made, profile, shared)
+    ahead = horizon_of(plan, profile, shared)
     if options.horizon is not None and ahead is None:
         notes += (SILENT,)
-    notes += tuple(_without_rows(made, profile))
-    made = replace(made, assumed=(*notes, *made.assumed), profile_sha256=digest,
-                   held=None if tail is None else served(made, profile, tail, shared), horizon=ahead)
-    made.save(folder)
-    return made, profile
+    notes += tuple(_without_rows(plan, profile))
+    plan = replace(plan, assumed=(*notes, *plan.assumed), profile_sha256=digest,
+                   held=None if tail is None else served(plan, profile, tail, shared), horizon=ahead)
+    plan.save(folder)
+    return plan, profile
 
 
 def _without_rows(plan: Plan, profile: Profile) -> Iterator[str]:
@@ -155,17 +155,17 @@ def size(options: Options, qps: float, p99_s: float, folder: Path, *, say: Calla
     options = options if weights is None else replace(options, logs=settled(options.logs))
     model, profile, costs, notes = _prepared(options, folder, say, progress, read)
     errors = None if weights is None else measured(model, weights, profile, _samples(options, model))
-    device, found, refusals = Device.load(options.device), [], []
+    device, plans, refusals = Device.load(options.device), [], []
     for cards in groups(options.cards, model.network is not None):
         try:
-            made = _planned(options, model, profile, costs, cards, say, errors)
+            plan = _planned(options, model, profile, costs, cards, say, errors)
         except ValueError as error:     # they do not hold it
             refusals.append(error)
             continue
-        found.append(copies(made, device.shared(cards), qps, p99_s))
-    if not found:
+        plans.append(copies(plan, device.shared(cards), qps, p99_s))
+    if not plans:
         raise refusals[-1]
-    return tuple(found), profile, (*notes, *found[-1].plan.assumed)
+    return tuple(plans), profile, (*notes, *plans[-1].plan.assumed)
 
 
 def _prepared(options: Options, folder: Path, say: Callable[[str], None],
@@ -247,11 +247,11 @@ def _planned(options: Options, model: Recommender, profile: Profile, costs: Cost
 def _as_given(model: Recommender, options: Options) -> Recommender:
     """With the formats that the options name for all tables, or the error budget for those whose formats the model does
     not name. Raises ValueError: a table that cannot have one"""
-    given: dict[str, Any] = {key: value for key in ("results", *CHOSEN)
+    chosen: dict[str, Any] = {key: value for key in ("results", *CHOSEN)
                              if (value := getattr(options, key)) is not None}
 
     def formed(spec: TableSpec) -> TableSpec:
-        own = dict(given)
+        own = dict(chosen)
         if own.keys() & set(CHOSEN):
             own["error_budget"] = None
         elif options.error_budget is not None and all(getattr(spec, key) == WORDS[key][0] for key in CHOSEN):

@@ -121,8 +121,8 @@ class Cards:
         self._take()
         delta.check(self.state)
         plan, tables, words = delta.plan, self.bundle.tables, dict(self.words)
-        for name, told in tables.items():
-            rows, new = delta.words(told["number"])
+        for name, ids in tables.items():
+            rows, new = delta.words(ids["number"])
             if len(rows):
                 words[name] = words[name].copy()
                 words[name][rows] = new
@@ -163,13 +163,13 @@ class Cards:
         Raises      ValueError: a column that the log does not have, an id past the table's rows
         """
         self._take()
-        found = {}
+        requests = {}
         for key, table, column in self.plan.model.features:
             if column not in chunk.ids:
                 raise ValueError(f"the log has no table {column!r}; it has {', '.join(chunk.ids)}")
-            found[key] = Bags(table, self.remaps[table](chunk.ids[column]), chunk.edges(column),
+            requests[key] = Bags(table, self.remaps[table](chunk.ids[column]), chunk.edges(column),
                               mode=self.plan.model.tables[table].mode, remapped=True)
-        return found
+        return requests
 
     @exclusive
     def lookup(self, requests: Mapping[str, Bags]) -> Done:
@@ -181,19 +181,19 @@ class Cards:
         """
         shards, cycles, links, commands = {}, {}, {}, {}
         stored = self.plan.stored
-        asked, serves = _joined(requests, stored)
-        parts = self.parts(asked)
-        for (number, mine), found in zip(parts.items(), self._batches(parts), strict=True):
+        joined, serves = _joined(requests, stored)
+        parts = self.parts(joined)
+        for (number, mine), part in zip(parts.items(), self._batches(parts), strict=True):
             bags = self.emb[number]
-            shards[number] = dict(zip(mine, found, strict=True))
+            shards[number] = dict(zip(mine, part, strict=True))
             cycles[number], links[number], commands[number] = bags.last["cycles"], bags.link, bags.commands
         pooled: dict[str, NDArray[np.float32]] = {}
-        for key, each in asked.items():
+        for key, each in joined.items():
             _, table, names = stored[each.table]
-            whole = np.concatenate([shards[card][key] for card in table.cards if key in shards.get(card, {})],
+            all_rows = np.concatenate([shards[card][key] for card in table.cards if key in shards.get(card, {})],
                                    axis=1 if table.by == "columns" else 0)
             ends = np.cumsum([self.plan.model.tables[name].dim for name in names])
-            pooled.update(zip(serves[key], np.split(whole, ends[:-1], axis=1), strict=True))
+            pooled.update(zip(serves[key], np.split(all_rows, ends[:-1], axis=1), strict=True))
         vectors, rows = {key: pooled[key] for key in requests}, {name: np.zeros(3, np.int64) for name in self.remaps}
         for each in requests.values():
             rows[each.table] += np.bincount(np.asarray(each.indices) >> DEVICE_SHIFT, minlength=3)
@@ -268,11 +268,11 @@ def _joined(requests: Mapping[str, Bags], stored: Mapping[str, Stored]) \
     Raises      ValueError: as `Cards.lookup`
     """
     product = {part: name for name, each in stored.items() for part in each.parts if len(each.parts) > 1}
-    asked: dict[str, Bags] = {}
+    joined: dict[str, Bags] = {}
     serves: dict[str, tuple[str, ...]] = {}
     for key, each in requests.items():
         if (name := product.get(each.table)) is None:
-            asked[key], serves[key] = each, (key,)
+            joined[key], serves[key] = each, (key,)
             continue
         parts = stored[name].parts
         whose = f"table {each.table} is joined with {', '.join(part for part in parts if part != each.table)}"
@@ -287,8 +287,8 @@ def _joined(requests: Mapping[str, Bags], stored: Mapping[str, Stored]) \
         if each.table == parts[0]:
             serves[key] = tuple(own for own, in keys)
             indices = np.sum([np.asarray(requests[own].indices) for own in serves[key]], axis=0)
-            asked[key] = replace(each, table=name, indices=indices)
-    return asked, serves
+            joined[key] = replace(each, table=name, indices=indices)
+    return joined, serves
 
 
 def _part(bags: Bags, table: PlanTable, card: int) -> Bags | None:

@@ -53,21 +53,21 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"hotrail.compile takes a torch.nn.Module, not a {type(model).__name__}; hotrail.bundle takes "
                          "files and state dicts")
-    found = list(_found(model))
-    if not found:
+    modules = list(_found(model))
+    if not modules:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
     check_kind(card)
-    held = [table for each in found for table in each.tables]
+    held = [table for each in modules for table in each.tables]
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
     try:
-        made = _copied(model, found, RowsOnCards(cards, laid))
+        compiled = _copied(model, modules, RowsOnCards(cards, laid))
     except BaseException:
         cards.close()
         raise
-    vars(made)["cards"] = cards
-    return made
+    vars(compiled)["cards"] = cards
+    return compiled
 
 
 def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCards") -> torch.nn.Module:
@@ -77,16 +77,16 @@ def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCard
     """
     places = {id(each.module): each.on_cards(rows) for each in found}
     try:
-        made = copy.deepcopy(model, dict(places))
+        duplicate = copy.deepcopy(model, dict(places))
     except Exception as error:      # whatever the model's parts raise
         raise ValueError(f"{type(model).__name__} cannot be copied by copy.deepcopy: "
                          f"{str(error).partition(chr(10))[0] or type(error).__name__}") from error
-    there = {id(each) for each in made.modules()}
+    there = {id(each) for each in duplicate.modules()}
     for each in found:
         if id(places[id(each.module)]) not in there:
             raise ValueError(f"the copy of {type(model).__name__} keeps its table {each.tables[0].name}: a module "
                              "around it has a way of its own to be copied")
-    return made
+    return duplicate
 
 
 class RowsOnCards:
@@ -116,10 +116,11 @@ class RowsOnCards:
 
         Raises      ValueError: a row that the table does not have; RunError, CardError: the card's
         """
-        found = {key: np.zeros((0, self._dims[each.table]), np.float32) for key, each in requests.items()}
+        vectors = {key: np.zeros((0, self._dims[each.table]), np.float32) for key, each in requests.items()}
         with self.cards.lock:       # no delta comes between the rows' places and their vectors
-            asked = {key: self._remapped(each) for key, each in requests.items() if len(np.asarray(each.offsets)) > 1}
-            return found | self.cards.lookup(asked).vectors if asked else found
+            remapped = {key: self._remapped(each) for key, each in requests.items()
+                        if len(np.asarray(each.offsets)) > 1}
+            return vectors | self.cards.lookup(remapped).vectors if remapped else vectors
 
     def _remapped(self, bags: Bags) -> Bags:
         rows, count = np.asarray(bags.indices), len(self._numbers[bags.table])
@@ -144,8 +145,8 @@ class EmbeddingOnCards(OneTable):
 
     @torch.compiler.disable(reason="tables are on cards")
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        found = self.bags(self.table, array(input).reshape(-1, 1), mode="sum")
-        return self._result(found).reshape(*input.shape, self.embedding_dim)
+        vectors = self.bags(self.table, array(input).reshape(-1, 1), mode="sum")
+        return self._result(vectors).reshape(*input.shape, self.embedding_dim)
 
 
 class _Collection(OnCards):
@@ -311,13 +312,13 @@ def _of_table(module: Any, place: str) -> _Found:
                          (place.rpartition(".")[2],))
 
     def on_cards(rows: RowsOnCards) -> torch.nn.Module:
-        made = EmbeddingBag(rows, place, mode=module.mode, include_last_offset=module.include_last_offset,
+        bag = EmbeddingBag(rows, place, mode=module.mode, include_last_offset=module.include_last_offset,
                             padding_idx=module.padding_idx, like=module.weight) if pools else \
             EmbeddingOnCards(rows, place, module.weight)
         # What the model may look up of it, as padding_idx; not what torch has there in the place of a call.
-        made.__dict__.update({name: value for name, value in vars(module).items()
-                              if name not in vars(made) and not hasattr(type(made), name)})
-        return made
+        bag.__dict__.update({name: value for name, value in vars(module).items()
+                              if name not in vars(bag) and not hasattr(type(bag), name)})
+        return bag
 
     return _Found(module, (table,), on_cards)
 

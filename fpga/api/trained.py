@@ -90,9 +90,9 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
             if name not in [table.name for table in held]:
                 raise ValueError(f"there is no table {name!r}; there are {', '.join(table.name for table in held)}")
     by_name = {table.name: table.columns or (table.name,) for table in held}
-    wanted = tuple(dict.fromkeys(column for each in by_name.values() for column in each))
+    names = tuple(dict.fromkeys(column for each in by_name.values() for column in each))
     try:
-        source_log = opened(log, wanted, **reading.given())
+        source_log = opened(log, names, **reading.given())
         found = by_table(source_log, by_name)
     except ValueError as error:
         if at := named_in(error, by_name):
@@ -100,9 +100,9 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
         raise
     profile = stream.profile(found, sample=sample)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables")
-    given = {name: value for name, value in options.items() if value is not None}
+    chosen = {name: value for name, value in options.items() if value is not None}
     laid = {table.name: placed(table, _counted(profile, table.name),
-                               **(given if table.array.dtype.kind == "f" else _without_format(given)))
+                               **(chosen if table.array.dtype.kind == "f" else _without_format(chosen)))
             for table in held}
     model = Recommender(Path(source).stem, source, {name: each.spec for name, each in laid.items()}, None, batch,
                         reading)
@@ -114,10 +114,10 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
     plan = make(model, profile, costs.shared(cards), cards=cards, levels=levels, explain=False,
                 errors=measured(model, weights, profile, head(source_log)) if budgets else None,
                 say=lambda line: say(f"search     {line}"))
-    made = bundles.write(out or build_folder() / "bundle", plan, profile, weights, say=say)
-    for warning in made.warnings if silent else ():
+    bundle = bundles.write(out or build_folder() / "bundle", plan, profile, weights, say=say)
+    for warning in bundle.warnings if silent else ():
         warnings.warn(warning, stacklevel=3)
-    return made, laid
+    return bundle, laid
 
 
 def _named(table: TrainedTable, columns: Mapping[str, str | Sequence[str]], ids: Any, unknown: Mapping[str, int],
@@ -130,9 +130,9 @@ def _named(table: TrainedTable, columns: Mapping[str, str | Sequence[str]], ids:
 
 
 def _counted(profile: Profile, table: str) -> Any:
-    found = profile.tables[table].ids
-    assert found is not None, "a log that is read has ids"
-    return found
+    ids = profile.tables[table].ids
+    assert ids is not None, "a log that is read has ids"
+    return ids
 
 
 def _without_format(given: Mapping[str, Any]) -> dict[str, Any]:

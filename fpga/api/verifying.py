@@ -115,16 +115,16 @@ class _Oracles:
         for number, vectors in done.shards.items():
             bags = self.cards.emb[number].program
             assert bags is not None
-            wanted, _ = self.emb[number].run(bags)
-            yield number, first_difference(list(vectors.values()), wanted)
+            expected, _ = self.emb[number].run(bags)
+            yield number, first_difference(list(vectors.values()), expected)
         if done.predictions is None:
             return
         features = np.stack(list(done.vectors.values()), axis=1)
         for number, part in self.cards.shares(done.samples):
             program = self.cards.mlp[number].program
             assert program is not None and batch.dense is not None
-            wanted = [self.mlp[number].run(program, batch.dense[part], features[part])]
-            yield number, first_difference([done.predictions[part]], wanted)
+            expected = [self.mlp[number].run(program, batch.dense[part], features[part])]
+            yield number, first_difference([done.predictions[part]], expected)
 
     def paged(self, batch: Batch) -> set[int]:
         """Cards that needed pages of the SSD for the last batch."""
@@ -137,9 +137,9 @@ class _Unseen:
 
     def __init__(self, bundle: Bundle):
         self.model = bundle.plan.model
-        found = {name: bundle.vocabulary(name) for name in bundle.plan.tables}
-        self.vocabularies = found
-        self.known = {name: known for name, known in found.items() if known is not None}
+        vocabularies = {name: bundle.vocabulary(name) for name in bundle.plan.tables}
+        self.vocabularies = vocabularies
+        self.known = {name: known for name, known in vocabularies.items() if known is not None}
         self.lookups = {name: np.zeros(2, np.int64) for name in self.known}     # unseen, all
 
     def count(self, chunk: Chunk) -> None:
@@ -169,7 +169,7 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
     say = say or (lambda text: None)
     plan = bundle.plan
     source = opened(log, tables=plan.model.columns, **plan.model.log.given())
-    found = Verified(Device.load(options.get("device", bundle.device)).shared(len(plan.cards)))
+    verified = Verified(Device.load(options.get("device", bundle.device)).shared(len(plan.cards)))
     far = {name: np.zeros(2) for name in plan.tables}
     strange = _Unseen(bundle)
     notes: dict[str, None] = dict.fromkeys(bundle.notes)
@@ -180,8 +180,8 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
             if served.note:
                 notes[served.note] = None
             for number, text in oracles.differences(served):
-                if text and not found.different:
-                    found.different = f"card {number}, samples {found.samples} on: {text}"
+                if text and not verified.different:
+                    verified.different = f"card {number}, samples {verified.samples} on: {text}"
             if served.done.predictions is not None:
                 predictions.append(served.done.predictions)
             strange.count(served.chunk)
@@ -189,19 +189,19 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
                 for key, name, column in plan.model.features:
                     far[name] += _squares(plan.model.tables[name], served.chunk, column, strange.vocabularies[name],
                                           weights, served.done.vectors[key])
-            found.count(served, plan, oracles.paged(served))
+            verified.count(served, plan, oracles.paged(served))
             if watch is not None:
                 watch(served)
-            say(f"{found.samples:,} of {samples:,} samples")
-    if not found.samples:
+            say(f"{verified.samples:,} of {samples:,} samples")
+    if not verified.samples:
         raise ValueError(f"{source.source} has no samples")
     if weights is not None:
-        found.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0
+        verified.distance = {name: float(np.sqrt(total[0] / total[1])) if total[1] else 0.0
                           for name, total in far.items()}
-    found.predictions = np.concatenate(predictions) if predictions else None
-    found.unseen = {name: int(count) for name, (count, _) in strange.lookups.items()}
-    found.notes = (*notes, *strange.notes())
-    return found
+    verified.predictions = np.concatenate(predictions) if predictions else None
+    verified.unseen = {name: int(count) for name, (count, _) in strange.lookups.items()}
+    verified.notes = (*notes, *strange.notes())
+    return verified
 
 
 def card_seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
@@ -220,8 +220,8 @@ def _squares(spec: TableSpec, chunk: Chunk, column: str, vocabulary: NDArray[np.
     """Of pooled vectors: the squared distance from those of the dense rows, and these squared, by way of the rows and
     not of the remapped words."""
     rows, each = looked_up(spec, chunk, column, vocabulary)
-    wanted = pooled(spec, weights.rows(spec, rows), each, chunk.edges(column))
-    return np.array([((found - wanted) ** 2).sum(), (wanted**2).sum()])
+    expected = pooled(spec, weights.rows(spec, rows), each, chunk.edges(column))
+    return np.array([((found - expected) ** 2).sum(), (expected**2).sum()])
 
 
 def energy(found: Verified) -> str:

@@ -123,8 +123,8 @@ class Feed:
     """
 
     def __init__(self, source: Source, transfers: np.ndarray, *, page_bytes: int, beat_bytes: int, ring: memoryview,
-                 progress: memoryview, doorbell: memoryview, depth: int, poll_s: float = POLL_S):
-        self._source, self._page_bytes, self._poll_s = source, page_bytes, poll_s
+                 progress: memoryview, doorbell: memoryview, depth: int):
+        self._source, self._page_bytes = source, page_bytes
         self._ring, self._progress, self._doorbell = ring, progress, doorbell
         self._pages, self._positions = transfers[:, 0].tolist(), transfers[:, 1].tolist()
         self._beat_bytes, self._ring_beats = beat_bytes, len(ring) // beat_bytes
@@ -184,7 +184,7 @@ class Feed:
                     self._next += 1
                     return number
                 self.credit_waits += 1
-                time.sleep(self._poll_s)
+                time.sleep(POLL_S)
         return None
 
     def _has_room(self, number: int) -> bool:

@@ -34,11 +34,10 @@ DRIVE_TIMING = ("ssd.tr", "ssd.channels", "ssd.dies", "ssd.flash_page", "ssd.bus
 
 @dataclass(frozen=True)
 class RowRate:
-    """rows a second, share of the port's beats, cycles it took, the memory's counters and, where asked for, its
-    commands: clock, kind ("A"ctivate, "P"recharge, "R"ead, "W"rite, re"F"resh), group, bank over all groups, row."""
+    """rows per second, cycles it took, the memory's counters and, where asked for, its commands:
+    clock, kind ("A"ctivate, "P"recharge, "R"ead, "W"rite, re"F"resh), group, bank over all groups, row."""
 
     rows_per_s: float
-    beats_share: float
     cycles: int
     counters: dict[str, int]
     commands: np.ndarray | None = field(default=None, repr=False)
@@ -108,7 +107,7 @@ def rows(device: "Device | str", addresses: np.ndarray, row_bytes: int, *, ahead
                   pointer(commands.ctypes.data if trace else None), ctypes.c_uint64(room), ctypes.byref(traced))
     if not cycles:
         raise RuntimeError("the memory's controller took more than 1,000 cycles a line: it is stuck")
-    return RowRate(at.size / cycles * device.kernel_mhz * 1e6, beats / cycles, cycles,
+    return RowRate(at.size / cycles * device.kernel_mhz * 1e6, cycles,
                    dict(zip(DDR_COUNTERS, map(int, counters), strict=True)),
                    commands[: traced.value] if trace else None)
 

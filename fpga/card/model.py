@@ -49,13 +49,11 @@ class Ports:
 
 @dataclass(frozen=True)
 class Model:
-    """A built library and what it cost."""
+    """A built library."""
 
     library: Path
     ports: Ports
     metadata: dict[str, Any]
-    build_seconds: float
-    cached: bool
 
 
 def ports(metadata: Mapping[str, Any]) -> Ports:
@@ -129,11 +127,11 @@ def _read(files: Iterable[str]) -> dict[str, str]:
     return {file: (SOURCES / file).read_text("utf-8") for file in files}
 
 
-def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Model:
+def build(component: Any, name: str, *, opt: str = "-O1") -> Model:
     """The library of a component, from the cache when the same one was built before.
 
     Parameters  component: with ports m##_axi, s_axi_control and interrupt, whatever of them it has; name: for
-                the folder's name; opt: of the C++ compiler; fresh: build again, to measure
+                the folder's name; opt: of the C++ compiler
     Raises      CardError: a card cannot be connected to its ports; RuntimeError: the end of the build's log
     """
     texts, metadata = verilog.convert(component)
@@ -146,6 +144,6 @@ def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -
         common=_read(HARNESS),
         # Several cores live in one process: none may see the other's symbols.
         ldflags="-shared -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,--no-undefined -pthread",
-        opt=opt, fresh=fresh,
+        opt=opt,
     )
-    return Model(built.target, axi_ports, metadata, built.build_seconds, built.cached)
+    return Model(built.target, axi_ports, metadata)

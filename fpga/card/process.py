@@ -220,9 +220,9 @@ class ProcessCard(Card):
         return self._ask("wait", timeout_cycles, timeout_s)
 
     @exclusive
-    def begin_wait(self, timeout_cycles: int = 10_000_000, timeout_s: float | None = None) -> None:
+    def begin_wait(self, timeout_cycles: int = 10_000_000) -> None:
         """As `wait`, without its result: the card works on while the caller does something else."""
-        self._waiting = self._send("wait", timeout_cycles, timeout_s)
+        self._waiting = self._send("wait", timeout_cycles, None)
 
     @exclusive
     def end_wait(self) -> int:

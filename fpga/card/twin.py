@@ -50,12 +50,12 @@ class TwinCard(SimCard):
     core: str
 
     def __init__(self, config: Any, sizes: np.ndarray, device: Device, kernel: KernelLike, *, memory: str):
-        path, seconds, cached = build(self.core)
+        path, *_ = build(self.core)
         bits = 32 * config.words
         masters = Master("m00_axi", bits, True, True), Master("m01_axi", bits, True, False)
         ctypes.CDLL(str(path)).twin_sizes(ctypes.c_void_p(sizes.ctypes.data))     # of the card that is made next
         self._own = of(self.core, config)
-        super().__init__(Model(path, Ports(masters, True, True), {}, seconds, cached), device, kernel, memory=memory)
+        super().__init__(Model(path, Ports(masters, True, True), {}), device, kernel, memory=memory)
         self._library.twin_memory.restype = ctypes.c_void_p
         self._library.twin_attach(ctypes.c_void_p(self._handle))
         self._beat_words = config.words

@@ -157,34 +157,34 @@ def map_cells(texts: Mapping[str, str], top: str, liberty: Path, *, cache: Path 
     def total(field: str) -> Any:
         return sum(getattr(part, field) * counts[name] for name, part in parts.items())
 
-    whole = Electrical()
+    chain = Electrical()
     for name, part in parts.items():
         for kind, count in part.kinds.items():
-            whole = cells[kind].times(count * counts[name], whole)
+            chain = cells[kind].times(count * counts[name], chain)
     return CellReport(top, total("area_um2"), nand, total("cells"), total("memories"), total("memory_bits"),
-                      {name: (part, counts[name]) for name, part in parts.items() if counts[name]}, whole)
+                      {name: (part, counts[name]) for name, part in parts.items() if counts[name]}, chain)
 
 
 def electrical(liberty: str) -> dict[str, Electrical]:
     """The cells of a Liberty file by name. A change of a node charges or discharges it: half of C V^2."""
     def number(pattern: str, text: str, default: float = 0.0) -> float:
-        found = re.search(pattern + r"\s*:?\s*\"?\(?\s*([\d.eE+-]+)", text)
-        return float(found[1]) if found else default
+        match = re.search(pattern + r"\s*:?\s*\"?\(?\s*([\d.eE+-]+)", text)
+        return float(match[1]) if match else default
 
     def unit(pattern: str) -> float:
-        found = re.search(pattern + r"\W*([\d.]+)\W*([fpnum]?)[WwFf]", liberty)
-        return float(found[1]) * UNITS[found[2].lower()] if found else 1.0
+        match = re.search(pattern + r"\W*([\d.]+)\W*([fpnum]?)[WwFf]", liberty)
+        return float(match[1]) * UNITS[match[2].lower()] if match else 1.0
 
     half = 0.5 * unit("capacitive_load_unit") * number("nom_voltage", liberty) ** 2
-    found = {}
+    values = {}
     for cell in re.split(r"\bcell\s*\(\s*\"?(?=\w)", liberty)[1:]:
         inputs = [pin for pin in re.split(r"\bpin\s*\(", cell)[1:] if re.search(r"direction\s*:\s*\"?input", pin)]
         data, clock = (half * sum(number(r"\bcapacitance", pin) for pin in inputs
                                   if bool(re.search(r"\bclock\s*:\s*\"?true", pin)) == clocked)
                        for clocked in (False, True))
         name = re.split(r"\W", cell, maxsplit=1)[0]
-        found[name] = Electrical(data, clock, number("cell_leakage_power", cell) * unit("leakage_power_unit"))
-    return found
+        values[name] = Electrical(data, clock, number("cell_leakage_power", cell) * unit("leakage_power_unit"))
+    return values
 
 
 def _part(name: str, modules: Mapping[str, str], library: Path, cache: Path, begins: Callable[[], None]) -> Part:

@@ -87,7 +87,7 @@ class Layout:
 
     @property
     def met(self) -> bool:
-        return all(reached >= wanted for reached, wanted in self.fmax.values())
+        return all(reached >= target for reached, target in self.fmax.values())
 
     @property
     def clock(self) -> tuple[float, float]:
@@ -272,8 +272,8 @@ def _placed(board: EcpBoard, core: str, seed: int, out: Path, empty: int, parts:
             for kind, count in timing["utilization"].items()}
     layout = Layout(board, core, seed, used, parts, fmax, _longest(timing), (spent, time.monotonic() - start),
                     1024 * int(peak[1]) if peak else 0, file)
-    reached, wanted = layout.clock
-    say(f"placing and routing: {layout.seconds[1]:.0f} s, {reached:.1f} MHz of {wanted:g}")
+    reached, target = layout.clock
+    say(f"placing and routing: {layout.seconds[1]:.0f} s, {reached:.1f} MHz of {target:g}")
     return layout
 
 
@@ -301,10 +301,10 @@ class _Watch:
                 self._say(f"  {stage}")
         if reason := _too_much(line):
             raise Ecp5Error(reason)
-        if found := OVERLAP.search(line):
-            self._progress(f"    {found[1]}% of the LUTs still overlap")
-        if found := PASS.search(line):
-            number, shared = int(found[1]), int(found[2])
+        if match := OVERLAP.search(line):
+            self._progress(f"    {match[1]}% of the LUTs still overlap")
+        if match := PASS.search(line):
+            number, shared = int(match[1]), int(match[2])
             self._progress(f"    pass {number}: wires that nets still share: {shared:,}")
             if shared < self._fewest:
                 self._fewest, self._found_in = shared, number
@@ -395,9 +395,9 @@ def lines(layout: Layout) -> Iterator[str]:
                           if kind in count)
         if shown:
             yield f"  {name:13s} {shown}"
-    for reached, wanted in layout.fmax.values():
-        verdict = "met" if reached >= wanted else "MISSED"
-        yield f"  {'clock':13s} {reached:.2f} MHz, wanted {wanted:g}: {verdict}"
+    for reached, target in layout.fmax.values():
+        verdict = "met" if reached >= target else "MISSED"
+        yield f"  {'clock':13s} {reached:.2f} MHz, wanted {target:g}: {verdict}"
     mapping, placing = layout.seconds
     yield (f"  seed {layout.seed}; mapping {mapping / 60:.1f} min, placing and routing {placing / 60:.1f} min, "
            f"{layout.peak_bytes / 2**30:.2f} GB")

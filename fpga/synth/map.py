@@ -284,7 +284,8 @@ def _synthesised(modules: Mapping[str, str], top: str, folder: Path, say: Callab
             if not found.crossed:
                 break
             joined |= found.crossed
-        depth_of[name], chains_of[name], edge, boundaries[name] = found[:4]
+        depth_of[name], chains_of[name] = found.worst, found.chained
+        edge, boundaries[name] = found.edge, found.boundary
         uses[name] = defaultdict(int)
         for cell in netlist["cells"].values():
             if cell["type"] in modules:

@@ -275,7 +275,7 @@ class Compiler:
         items: list[_Item] = []
         for name, step in steps.items():
             items += self._fills(self.images.placed[name], step, ring, inputs)
-        outputs, out, asked = [], 0, 0
+        outputs, out, ssd_bytes = [], 0, 0
         used = dict.fromkeys(steps, 0)
         turns = []
         kinds = [kind(request.address, request.placed.row_beats) for request in requests]
@@ -287,7 +287,7 @@ class Compiler:
         for number, (cycles, request) in enumerate(zip(each_cycles, requests, strict=True)):
             placed, name = request.placed, request.placed.table.name
             lookups = len(_on_ssd(request)[0])
-            asked += lookups * placed.row_beats * self.images.words * 4
+            ssd_bytes += lookups * placed.row_beats * self.images.words * 4
             count = len(request.offsets) - 1
             slots = None
             if name in steps:       # its ranks stand there behind those of the requests before
@@ -313,7 +313,7 @@ class Compiler:
             keep = min(keep, item.first)
         pages = np.concatenate([np.zeros(0, np.int64), *ring.brought])
         return Program(_stacked(words[::-1]), inputs.image(), pages, self.images.page_beats, out, tuple(outputs),
-                       tuple(item.origin for item in items), asked, len(pages) * self.images.page_bytes,
+                       tuple(item.origin for item in items), ssd_bytes, len(pages) * self.images.page_bytes,
                        sum(int(np.count_nonzero(step.slots >= 0)) for step in steps.values()),
                        sum(len(step.filled) for step in steps.values()), steps)
 
@@ -372,11 +372,11 @@ class Compiler:
 
 def _split(cuts: Sequence[tuple[int, int, int, int]], bags: NDArray[np.int64]) -> list[tuple[int, int, int, int]]:
     """The same cuts, those with one of these bags inside as several. bags: ascending."""
-    found = []
+    parts = []
     for start, end, *ring in cuts:
         edges = [start, *np.unique(bags[(start < bags) & (bags < end)]).tolist(), end]
-        found += [(begin, stop, *ring) for begin, stop in zip(edges[:-1], edges[1:], strict=True)]
-    return found
+        parts += [(begin, stop, *ring) for begin, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return parts
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -93,7 +93,7 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
     for name, array in arrays.items():
         if match := MANAGED.fullmatch(name):
             managed.setdefault(match[1], {})[match[2]] = array
-    found = []
+    trained = []
     for name, key in _located({name: key.removesuffix(WEIGHT) for name, key in tables.items()}, wide, where):
         ids = None
         if (match := TORCHREC.fullmatch(f"{key}{WEIGHT}")) and match[1] in managed:
@@ -101,15 +101,15 @@ def of_state(state: Mapping[str, Any], tables: Mapping[str, str] | None, where: 
         array = _array(wide[key], f"{where}: {key}")
         scale, bias = (arrays.get(f"{key}.weight_{each}") for each in ("qscale", "qbias"))
         if array.dtype != np.uint8:
-            found.append(TrainedTable(name, array, array.shape[1], ids=ids))
+            trained.append(TrainedTable(name, array, array.shape[1], ids=ids))
             continue
         if scale is None or bias is None:
             raise ValueError(f"{where}: {key} is quantised, and {key}.weight_qscale or .weight_qbias is missing; save "
                              "it with quant_state_dict_split_scale_bias, or give the module itself")
         ends = np.stack([_array(each, f"{where}: {key}.weight_qscale or .weight_qbias").reshape(-1)
                          for each in (scale, bias)], axis=1)
-        found.append(replace(_quantised(name, array, ends, quantised), ids=ids))
-    return found
+        trained.append(replace(_quantised(name, array, ends, quantised), ids=ids))
+    return trained
 
 
 def managed_ids(table: str, arrays: Mapping[str, Any], kind: str, offset: int = 0) -> Ids:
@@ -144,24 +144,24 @@ def of_fbgemm(tables: Any) -> list[TrainedTable]:
     names = [name or f"table{number}" for number, name in enumerate(getattr(tables, "table_names", None) or named)]
     pooling = getattr(tables, "pooling_mode", 0)
     mode = MODES.get(getattr(pooling, "value", pooling)) or str(getattr(pooling, "name", pooling)).lower()
-    found = []
+    trained = []
     for number, (name, spec, part) in enumerate(zip(names, specs, tables.split_embedding_weights(), strict=True)):
         rows = _remapped(tables, number, name, spec[1] if isinstance(part, tuple) else spec[0])
         if not isinstance(part, tuple):
             array = _array(part, f"table {name}")
-            found.append(TrainedTable(name, _at(array, rows), array.shape[1], mode))
+            trained.append(TrainedTable(name, _at(array, rows), array.shape[1], mode))
             continue
         form = str(getattr(spec[3], "value", spec[3])).lower()
         codes = _at(_array(part[0], f"table {name}"), rows)
         if form in ("fp32", "fp16"):
             array = np.ascontiguousarray(codes).view(np.float32 if form == "fp32" else np.float16)
-            found.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
+            trained.append(TrainedTable(name, array[:, :spec[2]], spec[2], mode))
         elif form in CODES:
             ends = _at(np.ascontiguousarray(array_of(part[1])).view(np.float16), rows)
-            found.append(_quantised(name, codes, ends, form, mode))
+            trained.append(_quantised(name, codes, ends, form, mode))
         else:
             raise ValueError(f"table {name}: FBGEMM's {form} is not read; fp32, fp16, int8 and int4 are")
-    return found
+    return trained
 
 
 def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int64] | None:
@@ -177,12 +177,12 @@ def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int6
     if all_rows is None or not len(all_rows):
         return None
     edges = array_of(tables.index_remappings_array_offsets)
-    found = array_of(all_rows)[edges[number]:edges[number + 1]].astype(np.int64)
-    if not len(found):
+    numbers = array_of(all_rows)[edges[number]:edges[number + 1]].astype(np.int64)
+    if not len(numbers):
         return None
-    if found.max() >= rows:
-        raise ValueError(f"table {name}: index_remappings_array has row {found.max()}; the table has {rows} rows")
-    return np.where(found < 0, rows, found)
+    if numbers.max() >= rows:
+        raise ValueError(f"table {name}: index_remappings_array has row {numbers.max()}; the table has {rows} rows")
+    return np.where(numbers < 0, rows, numbers)
 
 
 def _at(array: NDArray, rows: NDArray[np.int64] | None) -> NDArray:
@@ -243,15 +243,15 @@ def _of_npz(path: Path, tables: Mapping[str, str] | None, quantised: str) -> lis
               for name in archive.namelist() if name.endswith(".npy")}
     if tables is None:
         tables = {name.removeprefix("table_"): name for name in arrays if name.startswith("table_")}
-    found = []
+    trained = []
     for name, key in _located(tables, {name: array for name, array in arrays.items() if array.ndim == 2}, path.name):
         array = arrays[key]
         if array.dtype == np.uint8:
-            found.append(TrainedTable(name, array, fused_dim(quantised, array.shape[1]), row_format=quantised,
+            trained.append(TrainedTable(name, array, fused_dim(quantised, array.shape[1]), row_format=quantised,
                                       ids=arrays.get(f"ids_{name}")))
         else:
-            found.append(TrainedTable(name, array, array.shape[1], ids=arrays.get(f"ids_{name}")))
-    return found
+            trained.append(TrainedTable(name, array, array.shape[1], ids=arrays.get(f"ids_{name}")))
+    return trained
 
 
 def _located(tables: Mapping[str, str], arrays: Mapping[str, Any], where: str) -> Sequence[tuple[str, str]]:

@@ -73,8 +73,8 @@ def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -
     if not unseen or not heat.total or not returns and not (others and _once(heat)):
         return Expected(heat, heat.touched, 0.0)
     levels, each = _of_index(heat, returns, others)
-    found = Heat.joined(np.append(levels, each), np.append(heat.rows, others))
-    return Expected(found, heat.touched if each <= levels[-1] else found.touched, each * others / found.total)
+    scaled = Heat.joined(np.append(levels, each), np.append(heat.rows, others))
+    return Expected(scaled, heat.touched if each <= levels[-1] else scaled.touched, each * others / scaled.total)
 
 
 def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableProfile") -> NDArray[np.int64]:
@@ -88,9 +88,9 @@ def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableP
     if spec.ids != "vocabulary":
         return counts
     share, levels = _of_vocabulary(table)
-    found = np.where(counts > 0, _ranked(table.heat, counts), 0)
-    found[-1] = _beside(levels, _last(table.heat, levels, share, int(counts[-1])))
-    return found
+    expected = np.where(counts > 0, _ranked(table.heat, counts), 0)
+    expected[-1] = _beside(levels, _last(table.heat, levels, share, int(counts[-1])))
+    return expected
 
 
 def _ranked(heat: Heat, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -122,8 +122,8 @@ def _of_index(heat: Heat, returns: Returns | None, others: int) -> tuple[NDArray
         share = unseen_share(returns, heat.touched, others)
         return _levels(heat, returns, share), max(round(share * total / others), 1)
     share = _once(heat) / heat.total
-    wanted = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
-    levels = _falling(wanted, np.append(heat.rows, others))
+    lookups = np.append(_parts(heat) * (1 - share) * heat.accesses, share * total / others)
+    levels = _falling(lookups, np.append(heat.rows, others))
     return levels[:-1], int(levels[-1])
 
 
@@ -136,11 +136,11 @@ def unseen_share(returns: Returns, touched: int, others: int) -> float:
 
 def _last(heat: Heat, levels: NDArray[np.int64], share: float, own: int) -> int:
     """Parts of an access that are expected of a vocabulary's last row, which has `own` of the log's."""
-    found = round(_parts(heat) * share * heat.total)
+    count = round(_parts(heat) * share * heat.total)
     if own:
         place = min(int(np.searchsorted(-heat.accesses, -own)), len(levels) - 1)
-        found += round(int(levels[place]) * max(own / int(heat.accesses[place]), 1.0))
-    return found
+        count += round(int(levels[place]) * max(own / int(heat.accesses[place]), 1.0))
+    return count
 
 
 def _of_vocabulary(table: "TableProfile") -> tuple[float, NDArray[np.int64]]:
@@ -154,10 +154,11 @@ def _of_vocabulary(table: "TableProfile") -> tuple[float, NDArray[np.int64]]:
 
 def _levels(heat: Heat, returns: Returns | None, share: float) -> NDArray[np.int64]:
     """Parts of an access that are expected of each row, by its accesses, where `share` of all is to others."""
-    asked = heat.accesses.astype(np.float64)
+    accesses = heat.accesses.astype(np.float64)
     if returns:
-        asked = np.diff(returns.curve(places(heat.accesses, heat.rows)), prepend=0.0) / heat.rows
-    return _falling(asked * ((1 - share) * _parts(heat) * heat.total / max(float(asked @ heat.rows), 1e-9)), heat.rows)
+        accesses = np.diff(returns.curve(places(heat.accesses, heat.rows)), prepend=0.0) / heat.rows
+    all_accesses = max(float(accesses @ heat.rows), 1e-9)
+    return _falling(accesses * ((1 - share) * _parts(heat) * heat.total / all_accesses), heat.rows)
 
 
 def _falling(wanted: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -178,11 +179,11 @@ def _pooled(wanted, weights):
             weight[count - 1] = both
             count -= 1
         count += 1
-    found, end = np.empty_like(wanted), len(wanted)
+    pooled, end = np.empty_like(wanted), len(wanted)
     for pool in range(count - 1, -1, -1):
-        found[begin[pool]:end] = mean[pool]
+        pooled[begin[pool]:end] = mean[pool]
         end = begin[pool]
-    return found
+    return pooled
 
 
 def _place(heat: Heat, counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -78,8 +78,8 @@ class Returns:
             return curves[0]
         low = high - 1
         part = min(max((cut - cuts[low]) / (cuts[high] - cuts[low]), 0.0), 1.0)
-        found: NDArray[np.float64] = curves[low] + part * (curves[high] - curves[low])
-        return found
+        curve: NDArray[np.float64] = curves[low] + part * (curves[high] - curves[low])
+        return curve
 
     def _behind(self, split: int) -> NDArray[np.float64]:
         """(PLACES,) of the accesses behind a cut, with as many new rows as the whole log lets expect."""
@@ -130,12 +130,12 @@ def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[
     once, before = np.zeros((2, len(SPLITS) + 1), np.int64)
     for split, (begin, cut, end) in enumerate((*SPLITS, (0, ENDS[-1], ENDS[-1]))):
         first, middle, last = (int(np.searchsorted(ends, at)) for at in (begin, cut, end))
-        asked = of[first:middle].sum(axis=0)
+        requests = of[first:middle].sum(axis=0)
         before[split] = totals[first:middle].sum()
-        once[split] = min(int(weight[asked == 1].sum()), before[split])
+        once[split] = min(int(weight[requests == 1].sum()), before[split])
         if split < len(SPLITS) and min(before[split], totals[middle:last].sum()) >= FEWEST:
             whole[split] = totals[middle:last].sum()
-            after[split] = np.minimum(_hottest(asked, of[middle:last].sum(axis=0), weight), whole[split])
+            after[split] = np.minimum(_hottest(requests, of[middle:last].sum(axis=0), weight), whole[split])
     return Returns(after, whole, once, before) if whole[:WHOLE].any() else None
 
 
@@ -155,12 +155,12 @@ def _hottest(before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArra
     order = seen[np.argsort(-before[seen], kind="stable")]
     last = np.append(np.diff(before[order]) != 0, True)
     place = places(before[order], weight[order])[last]
-    asked = np.cumsum((weight * after)[order])[last]
-    return np.rint(np.interp(PLACES, np.append(0, place), np.append(0, asked))).astype(np.int64)
+    accesses = np.cumsum((weight * after)[order])[last]
+    return np.rint(np.interp(PLACES, np.append(0, place), np.append(0, accesses))).astype(np.int64)
 
 
 def places(accesses: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Of so many rows of so many accesses each, hottest first, the places up to the last of each."""
-    many, asked = np.cumsum(rows), np.cumsum(accesses * rows)
-    found: NDArray[np.float64] = (many / many[-1] + asked / asked[-1]) / 2
-    return found
+    many, lookups = np.cumsum(rows), np.cumsum(accesses * rows)
+    share: NDArray[np.float64] = (many / many[-1] + lookups / lookups[-1]) / 2
+    return share

@@ -63,8 +63,8 @@ class Vectors:
 def words_of(random: np.random.Generator, shape: Any, wild: float = 0.02) -> Words:
     """Bit patterns of numbers of many sizes; wild: the share of corner values."""
     exponents = random.integers(100, 150, shape) if random.random() < 0.5 else random.integers(120, 130, shape)
-    found = random.integers(0, 1 << 23, shape) | exponents << 23 | random.integers(0, 2, shape) << 31
-    return np.where(random.random(shape) < wild, random.choice(CORNERS, shape), found).astype(np.uint32)
+    words = random.integers(0, 1 << 23, shape) | exponents << 23 | random.integers(0, 2, shape) << 31
+    return np.where(random.random(shape) < wild, random.choice(CORNERS, shape), words).astype(np.uint32)
 
 
 def vectors(cores: Mapping[str, Any], seed: int = 1) -> dict[str, bytes]:
@@ -152,17 +152,17 @@ def _cores(random: np.random.Generator, modes: Sequence[int], columns: Sequence[
 
 def _trains(random: np.random.Generator, unit: Any, wild: float) -> list[tuple[list[NDArray[np.float32]], bool]]:
     """(cores, whether block16) of the shapes that this unit takes."""
-    limits, found = Limits.of(unit), []
+    limits, trains = Limits.of(unit), []
     for modes, columns, rank in _SHAPES[unit.grid_log2]:
         try:
             limits.layout(modes, columns, (1, *[rank] * (len(modes) - 1), 1))
         except ValueError:
             continue
         if not unit.block16_only:
-            found.append((_cores(random, modes, columns, rank, wild), False))
-        if unit.grouped and (unit.block16_only or len(found) % 2):
-            found.append((list(rounded_cores(_cores(random, modes, columns, rank))), True))
-    return found
+            trains.append((_cores(random, modes, columns, rank, wild), False))
+        if unit.grouped and (unit.block16_only or len(trains) % 2):
+            trains.append((list(rounded_cores(_cores(random, modes, columns, rank))), True))
+    return trains
 
 
 def _tt(random: np.random.Generator, config: Any) -> Vectors:
@@ -189,9 +189,9 @@ def _tt(random: np.random.Generator, config: Any) -> Vectors:
     return out
 
 
-def emb_start(out: Vectors, rows: Words, ring_beats: int, timeout: int = TIMEOUT) -> None:
+def emb_start(out: Vectors, rows: Words, ring_beats: int) -> None:
     """What all cases have in common: card memory, the ring, and the polls that a row may take."""
-    out.put(UNTOUCHED, ring_beats, timeout, len(rows), rows)
+    out.put(UNTOUCHED, ring_beats, TIMEOUT, len(rows), rows)
 
 
 def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, overfill: int = 0) -> int:
@@ -200,7 +200,7 @@ def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, over
     memory: its `outputs` must be UNTOUCHED; they and `rows` become what the oracle leaves. overfill: beats behind the
     run's first position that the host says it has filled, more than the ring has, where it would have brought nothing.
     """
-    given = memory.rows.copy()
+    rows_before = memory.rows.copy()
     instructions = len(memory.program) // 16
     words = oracle.words
     out.put(instructions, memory.program, len(memory.inputs) // words, memory.inputs, len(memory.outputs) // words)
@@ -214,7 +214,7 @@ def emb_case(out: Vectors, oracle: Emb, memory: Memory, *, page_beats: int, over
     for name, value in block.items():
         at = 4 * EMB.value(name).word
         out.put(at, value & 0xFFFFFFFF, *([at + 4, value >> 32] if name in COUNTERS else []))
-    changed = np.flatnonzero(memory.rows != given)
+    changed = np.flatnonzero(memory.rows != rows_before)
     out.put(memory.outputs, len(changed), np.stack([changed, memory.rows[changed]], axis=1))
     return result.code
 
@@ -284,13 +284,13 @@ def _mlp(random: np.random.Generator, config: Any) -> Vectors:
         y = words_of(random, (config.columns, steps * config.width), wild)
         addend = words_of(random, config.columns, wild)
         with np.errstate(all="ignore"):
-            found = systolic.tiles(fp32.value(x), fp32.value(y).T, config.width, grouped=config.grouped)
+            results = systolic.tiles(fp32.value(x), fp32.value(y).T, config.width, grouped=config.grouped)
             if adds:
-                found = fp32.add(found, fp32.value(addend)[None])
-            found = (found, fp32.maximum(found, np.float32(0)), fp32.sigmoid(found))[activation]
+                results = fp32.add(results, fp32.value(addend)[None])
+            results = (results, fp32.maximum(results, np.float32(0)), fp32.sigmoid(results))[activation]
         out.put(steps, activation, adds, addend)
         out.put(x.reshape(config.rows, steps, -1).swapaxes(0, 1), y.reshape(config.columns, steps, -1).swapaxes(0, 1))
-        out.put(found)
+        out.put(results)
     return out
 
 
@@ -312,18 +312,18 @@ def _hotline(random: np.random.Generator, config: Any) -> Vectors:
         if number == 9:     # nothing is learned from it: what the logger keeps of a run with a fault is not defined
             learn = False
             samples[30, 1] = registers[1].rows
-        asked, fault = lookup.accesses(samples, registers, indices=indices, words=words)
-        hit, numbers = np.zeros(asked.shape, bool), np.zeros(asked.shape, np.int64)
-        there = asked >= 0
-        hit[there], numbers[there] = logger.access(asked[there], learn)
-        translated, cold = lookup.translate(samples.reshape(-1, words)[:len(asked)], asked, hit, numbers)
-        whole = len(asked) * words // width     # samples before the one with the fault
+        accesses, fault = lookup.accesses(samples, registers, indices=indices, words=words)
+        hit, numbers = np.zeros(accesses.shape, bool), np.zeros(accesses.shape, np.int64)
+        there = accesses >= 0
+        hit[there], numbers[there] = logger.access(accesses[there], learn)
+        translated, cold = lookup.translate(samples.reshape(-1, words)[:len(accesses)], accesses, hit, numbers)
+        complete = len(accesses) * words // width     # samples before the one with the fault
         out.put(len(samples), width, indices, int(learn))
         for position in range(positions):
             item = registers.get(position, lookup.Register(0, 0))
             out.put(item.first, item.rows, int(item.pinned))
-        out.put(samples, whole, translated.reshape(-1)[:whole * width])
-        out.put(cold[:whole * (width // words)].reshape(whole, width // words).any(axis=1))
+        out.put(samples, complete, translated.reshape(-1)[:complete * width])
+        out.put(cold[:complete * (width // words)].reshape(complete, width // words).any(axis=1))
         out.put(*((1, fault.sample, fault.position, fault.value) if fault else (0, 0, 0, 0)), int(number == 9))
     out.put(logger.image, logger.counts)
     return out

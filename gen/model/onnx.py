@@ -51,21 +51,21 @@ def gathered(path: str | Path) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
     path = Path(path)
     graph, to_array = _opened(path)
     constants = {item.name: item for item in graph.initializer}
-    made = {name: node for node in graph.node for name in node.output}
-    found: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {}
+    producers = {name: node for node in graph.node for name in node.output}
+    tables: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {}
     for node in graph.node:
         table = constants.get(node.input[0]) if node.op_type == "Gather" and len(node.input) == 2 else None
         if table is None or len(table.dims) != 2 or _attributes(node).get("axis", 0):
             continue
         name, steps = node.input[1], 0
-        while name in made and made[name].op_type in AROUND and steps < len(made):
-            name, steps = made[name].input[0], steps + 1
+        while name in producers and producers[name].op_type in AROUND and steps < len(producers):
+            name, steps = producers[name].input[0], steps + 1
         try:
-            array, before = found.get(table.name) or (_constant(table, to_array), ())
+            array, before = tables.get(table.name) or (_constant(table, to_array), ())
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from None
-        found[table.name] = array, (*before, name) if name not in made and name not in before else before
-    return found
+        tables[table.name] = array, (*before, name) if name not in producers and name not in before else before
+    return tables
 
 
 def _opened(path: Path) -> tuple[Any, Any]:
@@ -173,9 +173,9 @@ class _Graph:
 
     def _chain(self, name: str) -> _Chain:
         """The layers that lead to a value."""
-        found: list[Layer] = []
+        layers: list[Layer] = []
         while name not in self.inputs:
-            if len(found) > len(self.made):
+            if len(layers) > len(self.made):
                 raise ValueError(f"the nodes around {name!r} lead back to themselves")
             if name not in self.made:
                 raise ValueError(f"{name!r} is made by no node and is no input of the graph")
@@ -192,11 +192,11 @@ class _Graph:
                 if node is None or node.op_type not in ("Gemm", "MatMul", "Add") or self.users[name] > 1:
                     raise ValueError(f"node {_name(before)}: {before.op_type} must follow a Gemm, a MatMul or an Add")
             layer, name = self._linear(node)
-            found.append(replace(layer, activation=activation))
-        if not found:
+            layers.append(replace(layer, activation=activation))
+        if not layers:
             raise ValueError("there is no layer between an input and " + (
                 "the Concat" if name in self.inputs else "the Concat's end"))
-        return _Chain(name if name in self.inputs else None, tuple(found[::-1]))
+        return _Chain(name if name in self.inputs else None, tuple(layers[::-1]))
 
     def _linear(self, node: Any) -> tuple[Layer, str]:
         """The layer that ends in a node, and the value that it begins from."""
@@ -214,11 +214,11 @@ class _Graph:
             raise ValueError(f"node {_name(node)}: {node.op_type} needs weights that are constants of the graph")
         weights = self.constants[node.input[1]]
         if node.op_type == "Gemm":
-            given = _attributes(node)
-            for name, wanted in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
-                if given.get(name, wanted) != wanted:
-                    raise ValueError(f"node {_name(node)}: Gemm with {name} = {given[name]!r} is not supported")
-            if given.get("transB", 0):
+            attributes = _attributes(node)
+            for name, expected in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
+                if attributes.get(name, expected) != expected:
+                    raise ValueError(f"node {_name(node)}: Gemm with {name} = {attributes[name]!r} is not supported")
+            if attributes.get("transB", 0):
                 weights = weights.T
             if len(node.input) > 2 and node.input[2]:
                 if node.input[2] not in self.constants:
@@ -243,16 +243,16 @@ def _constant(item: Any, to_array: Any) -> np.ndarray:
     if min(item.dims, default=1) < 0:
         raise ValueError(f"tensor {item.name!r} has the shape {tuple(item.dims)}")
     try:
-        found = np.asarray(to_array(item))
+        values = np.asarray(to_array(item))
     except Exception as error:      # onnx's own, of no common class
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"tensor {item.name!r} cannot be read: {text}") from None
-    if found.dtype.name == "bfloat16":      # which NumPy does not have
-        found = found.astype(np.float32)
-    if found.shape != tuple(item.dims) or found.dtype.kind not in "biuf":
-        raise ValueError(f"tensor {item.name!r} is {found.dtype} of shape {found.shape}, not numbers of shape "
+    if values.dtype.name == "bfloat16":      # which NumPy does not have
+        values = values.astype(np.float32)
+    if values.shape != tuple(item.dims) or values.dtype.kind not in "biuf":
+        raise ValueError(f"tensor {item.name!r} is {values.dtype} of shape {values.shape}, not numbers of shape "
                          f"{tuple(item.dims)}")
-    return found
+    return values
 
 
 def _attributes(node: Any) -> dict[str, Any]:

@@ -136,8 +136,8 @@ class FileWeights:
         self._held: tuple[str, NDArray] = "", np.zeros((0, 0), np.float32)
 
     def rows(self, spec: TableSpec, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = self._table(spec)[numbers]
-        return values(found, spec.row_format) if self.fused(spec) is not None else found
+        rows = self._table(spec)[numbers]
+        return values(rows, spec.row_format) if self.fused(spec) is not None else rows
 
     def fused(self, spec: TableSpec) -> NDArray[np.uint8] | None:
         held = self._table(spec)
@@ -148,46 +148,46 @@ class FileWeights:
         name = f"table_{spec.name}"
         if self._held[0] != name:
             wide = fused_bytes(spec.row_format, spec.dim)
-            found = self._array(name, spec.rows * spec.dim) if wide else None
-            if found is None or found.dtype != np.uint8:
-                found = self._floats(name, (spec.rows, spec.dim))
-            elif found.shape != (spec.rows, wide):
+            array = self._array(name, spec.rows * spec.dim) if wide else None
+            if array is None or array.dtype != np.uint8:
+                array = self._floats(name, (spec.rows, spec.dim))
+            elif array.shape != (spec.rows, wide):
                 raise ValueError(f"{self.path.name}: {name} is uint8 and row_format = {spec.row_format!r}, so it must "
-                                 f"be FBGEMM's rows of shape {(spec.rows, wide)}, not {found.shape}")
-            self._held = name, found
+                                 f"be FBGEMM's rows of shape {(spec.rows, wide)}, not {array.shape}")
+            self._held = name, array
         return self._held[1]
 
     def cores(self, spec: TableSpec) -> tuple[NDArray[np.float32], ...]:
-        found: list[NDArray[np.float32]] = []
-        while (name := f"core{len(found) + 1}_{spec.name}") in self.names:
-            found.append(self._floats(name, numbers=spec.rows * spec.dim))
-        return tuple(found)
+        cores: list[NDArray[np.float32]] = []
+        while (name := f"core{len(cores) + 1}_{spec.name}") in self.names:
+            cores.append(self._floats(name, numbers=spec.rows * spec.dim))
+        return tuple(cores)
 
     def tt_row(self, spec: TableSpec) -> NDArray[np.int64] | None:
         name = f"tt_row_{spec.name}"
         if name not in self.names:
             return None
-        found = self._array(name, spec.rows)
-        if found.dtype.kind not in "iu" or found.shape != (spec.rows,):
-            raise ValueError(f"{self.path.name}: {name} must be {spec.rows} whole numbers, not {found.dtype} of shape "
-                             f"{found.shape}")
-        return found.astype(np.int64)
+        numbers = self._array(name, spec.rows)
+        if numbers.dtype.kind not in "iu" or numbers.shape != (spec.rows,):
+            raise ValueError(f"{self.path.name}: {name} must be {spec.rows} whole numbers, not {numbers.dtype} of "
+                             f"shape {numbers.shape}")
+        return numbers.astype(np.int64)
 
     def vocabulary(self, spec: TableSpec) -> NDArray[np.uint64] | None:
         name = f"ids_{spec.name}"
         if name not in self.names:
             return None
-        found = self._array(name, spec.rows)
-        if found.dtype.kind not in "iu" or found.ndim != 1 or not 1 <= len(found) <= spec.rows:
+        ids = self._array(name, spec.rows)
+        if ids.dtype.kind not in "iu" or ids.ndim != 1 or not 1 <= len(ids) <= spec.rows:
             raise ValueError(f"{self.path.name}: {name} must be 1 to {spec.rows} whole numbers, as many as the table's "
-                             f"rows at most, not {found.dtype} of shape {found.shape}")
-        found = found.astype(np.uint64)
-        wrong = np.append(False, found[1:] <= found[:-1])
+                             f"rows at most, not {ids.dtype} of shape {ids.shape}")
+        ids = ids.astype(np.uint64)
+        wrong = np.append(False, ids[1:] <= ids[:-1])
         if wrong.any():
             at = int(np.argmax(wrong))
             raise ValueError(f"{self.path.name}: {name} must be ascending ids of 64 bits, a negative one as its two's "
-                             f"complement, each once; at {at} stands {found[at]}")
-        return found
+                             f"complement, each once; at {at} stands {ids[at]}")
+        return ids
 
     def network(self, model: Model) -> Network:
         parts = {}
@@ -207,13 +207,13 @@ class FileWeights:
         return member(self._file, f"{name}.npy", max(ALWAYS_BYTES, 16 * numbers))
 
     def _floats(self, name: str, shape: tuple[int, ...] | None = None, numbers: int = 0) -> NDArray[np.float32]:
-        found = self._array(name, numbers or math.prod(shape or ()))
-        if found.dtype.kind not in "fiu" or shape is not None and found.shape != shape:
+        values = self._array(name, numbers or math.prod(shape or ()))
+        if values.dtype.kind not in "fiu" or shape is not None and values.shape != shape:
             raise ValueError(f"{self.path.name}: {name} must be numbers" + (f" of shape {shape}" if shape else "")
-                             + f", not {found.dtype} of shape {found.shape}")
+                             + f", not {values.dtype} of shape {values.shape}")
         with np.errstate(over="ignore"):
-            words = np.ascontiguousarray(found, np.float32)
+            words = np.ascontiguousarray(values, np.float32)
         if not np.isfinite(words).all():
             at = tuple(int(k) for k in np.argwhere(~np.isfinite(words))[0])
-            raise ValueError(f"{self.path.name}: {name} must be finite float32 numbers; at {at} stands {found[at]}")
+            raise ValueError(f"{self.path.name}: {name} must be finite float32 numbers; at {at} stands {values[at]}")
         return words

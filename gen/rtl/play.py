@@ -7,7 +7,6 @@ something has to, the unit is wrapped with it in Amaranth.
 import struct
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +40,7 @@ class Played:
 
     taken: by input stream, the cycle in which each beat was taken; beats, at: by output stream, what came and when;
     samples: by port, what it showed in every cycle; ended: of each phase, its last cycle and the processor's seconds by
-    then; shown: by output that belongs to no stream, its value at the end; seconds: of the whole run.
+    then; shown: by output that belongs to no stream, its value at the end.
     """
 
     taken: dict[str, np.ndarray]
@@ -50,16 +49,14 @@ class Played:
     samples: dict[str, np.ndarray]
     ended: np.ndarray
     shown: dict[str, int]
-    seconds: float
 
 
 @dataclass(frozen=True)
 class Player:
-    """A built model with its metadata, and what the build cost."""
+    """A built model with its metadata."""
 
     binary: Path
     metadata: dict[str, Any]
-    build_seconds: float
 
     def packed(self, stream: str, beats: Iterable[Any]) -> list[int]:
         """Beats of a stream as integers."""
@@ -76,28 +73,26 @@ class Player:
 
         Raises AssertionError: the phases have not ended after so many cycles; ValueError: a value is not a port's."""
         ports = _Ports(self.metadata)
-        asked = [struct.pack("<QQ", seed, cycles), _numbers([ports.shown.index(name) for name in samples])]
-        asked.append(struct.pack("<Q", len(phases)))
+        request = [struct.pack("<QQ", seed, cycles), _numbers([ports.shown.index(name) for name in samples])]
+        request.append(struct.pack("<Q", len(phases)))
         for phase in phases:
-            asked.append(struct.pack("<Q", len(phase.hold)))
-            asked += [struct.pack("<Q", ports.plain.index(name)) + ports.bytes_of(name, [value])
+            request.append(struct.pack("<Q", len(phase.hold)))
+            request += [struct.pack("<Q", ports.plain.index(name)) + ports.bytes_of(name, [value])
                       for name, value in phase.hold.items()]
-            asked.append(struct.pack("<Q", len(phase.put)))
+            request.append(struct.pack("<Q", len(phase.put)))
             for name, words in phase.put.items():
                 data = ports.bytes_of(ports.payload(name), words)
-                asked += [struct.pack("<QQ", ports.inputs.index(name), len(data)), data]
-            asked.append(struct.pack("<Q", len(phase.until)))
-            asked += [struct.pack("<QQ", ports.outputs.index(name), count) for name, count in phase.until.items()]
-            asked.append(struct.pack("<Q", phase.rest))
-        start = time.monotonic()
+                request += [struct.pack("<QQ", ports.inputs.index(name), len(data)), data]
+            request.append(struct.pack("<Q", len(phase.until)))
+            request += [struct.pack("<QQ", ports.outputs.index(name), count) for name, count in phase.until.items()]
+            request.append(struct.pack("<Q", phase.rest))
         with tempfile.TemporaryDirectory(prefix="hotrail-play-") as folder:
-            given, results = Path(folder) / "asked", Path(folder) / "told"
-            given.write_bytes(b"".join(asked))
-            run = call([str(self.binary), str(given), str(results)], stderr=subprocess.PIPE)
+            request_file, results = Path(folder) / "request", Path(folder) / "results"
+            request_file.write_bytes(b"".join(request))
+            run = call([str(self.binary), str(request_file), str(results)], stderr=subprocess.PIPE)
             if run.returncode:
                 raise AssertionError(f"{self.binary.parent.parent.name}: {run.stderr.strip() or run.returncode}")
             parts = iter(_parts(results.read_bytes()))
-        seconds = time.monotonic() - start
         taken = {name: next(parts).view("<u8").astype(np.int64) for name in ports.inputs}
         beats, at = {}, {}
         for name in ports.outputs:
@@ -108,17 +103,16 @@ class Player:
         sampled = {name: every[:, first:end] for name, first, end in zip(samples, sizes[:-1], sizes[1:], strict=True)}
         ended = next(parts).view("<f8").reshape(-1, 2)
         shown = {name: int.from_bytes(next(parts).tobytes(), "little") for name in ports.shown}
-        return Played(taken, beats, at, sampled, ended, shown, seconds)
+        return Played(taken, beats, at, sampled, ended, shown)
 
 
-def build(component: Any, name: str, *, opt: str = "-O1", fresh: bool = False) -> Player:
+def build(component: Any, name: str, *, opt: str = "-O1") -> Player:
     """The player of a component, from the cache when the same one was built before.
 
-    Parameters  name: for the folder's name, people read it; opt: the C++ optimisation of the design's own code; fresh:
-                build again, to measure how long it takes
+    Parameters  name: for the folder's name, people read it; opt: the C++ optimisation of the design's own code
     Raises      RuntimeError: with the end of the build's log
     """
-    return build_texts(*verilog.convert(component), name, opt=opt, fresh=fresh)
+    return build_texts(*verilog.convert(component), name, opt=opt)
 
 
 def build_texts(texts: Mapping[str, str], metadata: dict[str, Any], name: str, *, random: bool = True,
@@ -128,7 +122,7 @@ def build_texts(texts: Mapping[str, str], metadata: dict[str, Any], name: str, *
     sources = {"play.cpp": SOURCE.read_text("utf-8"), "bind.h": _Ports(metadata).binding()}
     built = verilator.build(texts, metadata["top"], name, target="play", arguments=(), sources=sources, random=random,
                             **options)
-    return Player(built.target, metadata, built.build_seconds)
+    return Player(built.target, metadata)
 
 
 class _Ports:

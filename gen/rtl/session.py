@@ -25,8 +25,6 @@ class Session:
     taken_at: np.ndarray = field(repr=False)
     last_at: np.ndarray = field(repr=False)
     counters: dict[str, int]
-    build_seconds: float
-    run_seconds: float
 
 
 def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarray, indices: np.ndarray,
@@ -63,4 +61,4 @@ def run(config: Any, tables: Sequence[Sequence[np.ndarray]], table_ids: np.ndarr
     begin = int(done.ended[0, 0])
     return Session(np.stack(vectors) if (sizes == sizes[0]).all() else vectors, (marks[ends - 1] & 2).astype(bool),
                    done.taken["i_lookups"] - begin, done.at["o_vectors"][ends - 1] - begin,
-                   player.unpacked("counters", done.shown["counters"]), player.build_seconds, done.seconds)
+                   player.unpacked("counters", done.shown["counters"]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Portion", "deal", "merge"]
+__all__ = ["Portion", "dispatch", "merge"]
 
 Numbers = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ class Portion:
     ends: int
 
 
-def deal(cold: NDArray[np.bool_], keys: Numbers, batch: int, *, slots: int, room: int
+def dispatch(cold: NDArray[np.bool_], keys: Numbers, batch: int, *, slots: int, room: int
          ) -> tuple[list[Portion], list[Portion]]:
     """The popular mini-batches and the gathered ones, each in order.
 

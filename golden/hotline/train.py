@@ -23,7 +23,7 @@ from golden.fp import fp32
 from golden.hotline import bank, randomizer, reducer
 from golden.hotline.dispatch import GATHERED, POPULAR, sent
 from golden.hotline.lookup import HOT_BIT, NONE
-from golden.hotline.order import Portion, deal, merge
+from golden.hotline.order import Portion, dispatch, merge
 from golden.hotline.program import OPCODES, Arguments, Program, Sizes, decode
 from hw.isa import HOTLINE
 
@@ -257,7 +257,7 @@ class Hotline:
         row_beats = 1 << item["row_beats_log2"]
         place = np.array([register.base for register in self.registers[:item["indices"]]]) + index * row_beats
         outside = cold & ((place + row_beats) * self.words > len(memory.rows))
-        popular, gathered = deal(cold, rows, item["batch"], slots=self.sizes.slots(item["row_beats_log2"]),
+        popular, gathered = dispatch(cold, rows, item["batch"], slots=self.sizes.slots(item["row_beats_log2"]),
                                  room=item["indices"])
         if fault is not None:   # what is not full waits for samples that never come
             popular, gathered = ([portion for portion in part if portion.ends >= 0] for part in (popular, gathered))
@@ -272,7 +272,7 @@ class Hotline:
             raise fault
 
     def _deal(self, plan: Plan, memory: Memory, fault: _Fault | None) -> None:
-        """Deals a TRAIN's mini-batches, each with what the GPU makes of it."""
+        """Dispatches a TRAIN's mini-batches, each with what the GPU makes of it."""
         popular, gathered = plan.waiting
         order = merge(popular, gathered) if self._kinds is None else self._given(popular, gathered, fault)
         waiting = (iter(popular), iter(gathered))

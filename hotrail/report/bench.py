@@ -45,16 +45,16 @@ def _cells(row: Row) -> list[str]:
 class _Lines:
     """A panel of lines. pattern: of the rows' ids, with groups `line` and `at`; names: of the lines, by their group."""
 
-    def __init__(self, title: str, pattern: str, x: str, y: str, reading: str, *, scale: float = 1,
+    def __init__(self, title: str, pattern: str, x: str, y: str, reading: str, *,
                  names: dict[str, str] | None = None, thesis: tuple[float, float] | None = None, log: bool = True):
         self.title, self.pattern, self.x, self.y, self.reading = title, re.compile(pattern), x, y, reading
-        self.scale, self.names, self.thesis, self.log = scale, names or {}, thesis, log
+        self.names, self.thesis, self.log = names or {}, thesis, log
 
     def found(self, values: dict[str, float]) -> dict[str, Points]:
         lines: dict[str, Points] = defaultdict(dict)
         for id, value in values.items():
             if match := self.pattern.fullmatch(id):
-                lines[match["line"] or ""][self.scale * float(match["at"])] = value
+                lines[match["line"] or ""][float(match["at"])] = value
         return dict(lines)
 
     def chart(self, lines: dict[str, Points]) -> Chart:

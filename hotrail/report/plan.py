@@ -69,29 +69,29 @@ def write(plan: Plan, profile: Profile, folder: Path) -> Path:
 
 
 def page(plan: Plan, profile: Profile) -> Page:
-    made = Page("hotrail plan", f"{plan.model.name} on {many(len(plan.cards), 'card')}",
+    page = Page("hotrail plan", f"{plan.model.name} on {many(len(plan.cards), 'card')}",
                 lead=f"{plan.source}. {_sentence(plan)}", facts=[
                     ("per batch", duration(plan.seconds)), ("samples per second", rate(plan.samples_per_s)),
                     ("lower bound", duration(plan.bound)), ("optimality gap", f"{plan.gap:.2%}"),
                     ("reads approximated rows", f"{plan.approximated:.1%}"), ("reads the SSD", f"{plan.from_ssd:.1%}")])
-    made.add("Cards", _timeline(plan), _accesses(plan), *limits.multipliers(plan),
+    page.add("Cards", _timeline(plan), _accesses(plan), *limits.multipliers(plan),
              Table("Cards", CARD_HEAD, [_card(plan, card) for card in plan.cards], left=2, key="card"))
-    made.add("What binds", _alternatives(plan), *limits.roofline(plan),
+    page.add("What binds", _alternatives(plan), *limits.roofline(plan),
              Table("What it would be otherwise", OTHERWISE_HEAD, _otherwise(plan), key="change"), *_assumed(plan))
-    made.add("Tables", _cuts(plan, profile),
+    page.add("Tables", _cuts(plan, profile),
              Table("Tables, the most accessed first", TABLE_HEAD, [_table(each) for each in _busiest(plan)],
                    left=2, key="table"))
     if plan.widths:
-        made.add("Formats", Table("Formats within error budgets", FORMAT_HEAD, _formats(plan), left=2,
+        page.add("Formats", Table("Formats within error budgets", FORMAT_HEAD, _formats(plan), left=2,
                                   note=_lost(plan), key="table"))
     if plan.horizon is not None:
-        made.add("Until the next refresh", Table(
+        page.add("Until the next refresh", Table(
             "Accesses to the SSD and time of a batch, refreshed every so many samples", REFRESH_HEAD, _refreshed(plan),
             note=f"This plan is made for {plan.horizon.samples:,} samples.", key="refreshed every"))
     if plan.held is not None:
-        made.add("The end of the log", Table("Planned and served", HELD_HEAD, _held(plan, plan.held),
+        page.add("The end of the log", Table("Planned and served", HELD_HEAD, _held(plan, plan.held),
                                              note=_held_title(plan.held), key="table"))
-    return made
+    return page
 
 
 def _timeline(plan: Plan) -> Spans:
@@ -114,10 +114,10 @@ def _timeline(plan: Plan) -> Spans:
 
 def _accesses(plan: Plan) -> Bars:
     emb = [card for card in plan.cards if card.kind == "emb"]
-    whole = max(sum(getattr(card, name).accesses for card in emb for name in MEMORIES), 1e-9)
+    total = max(sum(getattr(card, name).accesses for card in emb for name in MEMORIES), 1e-9)
     return Bars("Where the rows come from", "Share of all accesses that each memory of each EMB card serves.",
                 Axis("EMB card"), Axis("% of all accesses", "%"),
-                [Series(NAMES[name], [(str(card.number), 100 * getattr(card, name).accesses / whole) for card in emb],
+                [Series(NAMES[name], [(str(card.number), 100 * getattr(card, name).accesses / total) for card in emb],
                         name) for name in MEMORIES],
                 key="card", labels=[str(card.number) for card in emb], stacked=True)
 
@@ -141,13 +141,13 @@ def _cuts(plan: Plan, profile: Profile) -> Lines:
 
 def _alternatives(plan: Plan) -> Bars:
     # What a megabyte brings is too little to be seen.
-    found = {what: seconds for what, (seconds, _) in _changes(plan).items() if "MB more" not in what}
+    seconds_by_change = {what: seconds for what, (seconds, _) in _changes(plan).items() if "MB more" not in what}
     unit, scale = time_unit(plan.seconds)
     return Bars("A batch with fewer memories, or otherwise",
                 "Time of a batch on this plan, on fewer memories, and without each assumption that binds.",
                 Axis(f"{unit} per batch", unit), Axis(""),
-                [Series("a batch", [(what, scale * seconds) for what, seconds in found.items()])],
-                key="change", labels=list(found), across=True)
+                [Series("a batch", [(what, scale * seconds) for what, seconds in seconds_by_change.items()])],
+                key="change", labels=list(seconds_by_change), across=True)
 
 
 def _assumed(plan: Plan) -> list[Part]:
@@ -203,11 +203,11 @@ def _card(plan: Plan, card: PlanCard) -> list[str]:
 
 
 def _table(table: PlanTable) -> list[str]:
-    whole = sum(getattr(table, name).accesses for name in MEMORIES)
-    cells = [table.name, table.place, f"{whole:,.0f}"]
+    total = sum(getattr(table, name).accesses for name in MEMORIES)
+    cells = [table.name, table.place, f"{total:,.0f}"]
     for name in MEMORIES:
         tier = getattr(table, name)
-        cells += [f"{tier.rows:,}", f"{tier.accesses / whole if whole else 0:.1%}"]
+        cells += [f"{tier.rows:,}", f"{tier.accesses / total if total else 0:.1%}"]
     shape = f"{' x '.join(map(str, table.row_modes))}, rank {max(table.ranks)}" if table.ranks else ""
     return [*cells, shape]
 
@@ -218,11 +218,11 @@ def _lost(plan: Plan) -> str:
     saved = f"{_bytes(sum(each.bytes for each in widths))} and {duration(sum(each.seconds for each in widths))}"
     text = (f"those within error budgets save {saved} of DRAM time per batch beside float32; errors are of "
             + ", ".join(sorted({each.of for each in widths})))
-    if (found := plan.accuracy) is None:
+    if (accuracy := plan.accuracy) is None:
         return text
-    return (f"{text}. {found.samples:,} samples of the log: log loss {found.log_loss:.5f} in float32, "
-            f"{found.narrow_log_loss - found.log_loss:+.2g} in these formats; AUC {found.auc:.4f}, "
-            f"{found.narrow_auc - found.auc:+.2g}")
+    return (f"{text}. {accuracy.samples:,} samples of the log: log loss {accuracy.log_loss:.5f} in float32, "
+            f"{accuracy.narrow_log_loss - accuracy.log_loss:+.2g} in these formats; AUC {accuracy.auc:.4f}, "
+            f"{accuracy.narrow_auc - accuracy.auc:+.2g}")
 
 
 def _formats(plan: Plan) -> list[list[str]]:
@@ -249,9 +249,9 @@ def _held_title(held: Held) -> str:
 def _held(plan: Plan, held: Held) -> list[list[str]]:
     """Shares of accesses, of all and of each table, the busiest first."""
     def cells(what: str, planned: list[float], name: str) -> list[str]:
-        whole = max(sum(planned), 1e-300)
+        total = max(sum(planned), 1e-300)
         pairs = zip(planned, held.shares[name], strict=True)
-        return [what, *(f"{share:.1%}" for expected, real in pairs for share in (expected / whole, real))]
+        return [what, *(f"{share:.1%}" for expected, real in pairs for share in (expected / total, real))]
 
     sums = [sum(getattr(table, memory).accesses for table in plan.tables.values()) for memory in MEMORIES]
     return [cells("all", sums, "")] + [
@@ -266,8 +266,8 @@ def _otherwise(plan: Plan) -> list[list[str]]:
 
 def _changes(plan: Plan) -> dict[str, tuple[float, float]]:
     """Seconds and bound of the plan, of plans on fewer memories, and of what else was tried."""
-    return {f"{many(len(plan.cards), 'card')}, {LEVELS[levels]}": found
-            for levels, found in sorted(plan.ablation.items(), reverse=True)} | dict(plan.what_if)
+    return {f"{many(len(plan.cards), 'card')}, {LEVELS[levels]}": seconds
+            for levels, seconds in sorted(plan.ablation.items(), reverse=True)} | dict(plan.what_if)
 
 
 def _against(plan: Plan, seconds: float) -> str:

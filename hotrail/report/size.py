@@ -77,24 +77,24 @@ def sentences(sized: Sized) -> Iterator[tuple[str, str]]:
 
 def choices(sized: Sized) -> list[dict[str, Any]]:
     """Each kind of devices with plain numbers; None where no number of them is enough."""
-    made = sized.decision
-    found = []
-    for each in made.choices:
+    decision = sized.decision
+    rows = []
+    for each in decision.choices:
         enough = each.enough
         numbers, growth = (each.numbers(sized.qps), each.growth(sized.qps)) if enough else (None, None)
-        found.append({"devices": each.name, "number": numbers and numbers[1], "number_least": numbers and numbers[0],
+        rows.append({"devices": each.name, "number": numbers and numbers[1], "number_least": numbers and numbers[0],
                       "number_most": numbers and numbers[2], "need": each.need(sized.qps) if enough else None,
                       "watts": each.power(sized.qps) if enough else None,
-                      "usd": each.money(sized.qps, made.prices) if enough else None, "limit": each.limit,
+                      "usd": each.money(sized.qps, decision.prices) if enough else None, "limit": each.limit,
                       "growth": growth})
-    return found
+    return rows
 
 
 def write(sized: Sized, folder: Path) -> Path:
     """Writes the page into `folder`; returns its path."""
-    best, made = sized.best, sized.decision
+    best, decision = sized.best, sized.decision
     page = Page("hotrail size", f"{sized.copies[0].plan.model.name} at {sized.qps:,.10g} samples per second",
-                lead=f"Verdict: {made.sentence}.",
+                lead=f"Verdict: {decision.sentence}.",
                 facts=[("cards", f"{best.cards:,}" if best else "none will do"),
                        ("99 % within", duration(sized.p99_s)),
                        ("p99 there", duration(best.found.p99) if best and best.found else "-"),
@@ -105,8 +105,8 @@ def write(sized: Sized, folder: Path) -> Path:
                  "Devices alone, no hosts. Cores are bought one by one, as their server does other work too. Cores and "
                  "GPUs are the least that the rows' bytes, their bandwidth and the cores' rate allow; the latency is "
                  "held against the limit for cards alone. By the spread: if this plan is off as far as others were, "
-                 f"whose time was {made.spread[0]:g} to {made.spread[1]:g} of that of twins.")),
-             Table("Prices", ("price",), [(each,) for each in made.prices.sources]))
+                 f"whose time was {decision.spread[0]:g} to {decision.spread[1]:g} of that of twins.")),
+             Table("Prices", ("price",), [(each,) for each in decision.prices.sources]))
     if sized.compared:
         page.add("One of each", Table(COMPARED_TITLE, COMPARED_HEAD, compared_rows(sized.compared), note=(
             "Rows at random from memory, no cache; results of a card go over its link. Networks, the host's work and "
@@ -141,7 +141,7 @@ def _offers(compared: Sequence[Compared]) -> Iterator[Bars]:
 
 
 def _rows(sized: Sized) -> list[list[str]]:
-    found = []
+    rows = []
     for each in sized.copies:
         stages, seen = each.stages, each.found
         full = stages.seconds(stages.batch)
@@ -151,8 +151,8 @@ def _rows(sized: Sized) -> list[list[str]]:
         row += ["-"] * 5 if seen is None else [
             f"{sized.qps / each.number / stages.most:.0%}", duration(seen.p50), duration(seen.p95), duration(seen.p99),
             f"{seen.batch:,.1f}"]
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _choices_title(sized: Sized) -> str:
@@ -182,40 +182,40 @@ def _range(least: float, most: float) -> str:
 
 def _compared(sized: Sized) -> list[Bars]:
     """Number, watts and money side by side."""
-    made = sized.decision
-    enough = [each for each in made.choices if each.enough]
-    found = []
+    decision = sized.decision
+    enough = [each for each in decision.choices if each.enough]
+    rows = []
     for title, about, axis, of in (
             ("Number", "Devices that the load takes", Axis("devices", "devices", least=0),
              lambda each: each.numbers(sized.qps)[::2]),
             ("Power", "Of these devices: cards idle and at the slot's limit", Axis("W", "W", least=0),
              lambda each: each.power(sized.qps)),
-            ("Money", f"Price and energy over {made.prices.years:g} years", Axis("USD", "USD", least=0),
-             lambda each: each.money(sized.qps, made.prices))):
+            ("Money", f"Price and energy over {decision.prices.years:g} years", Axis("USD", "USD", least=0),
+             lambda each: each.money(sized.qps, decision.prices))):
         pairs = {each.name: pair for each in enough if (pair := of(each)) is not None}
         if pairs:
-            found.append(Bars(title, f"{about}, the least and the most by the spread of plans over twins.", axis,
+            rows.append(Bars(title, f"{about}, the least and the most by the spread of plans over twins.", axis,
                               Axis(""), [Series("least", [(name, low) for name, (low, _) in pairs.items()], "one"),
                                          Series("most", [(name, high) for name, (_, high) in pairs.items()], "two")],
                               labels=list(pairs), across=True))
-    return found
+    return rows
 
 
 def _growing(sized: Sized) -> Lines:
     """Money over the load: every step is one more device."""
-    made, colours = sized.decision, ("three", "four", "five")
+    decision, colours = sized.decision, ("three", "four", "five")
     series = []
-    for each, colour in zip(made.choices, colours, strict=True):
+    for each, colour in zip(decision.choices, colours, strict=True):
         if not each.enough or each.usd is None:
             continue
-        ends = np.array([each.money(times * sized.qps, made.prices) for times in TIMES])
+        ends = np.array([each.money(times * sized.qps, decision.prices) for times in TIMES])
         for end, money in zip(("least", "most"), ends.T.tolist()):
             name = each.name if each.spread == (1.0, 1.0) else f"{each.name}: {end}"
             if end == "least" or each.spread != (1.0, 1.0):
                 series.append(Series(name, [(times * sized.qps, usd) for times, usd in zip(TIMES, money)], colour,
                                      "line" if end == "least" else "dashed"))
-    return Lines("Money as the load grows", f"Price and energy over {made.prices.years:g} years of the devices that a "
-                 "load takes; every step is one more.", Axis("samples per second", "samples/s", log=True),
+    return Lines("Money as the load grows", f"Price and energy over {decision.prices.years:g} years of the devices "
+                 "that a load takes; every step is one more.", Axis("samples per second", "samples/s", log=True),
                  Axis("USD", "USD", log=True), series, wide=True)
 
 

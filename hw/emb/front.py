@@ -73,7 +73,7 @@ class Front(Part):
                 done                Out  all instructions are done, until the next start
                 error               Out  the first error, until reset
                 stall               Out  {dram, ssd, tt, write, feeder}, who holds up the bags in this cycle
-                row                 Out  {dram, tt, ssd, bag, indices, beats}, what was dealt out in this cycle and how
+                row                 Out  {dram, tt, ssd, bag, indices, beats}, what was dispatched in this cycle and how
                     long a row's vector is, less one
     Timing      one index per cycle, or a pair; see hw.emb.index_decoder and hw.emb.tier_router
     Reset       drops everything but which tables are loaded

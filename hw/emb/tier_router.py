@@ -1,4 +1,4 @@
-"""Deals the indices of bags out to the memories that hold their rows."""
+"""Dispatches the indices of bags to the memories that hold their rows."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The Hotline core: a Vitis kernel that deals samples to a GPU in mini-batches and keeps the rows that are not hot."""
+"""The Hotline core, a Vitis kernel: dispatches samples to a GPU in mini-batches and keeps the rows that are not hot."""
 
 from typing import Any, NamedTuple
 

@@ -106,7 +106,7 @@ HOTLINE = Kernel(
             Use("base"))),
         Instruction(2, "CLEAR", "Forgets all rows that the logger holds.", ()),
         Instruction(3, "LEARN", "Sends samples through the logger, which learns from them.", _SAMPLES),
-        Instruction(4, "TRAIN", "Deals samples to the GPU in mini-batches, and applies what it returns.", (
+        Instruction(4, "TRAIN", "Dispatches samples to the GPU in mini-batches, and applies what it returns.", (
             *_SAMPLES, Use("pooled"), Use("half"), Use("row_beats_log2"), Use("batch"), Use("mailbox_slots"),
             Use("mailbox_pitch"), Use("gradients_pitch"), Use("rate"))),
         Instruction(5, "SAVE", "Writes the logger's image to the mailbox.", (Use("out"),)),

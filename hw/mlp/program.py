@@ -1,4 +1,4 @@
-"""Fetches and checks instructions, and deals them to the engines that carry them out."""
+"""Fetches and checks instructions, and dispatches them to the engines."""
 
 from typing import Any, NamedTuple
 

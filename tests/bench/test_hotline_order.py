@@ -17,7 +17,7 @@ def test_the_order_is_that_of_the_core(monkeypatch):
     for name, value in (("BANKS", config.banks), ("SETS", config.sets), ("AGE_LOG2", config.insert_log2),
                         ("LATE", -0.5)):
         monkeypatch.setattr(hotline_auc, name, value)
-    order, share = hotline_auc.dealt(layout, log.indices, 100, how.batch)
+    order, share = hotline_auc.order_of(layout, log.indices, 100, how.batch)
     words = np.concatenate([layout.registers(), layout.learn(100, 0), layout.train(how, 400, 0, 0)[1:]])
     mailbox = np.zeros(max(layout.image_beats, how.slots * layout.mailbox_pitch(how)) * config.words, np.uint32)
     result = make.core(config).run(Memory(words.reshape(-1), log.samples.reshape(-1), mailbox,
@@ -27,7 +27,7 @@ def test_the_order_is_that_of_the_core(monkeypatch):
     assert [part.tolist() for part in order] == [batch.numbers.tolist() for batch in result.batches]
     assert share == result.counters["popular"] / 400 and 0 < share < 1
     monkeypatch.setattr(hotline_auc, "LATE", 4)
-    late, _ = hotline_auc.dealt(layout, log.indices, 100, how.batch)
+    late, _ = hotline_auc.order_of(layout, log.indices, 100, how.batch)
     assert [part.tolist() for part in late] != [part.tolist() for part in order]
     assert sorted(map(tuple, late)) == sorted(map(tuple, order))
 

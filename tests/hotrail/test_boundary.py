@@ -263,7 +263,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 def test_what_cannot_be_is_refused_first(tmp_path, monkeypatch, arguments, text):
     log = tmp_path / "log.csv"
     log.write_text("user_id,item_id,rating:float\n" + "".join(f"{k % 7},{k % 11},{k % 5}\n" for k in range(80)))
-    for late in ("fpga.api.dealing.Hotline", "fpga.api.planning.run", "fpga.api.demo._Learning"):
+    for late in ("fpga.api.dispatching.Hotline", "fpga.api.planning.run", "fpga.api.demo._Learning"):
         monkeypatch.setattr(late, lambda *given, **named: pytest.fail("the work has begun"))
     done = call(*(str(each).replace("{log}", str(log)) for each in arguments))
     assert done.exit_code == 1 and text.replace("{log}", str(log)) in done.output

@@ -129,7 +129,7 @@ def test_synth_in_standard_cells(monkeypatch, tmp_path):
 
 
 def test_hotline_deals_a_log(monkeypatch, tmp_path):
-    from tests.fpga.api.test_dealing import a_log
+    from tests.fpga.api.test_dispatching import a_log
     from tests.support import hotline_logs as make
     from tests.support.hotline_card import OracleCard
 

@@ -52,4 +52,19 @@ def as_stored(values, form):
     return values if form == "float32" else widen(narrow(values, form), form)
 
 
-__all__ = ["DRAM", "SSD", "TT", "as_stored", "bags", "config", "cores", "mixed", "only"]
+def dense(table) -> np.ndarray:
+    """All rows of a table as they are stored, float64 (rows, dim); the tensor train's multiplied out."""
+    rows = np.zeros((table.rows, table.dim))
+    device, number = table.placement >> 30, table.placement & 0x3FFFFFFF
+    for place, values in ((DRAM, table.dram), (SSD, table.ssd)):
+        rows[device == place] = as_stored(values, table.row_format)[number[device == place]]
+    if table.cores:
+        full = table.cores[0][0].astype(np.float64)
+        for core in table.cores[1:]:
+            full = np.einsum("iur,rjvs->ijuvs", full, core.astype(np.float64))
+            full = full.reshape(full.shape[0] * full.shape[1], -1, full.shape[-1])
+        rows[device == TT] = full.reshape(-1, table.tt_dim)[number[device == TT], :table.dim]
+    return rows
+
+
+__all__ = ["DRAM", "SSD", "TT", "as_stored", "bags", "config", "cores", "dense", "mixed", "only"]

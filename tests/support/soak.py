@@ -63,7 +63,7 @@ class Bench:
             make.mixed(self.draw, "items", rows=150 + int(self.draw.integers(150))),
             make.only(self.draw, "users", make.SSD, 100 + int(self.draw.integers(300)), 20),
             make.only(self.draw, "ads", make.DRAM, 90, 12)), strict=True)}
-        self.dense = {name: _dense(table) for name, table in self.tables.items()}
+        self.dense = {name: make.dense(table) for name, table in self.tables.items()}
         caches = {"items": int(self.draw.integers(4, 40)), "users": int(self.draw.integers(4, 40))}
         images = CardImages(list(self.tables.values()), self.config, 4096, caches)
         self.bags = Watched(images, card=self.card, preset=self.config, **LIMITS)
@@ -193,21 +193,6 @@ class Soak:
     def close(self):
         for bench in self.benches:
             bench.close()
-
-
-def _dense(table):
-    """All rows of a table as they are stored, the tensor train's multiplied out in float64."""
-    rows = np.zeros((table.rows, table.dim))
-    device, number = table.placement >> 30, table.placement & 0x3FFFFFFF
-    for place, values in ((make.DRAM, table.dram), (make.SSD, table.ssd)):
-        rows[device == place] = make.as_stored(values, table.row_format)[number[device == place]]
-    if table.cores:
-        full = table.cores[0][0].astype(np.float64)
-        for core in table.cores[1:]:
-            full = np.einsum("iur,rjvs->ijuvs", full, core.astype(np.float64))
-            full = full.reshape(full.shape[0] * full.shape[1], -1, full.shape[-1])
-        rows[device == make.TT] = full.reshape(-1, table.dim)[number[device == make.TT]]
-    return rows
 
 
 def _pooled(rows, request):

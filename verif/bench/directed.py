@@ -23,10 +23,10 @@ async def coincide(clock: Any, first: Callable[[], Awaitable[object]], second: C
     await running
 
 
-def top_values(bits: int, fields: Iterable[int] = (8, 12, 16, 27, 32, 40, 48)) -> list[int]:
+def top_values(bits: int) -> list[int]:
     """The highest value of a number and the one below; on either side of each bit that an implementation may be cut at,
     where a carry goes through: ascending."""
-    edges = {1 << field for field in fields if field < bits} | {1 << bits}
+    edges = {1 << field for field in (8, 12, 16, 27, 32, 40, 48) if field < bits} | {1 << bits}
     return sorted({value for edge in edges for value in (edge - 2, edge - 1, edge) if value < 1 << bits})
 
 

@@ -105,10 +105,9 @@ class CardMemory:
         skip = address - first * self.beat_bytes
         return text[skip : skip + size]
 
-    def fail(self, address: int, size: int = 1, *, response: int = SLVERR, reads: bool = True,
-             writes: bool = True) -> None:
-        """From now on, accesses that touch these bytes are answered with `response`."""
-        self._faults.append((address, address + size, response, reads, writes))
+    def fail(self, address: int, size: int = 1, *, response: int = SLVERR, reads: bool = True) -> None:
+        """From now on, writes that touch these bytes, and `reads`, are answered with `response`."""
+        self._faults.append((address, address + size, response, reads, True))
 
     def heal(self) -> None:
         """Takes back all `fail`s."""

@@ -34,12 +34,11 @@ COVERAGE = os.environ.get("HOTRAIL_COVERAGE", "")
 @dataclass(frozen=True)
 class Model:
     """A built simulator: `binary` to start, by `interpreter` if there is one, `metadata` as `gen.rtl.verilog` gave
-    it, what the build cost."""
+    it; cached: it had been built before."""
 
     folder: Path
     binary: Path
     metadata: dict[str, Any]
-    build_seconds: float
     cached: bool
     waves: bool
     interpreter: tuple[str, ...] = ()
@@ -80,14 +79,13 @@ def build(
     opt: str = "-O0",
     memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
-    fresh: bool = False,
 ) -> Model:
     """The Verilator model of `component`, from the cache when one with the same content was built before.
 
     Parameters  component: a `wiring.Component`; name: for the folder's name, people read it; waves: build in
                 FST (default: when WAVES=1 is set); opt: the C++ optimisation of the design's own code; memories:
                 names, with wildcards, of those inside the design that a bench writes to; extra_args: further arguments
-                for Verilator; fresh: build again what is in the cache, to measure how long it takes
+                for Verilator
     Raises      RuntimeError: with the end of the tool's log
     """
     from verif.formal import properties  # not in the simulations, which import this file too
@@ -98,8 +96,7 @@ def build(
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
-    return build_texts(texts, metadata, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args,
-                       fresh=fresh)
+    return build_texts(texts, metadata, name, waves=waves, opt=opt, memories=memories, extra_args=extra_args)
 
 
 def build_texts(
@@ -111,7 +108,6 @@ def build_texts(
     opt: str = "-O0",
     memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
-    fresh: bool = False,
 ) -> Model:
     """As `build`, from Verilog texts; the top module is `metadata["top"]`."""
     import cocotb_tools.config
@@ -140,9 +136,8 @@ def build_texts(
         opt=opt,
         random=not COVERAGE,    # what a power-up has drawn would count as changes
         asserts=True,
-        fresh=fresh,
     )
-    return Model(built.folder, built.target, metadata, built.build_seconds, built.cached, waves)
+    return Model(built.folder, built.target, metadata, built.cached, waves)
 
 
 def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> Model:
@@ -152,7 +147,6 @@ def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> 
     """
     import cocotb_tools.config
 
-    start = time.monotonic()
     texts = {**texts, **primitives.models(texts)}
     for file, text in powerup.undefined(texts).items():
         (folder / file).write_text(text, "utf-8")
@@ -163,7 +157,7 @@ def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> 
     if done.returncode:
         raise RuntimeError(f"Icarus does not take {metadata['top']}:\n{done.stdout[-3000:]}")
     interpreter = ("vvp", "-m", str(cocotb_tools.config.lib_name_path("vpi", "icarus")))
-    return Model(folder, binary, metadata, time.monotonic() - start, False, False, interpreter)
+    return Model(folder, binary, metadata, False, False, interpreter)
 
 
 def seeds(count: int = 1) -> list[int]:

@@ -57,9 +57,9 @@ def bursty(rng: random.Random, longest: int = 12) -> Pattern:
 class _Port:
     """The three signals of a stream; `valid` or `ready` may be missing where a stream has it constant."""
 
-    def __init__(self, dut: Any, name: str, clock: Any = None):
+    def __init__(self, dut: Any, name: str):
         self.name = name
-        self.clock = dut.clk if clock is None else clock
+        self.clock = dut.clk
         self.payload = getattr(dut, f"{name}__payload")
         self.valid = getattr(dut, f"{name}__valid", None)
         self.ready = getattr(dut, f"{name}__ready", None)
@@ -78,8 +78,8 @@ class Source:
     >>> source.put({"a": 1}, {"a": 2}); await source.drained()                        # doctest: +SKIP
     """
 
-    def __init__(self, dut: Any, name: str, *, pattern: Pattern | None = None, clock: Any = None):
-        self._port = _Port(dut, name, clock)
+    def __init__(self, dut: Any, name: str, *, pattern: Pattern | None = None):
+        self._port = _Port(dut, name)
         self._pattern = pattern
         self._queue: deque[int] = deque()
         self._idle = Event()
@@ -149,11 +149,10 @@ class Sink:
         name: str,
         *,
         pattern: Pattern | None = None,
-        clock: Any = None,
         on_beat: Callable[[Any], None] | None = None,
         raw: bool = False,
     ):
-        self._port = _Port(dut, name, clock)
+        self._port = _Port(dut, name)
         self._pattern = pattern
         self._on_beat = on_beat
         self._raw = raw
@@ -232,8 +231,8 @@ class _Rule:
 class Monitor:
     """Watches a stream without driving it: rules, and what passed. `hold()` for a reset, `go()` after it."""
 
-    def __init__(self, dut: Any, name: str, *, clock: Any = None):
-        self._port = _Port(dut, name, clock)
+    def __init__(self, dut: Any, name: str):
+        self._port = _Port(dut, name)
         self._rule = _Rule(name)
         self._held = False
         self.beats: list[Any] = []

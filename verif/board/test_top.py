@@ -212,12 +212,7 @@ async def without_a_core(dut):
     await ClockCycles(dut.clk, 40)
     line, draw, seen = SerialHost(dut, DIVISOR), rng("words"), set()
 
-    async def watch():
-        while True:
-            await Timer(30 * PERIOD_NS, "ns")    # a lamp shows an event for 64 cycles at least
-            seen.update(name for k, name in enumerate(LAMPS) if int(dut.lamps.value) >> k & 1)
-
-    watching = cocotb.start_soon(watch())
+    watching = cocotb.start_soon(_watch(dut, seen))
     assert await line.read(BOARD_BASE, 3) == [IDENTITY, MEMORY_BYTES, 0]
     words = {at: [draw.getrandbits(32) for _ in range(12)] for at in (0, MEMORY_BYTES // 2 - 8, MEMORY_BYTES - 48)}
     for at, content in words.items():
@@ -235,6 +230,13 @@ async def without_a_core(dut):
     assert await line.read(0, 12) == words[0]
 
 
+async def _watch(dut, seen: set[str]):
+    """Notes the lamps that light up."""
+    while True:
+        await Timer(30 * PERIOD_NS, "ns")    # a lamp shows an event for 64 cycles at least
+        seen.update(name for k, name in enumerate(LAMPS) if int(dut.lamps.value) >> k & 1)
+
+
 @cocotb.test()
 async def smoke(dut):
     """Tables are loaded and a batch over three memories is pooled, all over the serial line; the lamps show frames,
@@ -242,12 +244,7 @@ async def smoke(dut):
     driver = await _begin(dut)
     seen = set()
 
-    async def watch():
-        while True:
-            await Timer(30 * PERIOD_NS, "ns")    # a lamp shows an event for 64 cycles at least
-            seen.update(name for k, name in enumerate(LAMPS) if int(dut.lamps.value) >> k & 1)
-
-    watching = cocotb.start_soon(watch())
+    watching = cocotb.start_soon(_watch(dut, seen))
     assert await driver.control(CTRL) & 1 << IDLE
     await driver.control(GIE, 1)
     await driver.control(IER, 1)

@@ -152,12 +152,12 @@ class Deadlines:
     """Counts the cycles of every request from the first of its address to the end of its answer.
 
     channels: name -> (address valid and ready, answer valid and ready, last beat or None). waits: of those that are
-    over, by name. A request that lasts longer than `limit` is an AssertionError. works: while this signal is low
+    over, by name. A request that lasts longer than LIMIT is an AssertionError. works: while this signal is low
     nothing is looked at, as registers begin at random."""
 
-    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], limit: int = LIMIT, *, works: Any = None):
+    def __init__(self, clock: Any, channels: Mapping[str, Sequence[Any]], *, works: Any = None):
         self.waits: dict[str, list[int]] = {name: [] for name in channels}
-        self._channels, self._limit, self._works = channels, limit, works
+        self._channels, self._works = channels, works
         self._since: dict[str, list[int]] = {}
         self.forget()
         self._driver = Driver(self._watch(), clock)
@@ -182,8 +182,8 @@ class Deadlines:
                 if shows and not self._shown[name]:
                     since.append(cycle)
                 self._shown[name] = shows and ready.value != 1
-                if since and cycle - since[0] > self._limit:
-                    raise AssertionError(f"{name}: not answered after {self._limit} cycles: the shell has ended it")
+                if since and cycle - since[0] > LIMIT:
+                    raise AssertionError(f"{name}: not answered after {LIMIT} cycles: the shell has ended it")
                 if answer.value == 1 and taken.value == 1 and (last is None or last.value == 1):
                     assert since, f"{name}: an answer to nothing"
                     self.waits[name].append(cycle - since.pop(0))

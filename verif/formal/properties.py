@@ -206,7 +206,7 @@ class Followed:
         p.claim(f"{name}: the one that is followed is inside", ~seen | (self.inside > ahead))
 
 
-def streams(p: Properties, unit: Any, *, unless: ValueLike = 0) -> None:
+def streams(p: Properties, unit: Any) -> None:
     """All streams of a unit: those that enter are assumed to keep the rules of streams, those that leave do so."""
     for path, member, _ in unit.signature.flatten(unit):
         if path[-1] != "payload":
@@ -214,7 +214,7 @@ def streams(p: Properties, unit: Any, *, unless: ValueLike = 0) -> None:
         port = unit
         for step in path[:-1]:
             port = port[step] if isinstance(step, int) else getattr(port, step)
-        holds = stable(p, port, unless=unless)
+        holds = stable(p, port)
         name = ".".join(map(str, path[:-1]))
         if member.flow == wiring.In:
             p.assume(holds)

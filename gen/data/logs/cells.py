@@ -279,11 +279,11 @@ def lists_of(data, offsets, separator, missing, may, bags, edges, none):
     used = np.int64(0)
     for each in range(len(offsets) - 1):
         start, stop = np.uint64(offsets[each]), np.uint64(offsets[each + 1])
-        found = items(data, start, stop, False, separator, missing, may, bags, used)
-        if found == NESTED:
+        count = items(data, start, stop, False, separator, missing, may, bags, used)
+        if count == NESTED:
             return each
-        none[used] = found < 0
-        used = used + 1 if found < 0 else found
+        none[used] = count < 0
+        used = used + 1 if count < 0 else count
         edges[each + 1] = used
     return -1
 
@@ -292,27 +292,27 @@ def lists_of(data, offsets, separator, missing, may, bags, edges, none):
 def moments_of(data, offsets):
     """Of every text data[offsets[i]:offsets[i + 1]] the seconds since 1970, or the number; NaN of others. data: ends
     behind the last text."""
-    found = np.full(len(offsets) - 1, np.nan)
-    for each in range(len(found)):
+    seconds = np.full(len(offsets) - 1, np.nan)
+    for each in range(len(seconds)):
         start, stop = _trimmed(data, np.uint64(offsets[each]), np.uint64(offsets[each + 1]))
         end, value = number(data, start, POWERS)
         if end != stop or start == stop:
             value, good = moment(data, start, stop)
             value = value if good else np.nan
-        found[each] = value
-    return found
+        seconds[each] = value
+    return seconds
 
 
 @njit(cache=True, nogil=True)
 def _digits(buffer, at, count):
     """(the number of so many digits, -1 where one is none)."""
-    found = np.int64(0)
+    number = np.int64(0)
     for place in range(count):
         digit = np.int64(buffer[at + np.uint64(place)]) - 48
         if not 0 <= digit <= 9:
             return np.int64(-1)
-        found = 10 * found + digit
-    return found
+        number = 10 * number + digit
+    return number
 
 
 @njit(cache=True, nogil=True)
@@ -366,14 +366,14 @@ def number(buffer, at, powers):
     if buffer[at] == _MINUS or buffer[at] == _PLUS:
         negative = buffer[at] == _MINUS
         at += _1
-    whole, kept, digits, shift, dot = np.uint64(0), 0, 0, 0, False
+    mantissa, kept, digits, shift, dot = np.uint64(0), 0, 0, 0, False
     while True:
         byte = buffer[at]
         if np.uint8(48) <= byte <= np.uint8(57):
             digits += 1
             if kept < 18:
-                whole = whole * np.uint64(10) + np.uint64(byte - 48)
-                kept += int(whole > 0)
+                mantissa = mantissa * np.uint64(10) + np.uint64(byte - 48)
+                kept += int(mantissa > 0)
                 shift -= dot
             else:
                 shift += not dot
@@ -396,13 +396,13 @@ def number(buffer, at, powers):
         if end > begin:
             at = end
             shift += sign * power
-    value = np.float64(whole)
+    value = np.float64(mantissa)
     # Up to 15 digits and 22 places: rounded once, as it should be. Beyond, within a few units of the last place.
     if 0 < shift <= 22:
         value *= powers[shift]
     elif -22 <= shift < 0:
         value /= powers[-shift]
-    elif shift and whole:
+    elif shift and mantissa:
         value = value * 10.0 ** (shift / 2) * 10.0 ** (shift - shift / 2)
     return at, -value if negative else value
 

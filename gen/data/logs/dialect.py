@@ -67,10 +67,10 @@ class Dialect:
 def is_json_lines(lines: Sequence[str]) -> bool:
     """Whether the first line is a JSON object by itself, and no calibration, which has `tables`."""
     try:
-        found = json.loads(lines[0]) if lines and lines[0].startswith("{") else None
+        record = json.loads(lines[0]) if lines and lines[0].startswith("{") else None
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "tables" not in found
+    return isinstance(record, dict) and "tables" not in record
 
 
 def character(text: str, what: str) -> str:
@@ -78,11 +78,11 @@ def character(text: str, what: str) -> str:
 
     Raises      ValueError: it is no single ASCII character that may separate
     """
-    found = NAMES.get(text, "\t" if text == "\\t" else text)
-    if len(found) != 1 or not " " <= found <= "~" and found not in "\t\x01" or found.isalnum() or found in "\"'.-+_":
+    sign = NAMES.get(text, "\t" if text == "\\t" else text)
+    if len(sign) != 1 or not " " <= sign <= "~" and sign not in "\t\x01" or sign.isalnum() or sign in "\"'.-+_":
         raise ValueError(f"{what} {text!r} is no separator; name comma, tab, semicolon, pipe, space or one other ASCII "
                          "character that is no letter, digit, quote, point or sign")
-    return found
+    return sign
 
 
 def first_lines(path: Path) -> list[str]:
@@ -118,11 +118,11 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
     start = len(BOM) if begin.startswith(BOM) else 0
     start += len(begin[start:]) - len(begin[start:].lstrip(b"\r\n"))
     body = begin[start:]
-    whole = body if len(begin) < SAMPLE else body[:body.rfind(b"\n") + 1] or body
+    sample = body if len(begin) < SAMPLE else body[:body.rfind(b"\n") + 1] or body
     try:
-        text = whole.decode()
+        text = sample.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}:{1 + whole.count(10, 0, error.start)}: {not_utf8(whole, error)}") from None
+        raise ValueError(f"{path}:{1 + sample.count(10, 0, error.start)}: {not_utf8(sample, error)}") from None
     if "\r" in text and "\n" not in text:
         raise ValueError(f"{path} has lines that end in a carriage return alone; they must end in LF or CRLF: "
                          f"`tr '\\r' '\\n'` converts it")
@@ -130,18 +130,18 @@ def dialect(path: Path, separator: str | None = None, texts: bool = True, quotes
         raise ValueError(f"{path} begins as JSON does, and line 1 is no object by itself; of JSON, lines of one object "
                          "each are read (`jq -c '.[]'` writes an array so)")
     signs = [separator] if separator else TRIED
-    width = 1 + max(whole.count(sign.encode(), 0, whole.find(b"\n")) for sign in signs)
+    width = 1 + max(sample.count(sign.encode(), 0, sample.find(b"\n")) for sign in signs)
     if width > COLUMNS:
         raise ValueError(f"{path}: line 1 has {width:,} fields; at most {COLUMNS:,} are read")
-    found = {sign: rows(text, sign, quotes) for sign in signs}
-    chosen = separator or _chosen(path, found)
-    ended = whole if whole.endswith(b"\n") else whole + b"\n"
+    tables = {sign: rows(text, sign, quotes) for sign in signs}
+    chosen = separator or _chosen(path, tables)
+    ended = sample if sample.endswith(b"\n") else sample + b"\n"
     first = _first_end(ended, chosen) if quotes else ended.index(b"\n") + 1
-    if whole and not first:
-        raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(whole):,} bytes; --no-quotes takes "
-                         "quotes for text")
-    lines = begin.count(b"\n", 0, start) + (whole.count(b"\n", 0, first) or 1)
-    return Dialect(chosen, tuple(found[chosen]), start, start + min(first, len(body)), lines, quotes,
+    if sample and not first:
+        raise ValueError(f"{path}:1: a quoted field is not closed in the first {len(sample):,} bytes; --no-quotes "
+                         "takes quotes for text")
+    lines = begin.count(b"\n", 0, start) + (sample.count(b"\n", 0, first) or 1)
+    return Dialect(chosen, tuple(tables[chosen]), start, start + min(first, len(body)), lines, quotes,
                    body[:first].rstrip(b"\r\n"))
 
 
@@ -159,17 +159,17 @@ def _first_end(data: bytes, separator: str) -> int:
 
 def rows(text: str, separator: str, quotes: bool = True) -> list[list[str]]:
     """The fields of the first records; blank lines are left out."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator,
                               quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE):
             if row:
-                found.append(row)
-            if len(found) == RECORDS:
+                rows.append(row)
+            if len(rows) == RECORDS:
                 break
     except csv.Error:
         pass        # a field that is too long: what comes before it is known
-    return found
+    return rows
 
 
 def _chosen(path: Path, found: dict[str, list[list[str]]]) -> str:

@@ -73,11 +73,11 @@ class Member:
         return self._whole[self._at - count:self._at]
 
     def _numbers(self, count: int, shape: tuple[int, ...]) -> NDArray:
-        found = np.empty((count, *shape), self.dtype)
-        size = bounds.fill(self._file, found.reshape(-1).view(np.uint8)) if found.size else 0
-        if size != found.nbytes:
-            raise ValueError(f"{self.name} ends after {size:,} of {found.nbytes:,} bytes")
-        return found
+        numbers = np.empty((count, *shape), self.dtype)
+        size = bounds.fill(self._file, numbers.reshape(-1).view(np.uint8)) if numbers.size else 0
+        if size != numbers.nbytes:
+            raise ValueError(f"{self.name} ends after {size:,} of {numbers.nbytes:,} bytes")
+        return numbers
 
     def ids(self, count: int) -> NDArray[np.uint64]:
         """The next entries as ids: a negative one is its two's complement."""
@@ -94,22 +94,22 @@ def members(path: Path, wanted: Iterable[str] = ()) -> Iterator[dict[str, Member
     with readable(path, "npz"), bounds.archive(path) as file:
         if (double := twice(name.removesuffix(".npy") for name in file.namelist())) is not None:
             raise ValueError(f"it has the array {double!r} twice")
-        found = {name.removesuffix(".npy"): Member(file, name) for name in file.namelist()}
-        for name in [name for name in wanted if name in found and name not in tables_of(found)]:
-            found[f"idx_{name}"] = found.pop(name)
-        for name, member in found.items():
+        members = {name.removesuffix(".npy"): Member(file, name) for name in file.namelist()}
+        for name in [name for name in wanted if name in members and name not in tables_of(members)]:
+            members[f"idx_{name}"] = members.pop(name)
+        for name, member in members.items():
             kind, _, table = name.partition("_")
             if kind in ("idx", "ind") and not member.whole_numbers:
                 raise ValueError(f"{path}: {name} is {member.dtype} of shape {member.shape}; "
                                  "it must be whole numbers in one dimension")
             if kind == "ind":
-                _check_offsets(path, found.get(f"off_{table}"), table, member.entries)
-        if not tables_of(found):
+                _check_offsets(path, members.get(f"off_{table}"), table, member.entries)
+        if not tables_of(members):
             raise ValueError(f"{path} has no array named idx_<table> or ind_<table>: --table names those that are "
-                             f"tables; it has {few(found) or 'none'}")
-        if (double := twice(name[4:] for name in found if name[:4] in ("idx_", "ind_"))) is not None:
+                             f"tables; it has {few(members) or 'none'}")
+        if (double := twice(name[4:] for name in members if name[:4] in ("idx_", "ind_"))) is not None:
             raise ValueError(f"{path} has the table {double!r} twice, as idx_{double} and as ind_{double}")
-        yield found
+        yield members
 
 
 def _check_offsets(path: Path, given: Member | None, table: str, total: int) -> None:
@@ -151,12 +151,12 @@ class NpzPiece(Piece):
 
     def _chunks(self, samples: int) -> Iterator[Chunk]:
         self.done = 0
-        with members(self.path, self.tables) as found:
-            tables = {name: found[f"ind_{name}" if f"ind_{name}" in found else f"idx_{name}"] for name in self.tables}
+        with members(self.path, self.tables) as arrays:
+            tables = {name: arrays[f"ind_{name}" if f"ind_{name}" in arrays else f"idx_{name}"] for name in self.tables}
             left_out = set(self.unread)
-            values = {name: member for name, member in values_of(found).items()
+            values = {name: member for name, member in values_of(arrays).items()
                       if member.entries == self.samples and name not in left_out}
-            bags = {name: found[f"off_{name}"] for name in tables if f"ind_{name}" in found}
+            bags = {name: arrays[f"off_{name}"] for name in tables if f"ind_{name}" in arrays}
             edge = {name: member.read(1).astype(np.int64) for name, member in bags.items()}
             samples = samples_at_once(samples, len(tables) + sum(each.entry_bytes // 8 + 1 for each in values.values()))
             for begin in range(0, self.samples, samples):
@@ -178,14 +178,14 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
 
     Raises      ValueError: see members; a table that it has not, tables whose samples differ
     """
-    asked = () if tables is None else tuple(tables)
-    with members(path, asked) as found:
-        there = tables_of(found)
-        wanted = asked or tuple(there)
+    names = () if tables is None else tuple(tables)
+    with members(path, names) as arrays:
+        there = tables_of(arrays)
+        wanted = names or tuple(there)
         for name in wanted:
             if name not in there:
                 raise ValueError(f"{path} has no table {name!r}; it has {few(there)}")
-        lengths = {name: found[f"off_{name}"].entries - 1 if f"ind_{name}" in found else there[name].entries
+        lengths = {name: arrays[f"off_{name}"].entries - 1 if f"ind_{name}" in arrays else there[name].entries
                    for name in wanted}
         first, samples = next(iter(lengths.items()))
         for name, length in lengths.items():
@@ -193,9 +193,9 @@ def piece(path: Path, tables: Iterable[str] | None = None) -> NpzPiece:
                 raise ValueError(f"{path}: {name} has {length} samples, {first} has {samples}")
         chosen = set(wanted)
         unread = [name for name in there if name not in chosen]
-        unread += [name for name, member in values_of(found).items()
+        unread += [name for name, member in values_of(arrays).items()
                    if member.entries != samples or member.entry_bytes > ENTRY]
-        form = Form("npz", {name: "lists" if f"ind_{name}" in found else "whole numbers" for name in wanted},
+        form = Form("npz", {name: "lists" if f"ind_{name}" in arrays else "whole numbers" for name in wanted},
                     {name: "not asked for" if name in there else "not an entry for each sample" for name in unread})
         return NpzPiece(str(path), wanted, bytes=path.stat().st_size, path=path, samples=samples, unread=tuple(unread),
                         form=form)

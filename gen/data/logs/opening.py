@@ -59,21 +59,21 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
         raise ValueError(f"broken must be a share from 0 to 1, not {broken:g}")
-    wanted = None if tables is None else tuple(dict.fromkeys((tables,) if isinstance(tables, str) else tables))
-    if wanted is not None and not wanted:
+    names = None if tables is None else tuple(dict.fromkeys((tables,) if isinstance(tables, str) else tables))
+    if names is not None and not names:
         raise ValueError("tables must name one table at least")
     if missing is not None:
         if not -1 << 63 <= missing < 1 << 64:
             raise ValueError(f"missing must be an id from -2**63 to 2**64 - 1, not {missing}")
         missing %= 1 << 64
     if named == [Path(MOVIELENS)] and not named[0].exists():
-        found = movielens(wanted)
-        found.progress = progress
-        return found
-    asked = _Asked(format, wanted, missing, dialect.character(separator, "--separator") if separator else None,
+        source = movielens(names)
+        source.progress = progress
+        return source
+    options = _Asked(format, names, missing, dialect.character(separator, "--separator") if separator else None,
                    _several(fields) or None, (lists,) if isinstance(lists, str) else tuple(lists), quotes is not False,
                    order_by, broken)
-    log = Pieces(", ".join(map(str, named)), asked.pieces([file for path in named for file in _files(path)]),
+    log = Pieces(", ".join(map(str, named)), options.pieces([file for path in named for file in _files(path)]),
                  progress=progress, notes=_notes(named))
     return log if order_by is None else ordering.ordered(log, order_by)
 
@@ -108,8 +108,8 @@ LogLike = str | Path | Iterable[str | Path] | Log
 
 def opened(log: LogLike, tables: Iterable[str] | None = None, **options: Any) -> Any:
     """A log as it is, or what `open_log` makes of its paths."""
-    given: Any = log
-    return given if hasattr(given, "chunks") else open_log(given, tables=tables, **options)
+    source: Any = log
+    return source if hasattr(source, "chunks") else open_log(source, tables=tables, **options)
 
 
 def _several(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -182,8 +182,8 @@ def _ending(path: Path) -> str:
     with path.open("rb") as file:
         begin = file.read(8)
     if begin.startswith(b"PK\x03\x04"):
-        with archive(path) as found:
-            names = found.namelist()
+        with archive(path) as files:
+            names = files.namelist()
         return (".npz" if any(name.endswith(".npy") for name in names) else
                 ".pt" if any(name.endswith("data.pkl") for name in names) else ".zip")
     return next((ending for sign, ending in stream.SIGNS.items() if begin.startswith(sign)), "")
@@ -265,13 +265,13 @@ class _Asked:
                     raise ValueError(f"{error}; is it one of the log's? Of a folder all files are read, unless they "
                                      "are named one by one") from error
         layouts = dict(zip(layouts, text.together(list(layouts.values()))))
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for file in files:
             with readable(file):
-                found += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
+                pieces += map(_with_partition, self._pieces(file, formats[file], layouts.get(file)), repeat(file))
         # Columns in another order are the same tables.
-        return [replace(piece, tables=found[0].tables) if {*piece.tables} == {*found[0].tables} else piece
-                for piece in found]
+        return [replace(piece, tables=pieces[0].tables) if {*piece.tables} == {*pieces[0].tables} else piece
+                for piece in pieces]
 
     def _layout(self, path: Path, format: str) -> text.Layout:
         if format == "movielens":
@@ -279,9 +279,9 @@ class _Asked:
         of = dialect.dialect(path, "\t" if format == "criteo" else self.separator, format != "criteo", self.quotes)
         if format == "text":
             return text.with_header(path, of, self.tables, self.missing, self.lists, self.fields, self.order_by)
-        made = text.criteo(of) if format == "criteo" else text.avazu(path, of)
-        made = made if self.missing is None else replace(made, missing=self.missing)
-        return made.only(self.tables, str(path))
+        layout = text.criteo(of) if format == "criteo" else text.avazu(path, of)
+        layout = layout if self.missing is None else replace(layout, missing=self.missing)
+        return layout.only(self.tables, str(path))
 
     def _check_options(self, path: Path, format: str) -> None:
         """Raises ValueError: an option that says nothing of such a file"""
@@ -304,8 +304,8 @@ class _Asked:
         if format == "jsonl":
             copy, tables, left = json_lines.as_parquet(path, self.tables, self.order_by)
             try:
-                found = parquet.pieces(copy, tables, self.missing, self.broken, self.lists, self.order_by)
+                pieces = parquet.pieces(copy, tables, self.missing, self.broken, self.lists, self.order_by)
             except ValueError as error:
                 raise ValueError(with_names(str(error))) from error
-            return [_with_unread(replace(piece, source=str(path)), left, "JSON lines") for piece in found]
+            return [_with_unread(replace(piece, source=str(path)), left, "JSON lines") for piece in pieces]
         return parquet.pieces(path, self.tables, self.missing, self.broken, self.lists, self.order_by)

@@ -62,8 +62,8 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
     with _opened(path) as file:
         schema, metadata = _schema(path, file), file.metadata
         chosen, index = _chosen(path, schema, tables)
-        wanted = set(chosen)
-        values = tuple(each.name for each in schema if each.name not in wanted and (
+        columns = set(chosen)
+        values = tuple(each.name for each in schema if each.name not in columns and (
             each.name == order_by or each.name not in index and (
                 _is_real(each.type) or pa.types.is_boolean(each.type)
                 or pa.types.is_integer(each.type) and VALUES.fullmatch(each.name))))
@@ -76,20 +76,20 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
         splits = {name: sign for name, sign in signs.items() if sign != NONE}
         single = tuple(name for name, sign in signs.items() if sign == NONE)
         unread = {name: _why(name, schema.field(name).type, index) for name in schema.names
-                  if name not in wanted and name not in values}
+                  if name not in columns and name not in values}
         form = Form("Parquet", {name: _how(schema.field(name).type, splits.get(name, NONE)) for name in chosen}, unread)
-        whole = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken, texts=flat,
+        piece = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken, texts=flat,
                              splits=splits, single=single, form=form, unread=tuple(unread), lists=bool(splits) or any(
                                  pa.types.is_nested(schema.field(name).type) for name in chosen))
-        found: list[Piece] = []
+        parts: list[Piece] = []
         start = rows = size = most = 0
         for number, group in enumerate(groups, start=1):
             rows, size = rows + group.num_rows, size + group.total_byte_size
             most = max(most, group.total_byte_size // max(group.num_rows, 1))
             if size >= PIECE_BYTES or number == len(groups):
-                found.append(replace(whole, bytes=size, start=start, stop=number, rows=rows, wide=most))
+                parts.append(replace(piece, bytes=size, start=start, stop=number, rows=rows, wide=most))
                 start, rows, size, most = number, 0, 0, 0
-        return found or [whole]
+        return parts or [piece]
 
 
 def _chosen(path: Path, schema: pa.Schema, tables: Iterable[str] | None) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -130,10 +130,10 @@ def _signs(path: Path, texts: Sequence[str], lists: Sequence[str]) -> dict[str, 
         for batch in islice(file.iter_batches(HEAD, [0], list(texts)) if texts else (), 1):
             for name in texts:
                 # Each text once, as the file has them: rows may repeat a long one.
-                found = _plain(batch.column(name)).unique()
-                found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+                distinct = _plain(batch.column(name)).unique()
+                distinct = distinct.dictionary_decode() if pa.types.is_dictionary(distinct.type) else distinct
                 columns[name] = [str(each, errors="replace") if isinstance(each, bytes) else each
-                                 for each in found.to_pylist() if each is not None]
+                                 for each in distinct.to_pylist() if each is not None]
     return lists_of(columns, lists, str(path))
 
 
@@ -261,13 +261,13 @@ class ParquetPiece(Piece):
 
     def _whole_numbers(self, name: str, column: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
         """Ids that a program wrote as floats, as some are missing. rows: where each is."""
-        found = column.to_numpy(zero_copy_only=False).astype(np.float64)
-        none = np.isnan(found)
-        odd = np.flatnonzero(~none & ((found != np.floor(found)) | (np.abs(found) >= EXACT)))
+        numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        none = np.isnan(numbers)
+        odd = np.flatnonzero(~none & ((numbers != np.floor(numbers)) | (np.abs(numbers) >= EXACT)))
         if len(odd):
-            raise ValueError(f"{self.source}: row {rows[odd[0]] + 1}: the column {name!r} has {found[odd[0]]:g}; "
+            raise ValueError(f"{self.source}: row {rows[odd[0]] + 1}: the column {name!r} has {numbers[odd[0]]:g}; "
                              f"ids written as floats are whole numbers below 2**53 (--table names other columns)")
-        return pa.array(np.where(none, 0, found).astype(np.int64), mask=none)
+        return pa.array(np.where(none, 0, numbers).astype(np.int64), mask=none)
 
     def _refuse_lists(self, name: str, column: pa.Array, before: int) -> None:
         if name in self.single:
@@ -319,11 +319,11 @@ class ParquetPiece(Piece):
     def _values(self, name: str, column: pa.Array) -> NDArray:
         if not _is_text(column.type):
             return _numbers(column)
-        found = _times(column)
-        if len(odd := np.flatnonzero(np.isnan(found))) and (text := column[odd[0]].as_py()) is not None:
+        times = _times(column)
+        if len(odd := np.flatnonzero(np.isnan(times))) and (text := column[odd[0]].as_py()) is not None:
             raise ValueError(f"{self.source}: the column {name!r} has {str(text)[:80]!r}, which is neither a number "
                              "nor a time, as 2024-01-31 23:59:58")
-        return found
+        return times
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -332,9 +332,9 @@ def _plain(column: pa.Array) -> pa.Array:
     kind, inner = column.type, _inner(column.type)
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         column = column.cast(pa.large_list(kind.value_type))
-    wanted = (pa.large_string() if pa.types.is_string_view(inner) or pa.types.is_decimal(inner) else
+    target = (pa.large_string() if pa.types.is_string_view(inner) or pa.types.is_decimal(inner) else
               pa.large_binary() if pa.types.is_binary_view(inner) or pa.types.is_fixed_size_binary(inner) else None)
-    return column if wanted is None else column.cast(pa.large_list(wanted) if _is_list(kind) else wanted)
+    return column if target is None else column.cast(pa.large_list(target) if _is_list(kind) else target)
 
 
 def _listed(column: pa.Array, sign: str, missing: int | None) -> pa.Array:
@@ -384,15 +384,15 @@ def _ids(column: pa.Array, missing: int) -> NDArray[np.uint64]:
         if column.null_count:
             # A null whose place is kept: of the ids 0 .. 2**64 - 1 each may be another.
             empty = column.is_null().to_numpy(zero_copy_only=False)
-            found = _ids(pc.fill_null(column, 0), 0).copy()
-            found[empty] = missing
-            return found
+            ids = _ids(pc.fill_null(column, 0), 0).copy()
+            ids[empty] = missing
+            return ids
         return column.to_numpy().astype(np.uint64)
     empty = column.is_null().to_numpy(zero_copy_only=False)
     column = column.cast(pa.large_binary()) if not pa.types.is_large_string(column.type) else column
     _, edges, data = column.buffers()
     at = np.frombuffer(edges, np.int64)[column.offset:column.offset + len(column) + 1]
-    found = np.empty(len(column), np.uint64)
-    cells.ids_of(np.frombuffer(data or b"", np.uint8), at, found)
-    found[empty] = missing
-    return found
+    ids = np.empty(len(column), np.uint64)
+    cells.ids_of(np.frombuffer(data or b"", np.uint8), at, ids)
+    ids[empty] = missing
+    return ids

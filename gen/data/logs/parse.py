@@ -62,10 +62,10 @@ class Columns(NamedTuple):
 def ends_of(separator: str) -> NDArray[np.uint8]:
     """As `parse` takes it: whether a field may end at a character, by the character; the separator itself at 0, which
     no text has."""
-    found = np.zeros(256, np.uint8)
-    found[[_LF, _CR, ord(separator)]] = 1
-    found[0] = ord(separator)
-    return found
+    table = np.zeros(256, np.uint8)
+    table[[_LF, _CR, ord(separator)]] = 1
+    table[0] = ord(separator)
+    return table
 
 
 @njit(cache=True, nogil=True)
@@ -150,11 +150,11 @@ def _value(buffer, start, ends, quoted, powers):
     first, spaces = start, ends[_SPACE] == 0
     while spaces and buffer[first] == _SPACE:
         first += _1
-    at, found = number(buffer, first, powers)
+    at, value = number(buffer, first, powers)
     while spaces and at > first and buffer[at] == _SPACE:
         at += _1
     if at > first and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else ends[buffer[at]] != 0):
-        return at, found, True
+        return at, value, True
     at = _field_end(buffer, start, ends, quoted)
     word = meaning(buffer, start, at)
     return at, 1.0 if word == TRUE_WORD else 0.0 if word == FALSE_WORD else np.nan, word != 0
@@ -217,17 +217,17 @@ def parse(buffer, at, stop, rules, out, row, rows, faults, odd):
                 plain = at - start < _16 and (buffer[at] == _QUOTE and buffer[at + _1] != _QUOTE if quoted else
                                               ends[buffer[at]] != 0)
                 if kind == NUMBER or kind == LOOSE or kind == TIME:
-                    found = float(word) if at > start else nan
+                    number = float(word) if at > start else nan
                     if not plain:
-                        at, found, good = _value(buffer, start, ends, quoted, powers)
+                        at, number, good = _value(buffer, start, ends, quoted, powers)
                         if not good and kind == TIME:
-                            found, good = moment(buffer, start, at)
+                            number, good = moment(buffer, start, at)
                         if not good and kind == LOOSE:
                             good = True
                             if not odd[column, 0]:
                                 odd[column, 1] = begin
                             odd[column, 0] += 1
-                    values[value, row] = found
+                    values[value, row] = number
                     value += 1
                 else:
                     if not plain:

@@ -78,11 +78,11 @@ class Layout:
         """With these tables alone."""
         if tables is None:
             return self
-        wanted, there = dict.fromkeys(tables), set(self.tables)
-        for name in wanted:
+        names, there = dict.fromkeys(tables), set(self.tables)
+        for name in names:
             if name not in there:
                 raise ValueError(f"{source} has no table {name!r}; it has {few(self.tables)}")
-        left = {name: "not asked for" for name in self.tables if name not in wanted}
+        left = {name: "not asked for" for name in self.tables if name not in names}
         kinds = tuple(parse.SKIP if name in left else kind for name, kind in zip(self.names, self.kinds))
         return replace(self, kinds=kinds, why={**self.why, **left})
 
@@ -122,8 +122,8 @@ def is_criteo(lines: Sequence[str]) -> bool:
 
 def is_movielens(lines: Sequence[str]) -> bool:
     """Whether the first lines are MovieLens' ratings."""
-    found = [line for line in lines if line]
-    return bool(found) and all(map(RATING.fullmatch, found))
+    filled = [line for line in lines if line]
+    return bool(filled) and all(map(RATING.fullmatch, filled))
 
 
 def movielens(path: Path) -> Layout:
@@ -210,21 +210,21 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
     """
     if fields is None and not of.rows:
         raise ValueError(f"{path} is empty; its first line must name the fields")
-    found = header(of.rows[0] if fields is None else fields, str(path), "line 1" if fields is None else "--fields")
-    chosen = found.chosen(tables, str(path))
-    cells = {name: [] for name in found.names}      # type: dict[str, list[str]]
-    titled = fields is None or _names(of.rows, found.names)
+    columns = header(of.rows[0] if fields is None else fields, str(path), "line 1" if fields is None else "--fields")
+    chosen = columns.chosen(tables, str(path))
+    cells = {name: [] for name in columns.names}      # type: dict[str, list[str]]
+    titled = fields is None or _names(of.rows, columns.names)
     for row in of.rows[titled:]:
         again = titled and [row[0].removeprefix("\ufeff"), *row[1:]] == of.rows[0]
-        if len(row) == len(found.names) and not again:
-            for name, cell in zip(found.names, row):
+        if len(row) == len(columns.names) and not again:
+            for name, cell in zip(columns.names, row):
                 cells[name].append(cell)
     widths = {len(row) for row in of.rows[titled:]}
-    if len(widths) == 1 and min(widths) > len(found.names):
-        raise ValueError(f"{path}: {'line 1' if fields is None else '--fields'} names {len(found.names)} fields and "
+    if len(widths) == 1 and min(widths) > len(columns.names):
+        raise ValueError(f"{path}: {'line 1' if fields is None else '--fields'} names {len(columns.names)} fields and "
                          f"the lines have {min(widths)}; --fields names all of these")
-    ids, why, kinds = set(found.tables), {}, []
-    for name, mark in zip(found.names, found.kinds):
+    ids, why, kinds = set(columns.tables), {}, []
+    for name, mark in zip(columns.names, columns.kinds):
         numbers = all(map(is_number, cells[name]))
         kind = parse.SKIP
         if name in chosen:
@@ -244,15 +244,15 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
             why[name] = "lists, which --table reads" if any(map(LISTED.fullmatch, cells[name])) else "texts"
         kinds.append(kind)
     bags = lists_of({name: cells[name] for name in chosen}, lists, str(path), {
-        name: " " if mark == "token_seq" else NONE for name, mark in zip(found.names, found.kinds)
+        name: " " if mark == "token_seq" else NONE for name, mark in zip(columns.names, columns.kinds)
         if mark in ("token", "token_seq")})
     kinds = [kind if name not in bags or kind != parse.AUTO else parse.PLAIN if bags[name] == NONE else parse.BAG
-             for name, kind in zip(found.names, kinds)]
+             for name, kind in zip(columns.names, kinds)]
     bags = {name: sign for name, sign in bags.items() if sign != NONE}
     named = "names in line 1" if fields is None else "other names in line 1" if titled else "no header line"
-    return Layout(of.separator, found.names, tuple(kinds), missing, of.first if titled else of.start,
+    return Layout(of.separator, columns.names, tuple(kinds), missing, of.first if titled else of.start,
                   of.lines if titled else 0, of.quotes, bags, f"text, {of.called}, UTF-8, {named}",
-                  {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(found.names, kinds)}, why,
+                  {name: _how(kind, bags.get(name), cells[name]) for name, kind in zip(columns.names, kinds)}, why,
                   of.record if titled else b"")
 
 
@@ -272,8 +272,8 @@ def _how(kind: int, sign: str | None, cells: Sequence[str]) -> str:
         return "hexadecimal"
     if sign is not None:
         return "lists in brackets" if sign == "\0" else f"lists, {_CALLED.get(sign, sign)}-separated"
-    whole = all(cell in _EMPTY or WHOLE.fullmatch(cell) for cell in cells)
-    return "whole numbers" if whole else "texts, hashed"
+    are_numbers = all(cell in _EMPTY or WHOLE.fullmatch(cell) for cell in cells)
+    return "whole numbers" if are_numbers else "texts, hashed"
 
 
 def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: str,
@@ -284,51 +284,52 @@ def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: s
                 that have it, or `FIELD=SEPARATOR`; marked: those known otherwise
     Raises      ValueError: a field that is not there, cells that may be lists or not; names the option --list
     """
-    found = {name: sign for name, sign in (marked or {}).items() if name in cells}
+    signs = {name: sign for name, sign in (marked or {}).items() if name in cells}
     for each in given:
         name, equals, sign = each.rpartition("=")
         if not equals or not name:
             sign = NONE if each == NONE else character(each, "--list")
             having = [name for name, own in cells.items() if sign == NONE or any(sign in cell for cell in own)]
-            found |= dict.fromkeys(having, sign)
+            signs |= dict.fromkeys(having, sign)
             continue
         if name not in cells:
             raise ValueError(f"--list {each}: {source} has no table {name!r}; it has {few(cells)}")
-        found[name] = NONE if sign == NONE else character(sign, f"--list {name}=")
+        signs[name] = NONE if sign == NONE else character(sign, f"--list {name}=")
     for name, own in cells.items():
-        told = [cell for cell in own if cell not in _EMPTY]
-        if name in found or not told:
+        texts = [cell for cell in own if cell not in _EMPTY]
+        if name in signs or not texts:
             continue
-        if all(BRACKETS.fullmatch(cell) for cell in told) and any(LISTED.fullmatch(cell) or "," in cell or "'" in cell
-                                                                   or '"' in cell for cell in told):
-            found[name] = "\0"
-        elif any("|" in cell for cell in told) and all(LISTED.fullmatch(cell) or WHOLE.fullmatch(cell)
-                                                       for cell in told):
-            found[name] = "|"
-        odd = next((cell for cell in told if "|" in cell or LISTED.fullmatch(cell)), None)
+        if all(BRACKETS.fullmatch(cell) for cell in texts) and any(LISTED.fullmatch(cell) or "," in cell or "'" in cell
+                                                                   or '"' in cell for cell in texts):
+            signs[name] = "\0"
+        elif any("|" in cell for cell in texts) and all(LISTED.fullmatch(cell) or WHOLE.fullmatch(cell)
+                                                       for cell in texts):
+            signs[name] = "|"
+        odd = next((cell for cell in texts if "|" in cell or LISTED.fullmatch(cell)), None)
         if odd is None and all(re.fullmatch(CODE, cell) or MANY.fullmatch(cell) or WHOLE.fullmatch(cell)
-                               for cell in told):
-            odd = next(filter(MANY.fullmatch, told), None)
-        odd = odd or _recurring(told)
-        if name not in found and (made := next(filter(PROGRAM.fullmatch, told), None)):
-            raise ValueError(f"{source}: the field {name!r} has {made[:80]!r}, what a program prints for a list; write "
-                             f"lists as [4, 5], or --list {name}=none reads single ids")
-        if odd is not None and name not in found:
+                               for cell in texts):
+            odd = next(filter(MANY.fullmatch, texts), None)
+        odd = odd or _recurring(texts)
+        if name not in signs and (program := next(filter(PROGRAM.fullmatch, texts), None)):
+            raise ValueError(f"{source}: the field {name!r} has {program[:80]!r}, what a program prints for a list; "
+                             f"write lists as [4, 5], or --list {name}=none reads single ids")
+        if odd is not None and name not in signs:
             sign = "|" if "|" in odd else next((each for each in ",;^/:+& " if each in odd), ",")
             raise ValueError(f"{source}: the field {name!r} has {odd[:80]!r}, which may be a list: "
                              f"--list '{name}={_CALLED.get(sign, sign)}' reads "
                              f"lists, --list {name}=none single ids")
-    return found
+    return signs
 
 
 def _recurring(cells: Sequence[str]) -> str | None:
     """The first cell with a comma or semicolon, where what stands between them differs less than the cells do: genres
     are combined from a few, titles and names are not."""
-    whole = set(cells)
+    distinct = set(cells)
     for sign in ",;":
-        if any(sign in cell for cell in whole) and len({part.strip() for cell in whole for part in cell.split(sign)}) \
-                < len(whole):
-            return next(cell for cell in cells if sign in cell)
+        if any(sign in cell for cell in distinct):
+            parts = {part.strip() for cell in distinct for part in cell.split(sign)}
+            if len(parts) < len(distinct):
+                return next(cell for cell in cells if sign in cell)
     return None
 
 
@@ -337,15 +338,15 @@ def avazu(path: Path, of: Dialect) -> Layout:
 
     Raises      ValueError: a column that is missing
     """
-    found = header(of.rows[0] if of.rows else (), str(path))
+    columns = header(of.rows[0] if of.rows else (), str(path))
     for name in (*AVAZU_TABLES, "hour"):
-        if name not in found.names:
-            raise ValueError(f"{path} has no field {name!r}; it has {few(found.names)}")
+        if name not in columns.names:
+            raise ValueError(f"{path} has no field {name!r}; it has {few(columns.names)}")
     kinds = tuple(parse.HEX if name in AVAZU_HEX else parse.AUTO if name in AVAZU_TABLES else
-                  parse.NUMBER if name in AVAZU_VALUES else parse.SKIP for name in found.names)
+                  parse.NUMBER if name in AVAZU_VALUES else parse.SKIP for name in columns.names)
     why = {name: "the sample's own id" if name == "id" else "no field of Avazu's"
-           for name, kind in zip(found.names, kinds) if kind == parse.SKIP}
-    return Layout(of.separator, found.names, kinds, 0, of.first, of.lines, True, {}, f"Avazu's format, {of.called}",
+           for name, kind in zip(columns.names, kinds) if kind == parse.SKIP}
+    return Layout(of.separator, columns.names, kinds, 0, of.first, of.lines, True, {}, f"Avazu's format, {of.called}",
                   {name: "hexadecimal" if name in AVAZU_HEX else "whole numbers" for name in AVAZU_TABLES}, why,
                   of.record)
 

@@ -54,15 +54,15 @@ def read(path: str | Path) -> Any:
     path = Path(path)
     with readable(path, "tensors"):
         try:
-            with archive(path) as found, path.open("rb") as raw:
-                members = {PurePosixPath(info.filename).parts[1:]: info for info in found.infolist()}
+            with archive(path) as files, path.open("rb") as raw:
+                members = {PurePosixPath(info.filename).parts[1:]: info for info in files.infolist()}
                 if ("data.pkl",) not in members:
                     raise ValueError(f"{path} holds no data.pkl; torch.save writes one")
                 info = members["data.pkl",]
                 if info.file_size > PICKLE_BYTES:
                     raise ValueError(f"{path}: data.pkl is longer than {PICKLE_BYTES:,} bytes; tensors need less")
-                order = _first(found, members["byteorder",]) if ("byteorder",) in members else b"little"
-                return _Made(path, raw, members, order == b"little").follow(found.read(info))
+                order = _first(files, members["byteorder",]) if ("byteorder",) in members else b"little"
+                return _Made(path, raw, members, order == b"little").follow(files.read(info))
         except zipfile.BadZipFile as error:
             raise ValueError(f"{path} is no file of torch.save since 1.6: {error}") from None
 
@@ -110,26 +110,26 @@ class _Made:
 
     def follow(self, data: bytes) -> Any:
         """Its last value."""
-        given: Any
-        for operation, given, _ in pickletools.genops(data):
+        argument: Any
+        for operation, argument, _ in pickletools.genops(data):
             name = operation.name
             if name == "STOP":
                 break
             if name in _VALUES:
-                self.stack.append(given)
+                self.stack.append(argument)
             elif name in _CONSTANTS:
                 self.stack.append(_CONSTANTS[name]())
             elif name in _STORES:
-                self.memo[len(self.memo) if name == "MEMOIZE" else given] = self.stack[-1]
+                self.memo[len(self.memo) if name == "MEMOIZE" else argument] = self.stack[-1]
             elif name in _LOADS:
-                self.stack.append(self.memo[given])
+                self.stack.append(self.memo[argument])
             elif name == "GLOBAL":
-                self.stack.append(self._named(*given.split(" ", 1)))
+                self.stack.append(self._named(*argument.split(" ", 1)))
             elif name not in ("PROTO", "FRAME"):
-                made = getattr(self, f"_{name.lower()}", None)
-                if made is None:
+                action = getattr(self, f"_{name.lower()}", None)
+                if action is None:
                     raise ValueError(f"its pickle has the operation {name}, which no tensor needs")
-                made()
+                action()
         return self.stack.pop()
 
     def _named(self, module: str, name: str) -> _Name:
@@ -154,9 +154,9 @@ class _Made:
             if at == 0:
                 raise ValueError("its pickle has no mark where one is needed")
             at -= 1
-        found = self.stack[at + 1:]
+        items = self.stack[at + 1:]
         del self.stack[at:]
-        return found
+        return items
 
     def _stack_global(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
@@ -216,8 +216,8 @@ class _Made:
         self.stack.append(self._storage(self.stack.pop()))
 
     def _reduce(self) -> None:
-        given, called = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._called(called, given))
+        arguments, called = self.stack.pop(), self.stack.pop()
+        self.stack.append(self._called(called, arguments))
 
     _newobj = _reduce
 

@@ -45,10 +45,10 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
         progress: Callable[[int, int], None] = lambda done, total: None,
         read: Callable[[Reading], None] = lambda _: None) -> Profile:
     """The profile, written as profile.npz into `folder`, whole or not at all. Raises as `profile_of` does."""
-    found = profile_of(options, say=say, progress=progress, read=read)
+    profile = profile_of(options, say=say, progress=progress, read=read)
     folder.mkdir(parents=True, exist_ok=True)
-    found.save(folder / FILE)
-    return found
+    profile.save(folder / FILE)
+    return profile
 
 
 def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
@@ -60,21 +60,21 @@ def profile_of(options: Options, *, say: Callable[[str], None] = lambda _: None,
     Raises      ValueError: what is missing or does not fit, in one sentence
     """
     model, horizon = options.model, None if options.horizon is None else _horizon(str(options.horizon))
-    found = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
-    if found is None:
-        found = _counted(options, model, say, progress, read)
+    profile = statistics_of(options.logs[0]) if len(options.logs) == 1 else None
+    if profile is None:
+        profile = _counted(options, model, say, progress, read)
     elif options.together or options.sample < 1 or options.held_back or options.tables or options.given():
         raise ValueError(f"{options.logs[0]} holds counts already; --together, --sample, --held-back and options of "
                          "how a log is read need the log itself")
-    elif model is not None and (left := [name for name in found.tables if name not in model.tables]):
+    elif model is not None and (left := [name for name in profile.tables if name not in model.tables]):
         say(f"not read   {', '.join(left[:8])}" + (f" and {len(left) - 8} more" if len(left) > 8 else ""))
     if model is not None:
-        found = stream.with_rows(found, {name: spec.rows for name, spec in model.tables.items()})
-        _within(found, model)
+        profile = stream.with_rows(profile, {name: spec.rows for name, spec in model.tables.items()})
+        _within(profile, model)
     if horizon is None:
-        return found
+        return profile
     number, multiple = horizon
-    return found.expecting(number if multiple else number * found.sampled / max(found.samples, 1))
+    return profile.expecting(number if multiple else number * profile.sampled / max(profile.samples, 1))
 
 
 def _horizon(text: str) -> tuple[float, bool]:
@@ -108,18 +108,19 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
             count = partial(spread.profile, client, say=told)
             again = partial(spread.together, client, say=told)
         counted, tail = held.parted(log, options.held_back) if options.held_back else (log, None)
-        found = count(counted, sample=options.sample)
+        profile = count(counted, sample=options.sample)
         if tail is not None:
-            found = replace(found, extras={**found.extras, **held.packed(stream.profile(tail, sample=options.sample))})
+            held_back = held.packed(stream.profile(tail, sample=options.sample))
+            profile = replace(profile, extras={**profile.extras, **held_back})
         if options.together:
-            found = again(counted, found, row_bytes=row_bytes, sample=options.sample)
-    if not found.samples:
+            profile = again(counted, profile, row_bytes=row_bytes, sample=options.sample)
+    if not profile.samples:
         raise ValueError(f"{log.source} has no samples" + (" among those that --sample looks at" if options.sample < 1
                                                            else ""))
     for line in log.report():
         say(line)
     read(log.reading())
-    return found
+    return profile
 
 
 def _within(found: Profile, model: Recommender) -> None:

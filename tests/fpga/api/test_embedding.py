@@ -22,21 +22,6 @@ def opened(tables, config=None, cache_rows=None, **options):
     return EmbeddingBags(tables, card=OracleCard(core), preset=config, **options)
 
 
-def dense(table):
-    """All rows of a table, the tensor train's multiplied out in float64."""
-    rows = np.zeros((table.rows, table.dim))
-    device, number = table.placement >> 30, table.placement & 0x3FFFFFFF
-    for place, values in ((0, table.dram), (2, table.ssd)):
-        rows[device == place] = values[number[device == place]]
-    if table.cores:
-        full = table.cores[0][0].astype(np.float64)
-        for core in table.cores[1:]:
-            full = np.einsum("iur,rjvs->ijuvs", full, core.astype(np.float64))
-            full = full.reshape(full.shape[0] * full.shape[1], -1, full.shape[-1])
-        rows[device == 1] = full.reshape(-1, table.tt_dim)[number[device == 1], :table.dim]
-    return rows
-
-
 def pooled(rows, indices, offsets, mode, weights=None):
     out = np.zeros((len(offsets) - 1, rows.shape[1]))
     for bag, (start, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
@@ -56,7 +41,8 @@ def test_all_modes_over_three_memories(mode):
     with opened([table], cache_rows={"items": 20}) as bags:
         got = bags("items", indices, offsets, weights, mode, include_last_offset=True)
         assert got.dtype == np.float32
-        np.testing.assert_allclose(got, pooled(dense(table), indices, offsets, mode, weights), rtol=2e-5, atol=2e-4)
+        want = pooled(make.dense(table), indices, offsets, mode, weights)
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
         assert bags.last["indices"] == len(indices) and bags.last["code"] == 0
         again = bags("items", indices, offsets[:-1], weights, mode)
         np.testing.assert_allclose(again, got, rtol=1e-5, atol=1e-4)
@@ -73,7 +59,7 @@ def test_a_tensor_train_of_whole_beats_stands_for_narrower_rows(dim, columns, mo
     with opened([table]) as bags:
         got = bags("items", indices, offsets, None, mode, include_last_offset=True)
     assert got.shape == (40, dim) and bags.last["tt_rows"] > 0
-    np.testing.assert_allclose(got, pooled(dense(table), indices, offsets, mode), rtol=2e-5, atol=2e-4)
+    np.testing.assert_allclose(got, pooled(make.dense(table), indices, offsets, mode), rtol=2e-5, atol=2e-4)
 
 
 def test_cores_in_half_the_bits():
@@ -88,8 +74,8 @@ def test_cores_in_half_the_bits():
             held = replace(table, cores=held_cores(table.cores, table.tt_format))
             indices, offsets = make.bags(random, 120, 30, 9)
             got = bags(table.name, indices, offsets, include_last_offset=True)
-            np.testing.assert_allclose(got, pooled(dense(held), indices, offsets, "sum"), rtol=2e-6, atol=2e-5)
-            differs = np.abs(got - pooled(dense(table), indices, offsets, "sum")).max()
+            np.testing.assert_allclose(got, pooled(make.dense(held), indices, offsets, "sum"), rtol=2e-6, atol=2e-5)
+            differs = np.abs(got - pooled(make.dense(table), indices, offsets, "sum")).max()
             assert (differs > 1e-3) == (table.tt_format == "block16")
 
 
@@ -108,7 +94,7 @@ def test_bags_of_one_length_and_padding():
     random = np.random.default_rng(3)
     table = make.mixed(random)
     indices = random.integers(0, 300, (7, 5))
-    rows = dense(table)
+    rows = make.dense(table)
     with opened([table]) as bags:
         np.testing.assert_allclose(bags("items", indices), rows[indices].sum(1), rtol=2e-5, atol=2e-4)
         indices[2] = indices[3, 1:3] = 9

@@ -115,7 +115,7 @@ def test_cold_rows_in_half_precision():
                 batches.append(batch)
                 return gradients[:batch.cold]
 
-            hotline.deal(compute, log.indices, log.payload, Train(7, 2, RATE, half=half))
+            hotline.dispatch(compute, log.indices, log.payload, Train(7, 2, RATE, half=half))
             values[half] = [hotline.values(table.name) for table in log.layout.tables]
     assert sum(batch.cold for batch in seen[True]) > 50
     for batch, wide in zip(seen[True], seen[False], strict=True):
@@ -234,7 +234,7 @@ def test_the_layer_below_takes_any_function():
         return np.ones((batch.cold, log.layout.dim), np.float32)
 
     with opened(log, times=Times(5, 1)) as hotline:
-        done = hotline.deal(compute, log.indices, log.payload, Train(10, 2, 1.0))
+        done = hotline.dispatch(compute, log.indices, log.payload, Train(10, 2, 1.0))
         moved = [hotline.values(table.name) for table in log.layout.tables]
         assert done.busy == sum(5 + len(batch.indices) for batch in seen)
     for table, values in zip(log.layout.tables, moved, strict=True):
@@ -244,7 +244,7 @@ def test_the_layer_below_takes_any_function():
         if not table.pinned:
             assert (delta[met[met >= 0]] > 0.9).all() and (np.delete(delta, met[met >= 0], axis=0) == 0).all()
     with opened(log) as hotline, pytest.raises(ValueError, match="hot rows must be given where the core pools"):
-        hotline.deal(compute, log.indices, log.payload, Train(10, 2, 1.0, True))
+        hotline.dispatch(compute, log.indices, log.payload, Train(10, 2, 1.0, True))
 
 
 def test_slopes_of_joined_rows_are_those_of_differences():

@@ -165,7 +165,7 @@ def test_hotline_with_rows_in_the_host_s_memory():
         with Hotline(log.layout.tables, log.layout.positions, payload=log.layout.payload,
                      preset=hotline_logs.TINY, device=WIDE, host=host) as hotline:
             hotline.learn(log.indices[:40])
-            done = hotline.deal(lambda batch: batch.rows + 1, log.indices, log.payload, Train(4, 4, -0.5))
+            done = hotline.dispatch(lambda batch: batch.rows + 1, log.indices, log.payload, Train(4, 4, -0.5))
             runs.append((sorted(done.kinds), [hotline.values(table.name).tobytes() for table in log.layout.tables]))
             cold = hotline.last["dma_rd"]
             lines, passed = hotline.card.counters()["m01_axi.beats_read"] / 2, hotline.card.counters()["link.in_bytes"]

@@ -179,7 +179,7 @@ def test_the_logger_keeps_its_rows_from_run_to_run_and_images_are_loaded(bench):
 
 @pytest.mark.testpoint("random_match_golden")
 def test_two_logs_in_a_program(bench):
-    """Learn, deal, learn more, deal again: mini-batches are numbered on, rows go on from what they are."""
+    """Learn, dispatch, learn more, dispatch again: mini-batches are numbered on, rows go on from what they are."""
     log, how = make.log(31, 120), Train(7, 3, -0.25)
     run = run_of(log, how, 0.3, saves=False)
     registers = len(log.layout.positions)

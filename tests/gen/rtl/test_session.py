@@ -31,7 +31,7 @@ def test_two_tables_of_different_width():
         if not done.errors[m]:
             assert np.array_equal(done.vectors[m].view(np.uint32), wanted[0].view(np.uint32)), m
     assert done.counters["lookups"] == ids.size and done.counters["outside"] == outside.sum() > 0
-    assert (done.last_at > done.taken_at[offsets[1:] - 1]).all() and done.build_seconds > 0
+    assert (done.last_at > done.taken_at[offsets[1:] - 1]).all()
 
 
 def test_vectors_of_one_width_are_a_matrix():

@@ -60,7 +60,7 @@ def test_the_order_of_the_classes_changes_neither_contents_nor_rows():
 
 
 def test_the_order_without_any_is_that_in_which_frames_fill():
-    popular, gathered = order.deal(np.array([[0], [1], [0], [1], [1], [0], [1]], bool), np.arange(7)[:, None], 2,
+    popular, gathered = order.dispatch(np.array([[0], [1], [0], [1], [1], [0], [1]], bool), np.arange(7)[:, None], 2,
                                    slots=8, room=1)
     assert [p.samples.tolist() for p in popular] == [[0, 2], [5]]
     assert [p.samples.tolist() for p in gathered] == [[1, 3], [4, 6]]

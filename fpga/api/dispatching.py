@@ -20,7 +20,7 @@ from gen.data.logs.bounds import few
 from gen.data.logs.reading import Reading
 from gen.model.log_options import LogOptions
 
-__all__ = ["Dealing", "Options", "Run", "lines", "run"]
+__all__ = ["Dispatched", "Options", "Run", "lines", "run"]
 
 BATCH = 64
 RATE = 0.05
@@ -70,7 +70,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Dealing:
+class Dispatched:
     """All that the report shows. tables: rows of each; slots: cold rows that the core holds; cut: indices of bags that
     found no room; hot: rows that the core found, of `capacity`; accesses: of each row in the log behind what was
     learned from, most first; share: of them that meet those rows; best: that meet as many, if the best had been known;
@@ -103,8 +103,8 @@ class Dealing:
 
 
 def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim",
-        say: Say = lambda text: None, read: Callable[[Reading], None] = lambda _: None) -> Dealing:
-    """Deals a log.
+        say: Say = lambda text: None, read: Callable[[Reading], None] = lambda _: None) -> Dispatched:
+    """Dispatches a log.
 
     Parameters  options: what is asked; config: of the core; card: gives an open card for each of the two runs, or
                 "sim"; say: takes lines of progress; read: told how the log was understood
@@ -159,7 +159,7 @@ def run(options: Options, *, config: Any, card: Callable[[], Any] = lambda: "sim
     counts = np.bincount((later + first[table_of])[later >= 0], minlength=int(first[-1]))
     accesses = np.sort(counts)[::-1]
     total = max(1, int(counts.sum()))
-    return Dealing(
+    return Dispatched(
         trace.source, {name: trace.rows[name] for name in places}, learned, len(indices[trained]), batch, layout.slots,
         cut, len(marks), layout.hot_numbers, accesses, int(counts[marks].sum()) / total,
         int(accesses[:len(marks)].sum()) / total, runs[0].counters["popular"], (runs[0], runs[1]))
@@ -201,20 +201,20 @@ def _places(trace: Trace, positions: int) -> tuple[Trace, dict[str, int], int]:
     return replace(trace, indices=indices, offsets=offsets), places, cut
 
 
-def lines(dealing: Dealing) -> list[str]:
+def lines(result: Dispatched) -> list[str]:
     """The table that the command prints."""
     found = [
-        f"rows       {dealing.rows:,} in {len(dealing.tables)} tables; capacity {dealing.capacity:,} hot rows, "
-        f"{dealing.hot:,} found",
-        f"accesses   {dealing.share:.1%} of the remaining log go to hot rows; the oracle's {dealing.hot:,} rows take "
-        f"{dealing.best:.1%}",
-        f"popular    {dealing.popular:,} of {dealing.samples:,} samples ({dealing.popular / dealing.samples:.1%})",
+        f"rows       {result.rows:,} in {len(result.tables)} tables; capacity {result.capacity:,} hot rows, "
+        f"{result.hot:,} found",
+        f"accesses   {result.share:.1%} of the remaining log go to hot rows; the oracle's {result.hot:,} rows take "
+        f"{result.best:.1%}",
+        f"popular    {result.popular:,} of {result.samples:,} samples ({result.popular / result.samples:.1%})",
         "",
         f"{'':28s}{'popular':>9s}{'gathered':>9s}{'rows read':>11s}{'shared':>8s}{'cycles':>12s}{'GPU idle':>10s}",
     ]
-    for each in dealing.runs:
+    for each in result.runs:
         counters = each.counters
         found.append(f"{each.name:28s}{each.count(POPULAR):9,d}{each.count(GATHERED):9,d}{counters['dma_rd']:11,d}"
                      f"{counters['shared']:8,d}{each.finished[-1]:12,d}{each.idle:10.1%}")
-    return [*found, "", f"all        the run takes {dealing.speedup:.2f} times as long where every mini-batch is "
+    return [*found, "", f"all        the run takes {result.speedup:.2f} times as long where every mini-batch is "
                         f"gathered"]

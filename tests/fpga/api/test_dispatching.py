@@ -1,12 +1,12 @@
-"""fpga.api.dealing on a card whose core is the oracle: what it deals of a log, tells and draws."""
+"""fpga.api.dispatching on a card whose core is the oracle: what it dispatches of a log, reports and draws."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fpga.api import dealing
-from fpga.api.dealing import Options
+from fpga.api import dispatching
+from fpga.api.dispatching import Options
 from fpga.api.dlrm import payload_of
 from fpga.api.gpu import GATHERED, POPULAR
 from gen.data.logs import Trace, open_log, text
@@ -35,13 +35,13 @@ def a_log(folder, **changes):
 def run(path, config=make.TINY, **changes):
     said = []
     options = Options(**{"logs": [path], "learn": 0.5, "samples": 200} | changes)
-    found = dealing.run(options, config=config, card=lambda: OracleCard(make.core(config)), say=said.append)
+    found = dispatching.run(options, config=config, card=lambda: OracleCard(make.core(config)), say=said.append)
     return found, said
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dealing")
+    folder = tmp_path_factory.mktemp("dispatching")
     return *run(a_log(folder)), folder
 
 
@@ -76,7 +76,7 @@ def test_tells_how_far_it_is(small):
     assert f"learned    300 samples: {found.hot:,} hot rows" in said
     assert [line for line in said if line.endswith("200 of 200 samples trained")] == [
         f"training   {each.name}: 200 of 200 samples trained" for each in found.runs]
-    text = "\n".join(dealing.lines(found))
+    text = "\n".join(dispatching.lines(found))
     assert f"{found.hot:,} found" in text and f"{found.share:.1%}" in text and "GPU idle" in text
 
 
