@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ WINGS = {
 }
 
 
+@cache      # several laws look at each file
 def imports(text: str, module: str) -> list[tuple[int, str]]:
     """(line, full module name) of every import in a source text, relative ones resolved."""
     found = []

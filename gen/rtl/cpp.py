@@ -32,6 +32,8 @@ BEGUN = logging.getLogger("hotrail.building")
 # One runtime serves programs and shared libraries.
 RUNTIME_FLAGS = ("-O1", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
 LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semantic-interposition")
+# KB that the compiler takes before it looks for garbage: a sixth of the time of a large model.
+COMPILER_FLAGS = ("--param", "ggc-min-heapsize=524288")
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)
 HEADER = "common.h"
@@ -161,7 +163,7 @@ def compile_model(objects: Path, sources: Sequence[Path], options: Options, *, c
         for number, group in enumerate(_groups(chosen)):
             unit = f"{kind}{number}"
             (objects / f"{unit}.cc").write_text("".join(f'#include "{file}"\n' for file in group), "utf-8")
-            command = ["g++", *settings, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
+            command = ["g++", *settings, *COMPILER_FLAGS, "-include", str(header.folder / HEADER), "-c", f"{unit}.cc"]
             units.append(_Rule(objects, f"{unit}.o", shlex.join(command)))
     common = [_common("common", f"{name}.o", shlex.join(["g++", "-O2", *model_flags(), "-c", name, "-o",
                                                          f"{name}.o"]), cache, options.common)

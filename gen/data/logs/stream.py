@@ -207,14 +207,16 @@ def head(path: Path, size: int) -> bytes:
 
     Raises      ValueError: as `blocks`
     """
-    found = bytearray()
+    found, ended = bytearray(), False
     with _opened(path) as (file, _):
         block = memoryview(bytearray(min(size, BLOCK)))
-        while (len(found) < size or b"\n" not in found) and (count := file.readinto(block)):
+        while (len(found) < size or not ended) and (count := file.readinto(block)):
+            new = max(0, len(found) - 1)    # what lies before has been looked at
             found += block[:count]
-            if b"\n" not in found and b"\r" in found[:-1]:
+            ended = ended or b"\n" in found[new:]
+            if not ended and b"\r" in found[new:-1]:
                 break       # lines that do not end as they should, which is the caller's affair
-            _check_line(path, len(found) if b"\n" not in found else 0)
+            _check_line(path, 0 if ended else len(found))
     return bytes(found)
 
 

@@ -96,7 +96,7 @@ def follow_the_ring(compiler, program):
     assert released == total
 
 
-@pytest.mark.turns(8, of="flows")
+@pytest.mark.turns(5, of="flows")
 @pytest.mark.parametrize("cache", [0, 10, 200])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max", "weights"])
 def test_vectors_are_those_of_the_table(mode, cache):
@@ -235,6 +235,7 @@ def test_a_small_ring_cuts_requests_into_instructions(pages, drive):
     assert program.count > 1
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("pages, drive", [(2, None), (8, Device.load("smartssd").ssd)])
 def test_requests_that_wait_for_different_memories_take_turns(pages, drive):
     """Parts of each, in the request's order; the ring is released as the SSD's parts alone allow."""

@@ -67,7 +67,7 @@ def by_the_plan(compiler, dense, embeddings):
     return x
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("shape", make.SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_are_the_networks_and_nothing_can_race(name, shape):
@@ -195,7 +195,7 @@ def weakened(program):
             yield f"max_in_flight of instruction {number}", changed
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("name", "shape"), [
     ("layers", "smartssd"), ("layers", "tiny"), ("dot", "screc"), ("dot", "smartssd"), ("streamed", "tiny"),
     ("concat in chunks", "tiny")])
@@ -226,7 +226,7 @@ def test_a_triangle_is_that_of_the_oracle():
 # Rates.
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "dim", "least"), [
     ("screc_rm0", 16, 0.98), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
     ("screc_rm2", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 16, 0.99), ("screc_rm3", 64, 0.99),

@@ -12,6 +12,7 @@ from tests.support.mlp_replay import Race, Replay
 from tests.support.mlp_timed import EXACT, LAG, Timed, freed, two_layers
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("shape", "mode"), EXACT)
 def test_nobody_waits_from_the_very_cycle_on(shape, mode):
     """The second layer's step that reads the first one's last results comes in the cycle in which they are there; with
@@ -48,7 +49,7 @@ def test_a_bound_a_cycle_too_small_is_noticed(shape, mode, monkeypatch):
             replay(make.core(make.SHAPES[shape]), held).run(program.words)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_holds_tiles_up(seed):
     """Networks by chance in runs of the cycle model in which everything that a tile may wait for stalls it, or nothing

@@ -101,7 +101,7 @@ def test_a_pipe_holds_what_its_first_bytes_say(content, tmp_path):
     assert counts(log) == PLAIN
 
 
-@pytest.mark.turns(6, of="processes")
+@pytest.mark.turns(4, of="processes")
 def test_the_standard_input_is_named_as_such(tmp_path):
     """Not by its copy."""
     done = subprocess.run([sys.executable, "-m", "hotrail", "profile", "-", "--out", tmp_path / "out"], cwd=ROOT,
