@@ -21,6 +21,7 @@ from gen.data.profile import Heat
 from gen.model.network import Model, Network
 from gen.model.recommender import RESULTS, ROW_FORMATS, TableSpec
 from gen.model.row_formats import fused_bytes
+from gen.planner.problem import Idle
 from gen.planner.window import fetches
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
@@ -84,6 +85,11 @@ class Costs:
     flash_pages: int = 1
     die_s: float = 0.0
     die_reads: float = 0.0
+
+    @property
+    def idle(self) -> Idle:
+        """Of a card, in each batch."""
+        return Idle(self.drive_s)
 
     def shared(self, cards: int) -> "Costs":
         """Those of each of so many cards, which have equal parts of a board's link and of pages over it."""

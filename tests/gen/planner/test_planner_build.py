@@ -17,6 +17,7 @@ from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.plan import MEMORIES
 from gen.planner.planning import ALONE, HALF, WHOLE, make
+from gen.planner.problem import Idle
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
@@ -293,9 +294,9 @@ def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch)
             continue    # it is not impossible
         if np.isinf(best):
             with pytest.raises(Infeasible):
-                planning._solved(problem, drive_s, 0.0, 20)
+                planning._solved(replace(problem, idle=Idle(drive_s)), 0.0, 20)
             continue
-        found = planning._solved(problem, drive_s, 0.0, 20)
+        found = planning._solved(replace(problem, idle=Idle(drive_s)), 0.0, 20)
         assert 0 < found.bound <= best * (1 + 1e-7) <= found.seconds * (1 + 2e-7)
         assert found.seconds == pytest.approx(seconds(problem, found, drive_s), rel=1e-9)
         if drive_s == 0:
