@@ -12,14 +12,16 @@ __all__ = ["CardChoice", "Idle", "Item", "Placement", "Problem", "Sharding", "Ta
 @dataclass(frozen=True)
 class Idle:
     """Seconds of each batch in which a card's memories do nothing. page_s: the drive, where the batch reads it, until
-    its first page has come."""
+    its first page has come. run_s: all three, from the last vector of a batch to the first row of the next: the host
+    takes the result block and starts the core again. The link moves vectors and indices meanwhile."""
 
     page_s: float = 0.0
+    run_s: float = 0.0
 
     @property
     def seconds(self) -> NDArray[np.float64]:
         """(5,) of DRAM, TT, SSD and both directions of the link, of a card that uses all of them."""
-        return np.array([0.0, 0.0, self.page_s, 0.0, 0.0])
+        return np.array([self.run_s, self.run_s, self.run_s + self.page_s, 0.0, 0.0])
 
     def added(self, work: ArrayLike) -> NDArray[np.float64]:
         """(..., 5) seconds of a batch. work: (..., 5) those in which memories and link work; what is not used does not

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fpga.api.embedding import EmbeddingBags, Table
 from fpga.card import costs, memory
 from gen.compiler.dies import geometry, over_dies
 from gen.model.device import Device
@@ -52,6 +53,16 @@ def test_pages_take_the_drive_as_long_as_is_planned(among, read):
     reads, pages = np.array(float(read)), np.array(float(among))
     own = replace(found, die_reads=float(found.flash_reads(reads, pages)) / found.dies)
     assert found.drive_s + float(own.drive_seconds(reads, pages)) == pytest.approx(taken, rel=0.2)
+
+
+def test_short_batches_that_follow_each_other_take_the_time_of_a_run():
+    found, device, rows = costs.measure("smartssd", dims={64}), Device.load("smartssd"), np.ones((4, 64), np.float32)
+    table, ends = Table("t", 64, np.arange(4, dtype=np.uint32), rows, rows[:0]), []
+    with EmbeddingBags([table], card="twin") as bags:
+        for _ in bags.batches([[bags.request("t", [[k % 4]])] for k in range(5)]):
+            ends.append(bags.card.counters()["cycles"])
+    seconds = (ends[-2] - ends[1]) / (len(ends) - 3) / (device.kernel_mhz * 1e6)
+    assert found.run_s == pytest.approx(seconds, rel=0.1) and found.run_s > device.between_s
 
 
 @pytest.mark.regress
