@@ -39,7 +39,7 @@ from gen.planner.costs import CORE_SHARE, LINE_BYTES, Costs
 from gen.planner.moves import fewest
 from gen.planner.plan import Plan
 from gen.planner.planning import least_reading, make, must_read
-from gen.planner.problem import Item, Placement, Problem
+from gen.planner.problem import Idle, Item, Placement, Problem
 from gen.planner.refresh import Refreshed, Residents, in_rows, refresh, words_of
 from gen.planner.solve import Infeasible, solve
 from gen.planner.work import Deadline
@@ -138,8 +138,7 @@ def by_leaving(plan: Plan, words: Mapping[str, NDArray[np.uint32]], profile: Pro
     """The fewest rows that are written for batches of so many seconds where tables with rows on the SSD leave cards
     of those among which they share samples, so that whatever the others need comes to DRAM that is free; None: no such
     placement is fast enough. Of a plan without tensor trains and networks; two tables at most."""
-    limit = np.full(5, most_s)
-    limit[SSD] -= costs.drive_s
+    limit = most_s - costs.idle.seconds
     options = {}
     for name, table in plan.tables.items():
         some = [each for count in range(1, len(table.cards) + 1) for each in combinations(table.cards, count)]
@@ -248,7 +247,7 @@ class Least:
 
     def gain(self, problem: Problem) -> float:
         """Percent that the plan takes over the bound."""
-        least = min(anywhere(problem, self.costs.drive_s), self.seconds)
+        least = min(anywhere(problem, self.costs.idle), self.seconds)
         return round(100 * (self.seconds / least - 1), 3)
 
 
@@ -274,7 +273,7 @@ def joined(built: Problem, of: Recommender, profile: Profile, costs: Costs) -> P
     return replace(built.mapped(lambda item: least(item) if item.name in names else item), shardings=())
 
 
-def anywhere(built: Problem, drive_s: float) -> float:
+def anywhere(built: Problem, idle: Idle) -> float:
     """Seconds that no placement betters in which every row of a table may lie on any cards, with embedding alone.
 
     The linear program of whole tables shares out times and memories of all cards. Whatever card a row is on, all cards
@@ -289,7 +288,7 @@ def anywhere(built: Problem, drive_s: float) -> float:
             .seconds(of.cards).bound
 
     whole = replace(built, shardings=())
-    reading = max(bound(whole), least_reading(whole, drive_s))
+    reading = max(bound(whole), least_reading(replace(whole, idle=idle)))
     if any(must_read(item) for item in whole.items):
         return reading
     penalised = whole.mapped(lambda item: replace(

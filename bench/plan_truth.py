@@ -85,13 +85,16 @@ def planned(log: Log, cards: int) -> tuple[Plan, Profile, Costs]:
 
 def alone(plan: Plan, costs: Costs) -> Plan:
     """The plan as if nothing crossed the link while a batch is run."""
-    bare, less = replace(costs, packet_s=0.0, turn_s=0.0), np.zeros(len(plan.cards))
+    bare, less, tables = replace(costs, packet_s=0.0, turn_s=0.0), np.zeros(len(plan.cards)), {}
     for name, table in plan.tables.items():
         shard = Shard.of(plan, name, sum(getattr(table, memory).accesses for memory in MEMORIES), costs)
         with_link, without = (bags_of(shard.spec, shard.lookups, shard.batch, each).seconds for each in (costs, bare))
         less[list(table.cards)] += with_link - without
-    return replace(plan, cards=tuple(replace(card, dram=replace(card.dram, seconds=card.dram.seconds - link_s))
-                                     for card, link_s in zip(plan.cards, less.tolist(), strict=True)))
+        tables[name] = replace(table, dram=replace(
+            table.dram, seconds=table.dram.seconds - len(table.cards) * (with_link - without)))
+    return replace(plan, tables=tables, cards=tuple(
+        replace(card, dram=replace(card.dram, seconds=card.dram.seconds - link_s))
+        for card, link_s in zip(plan.cards, less.tolist(), strict=True)))
 
 
 def beside_twin(log: Log, plan: Plan, known: Profile, costs: Costs) -> float:
@@ -107,15 +110,15 @@ def beside_steady_twin(log: Log, plan: Plan, known: Profile) -> float:
     """The same, of batches that follow each other."""
     with TemporaryDirectory() as folder, \
             Cards(write(Path(folder) / "bundle", plan, known, SeededWeights()), card="twin") as twins:
-        clock_hz = Device.load(plan.device).kernel_mhz * 1e6
+        device = Device.load(plan.device)
         parts = [twins.parts(twins.requests(chunk)) for chunk in batches(log, known.samples // BATCH * BATCH, BATCH)]
         wanted, taken = [], []
         for number, bags in twins.emb.items():
             if mine := [list(part[number].values()) for part in parts if number in part]:
                 cycles, paged = steady(bags, mine)
-                taken.append(cycles / clock_hz)
-                wanted.append(paged * card_seconds(plan, number, BATCH, True)[0]
-                              + (1 - paged) * card_seconds(plan, number, BATCH, False)[0])
+                taken.append(cycles / (device.kernel_mhz * 1e6))
+                wanted.append(paged * card_seconds(plan, number, BATCH, True, device)[1]
+                              + (1 - paged) * card_seconds(plan, number, BATCH, False, device)[1])
     return max(wanted) / max(taken)
 
 

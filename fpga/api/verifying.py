@@ -36,10 +36,10 @@ class Verified:
     same of every batch; energy: that the card takes in the cycles that it is busy. expected: cycles of each card by the
     plan for the same batches one by one: of an EMB card the slowest memory or direction of the link, the drive's first
     page once in every batch that needs one; of an MLP card both networks. steady: of batches that follow each other
-    without a gap, where the first page of one comes during the one before. rows: of each table, looked up in card DRAM,
-    as tensor trains and on the SSD. distance: of each table's pooled vectors from those of its dense rows, relative to
-    these (None: the dense rows are not known). different: the first word that is not the oracle's. unseen: of each
-    table whose ids are a vocabulary, lookups of ids that have no row of their own.
+    (EmbeddingBags.batches), the host's time from one run to the next included. rows: of each table, looked up in card
+    DRAM, as tensor trains and on the SSD. distance: of each table's pooled vectors from those of its dense rows,
+    relative to these (None: the dense rows are not known). different: the first word that is not the oracle's. unseen:
+    of each table whose ids are a vocabulary, lookups of ids that have no row of their own.
     """
 
     device: Device
@@ -86,7 +86,7 @@ class Verified:
         for name, rows in done.rows.items():
             self.rows[name] = rows + self.rows.get(name, 0)
         for number, cycles in done.cycles.items():
-            one, steady = card_seconds(plan, number, done.samples, number in paged)
+            one, steady = card_seconds(plan, number, done.samples, number in paged, self.device)
             self.cycles[number] = self.cycles.get(number, 0) + cycles
             self.links[number] = self.links.get(number, LinkUse()).plus(done.links[number])
             busy = done.busy(number)
@@ -204,15 +204,16 @@ def verify(bundle: Bundle, log: LogLike, samples: int, *, batch: int | None = No
     return verified
 
 
-def card_seconds(plan: Plan, number: int, samples: int, paged: bool) -> tuple[float, float]:
-    """What a card takes for a batch by the plan: alone, and between others of its like. paged: it needs the drive."""
+def card_seconds(plan: Plan, number: int, samples: int, paged: bool, device: Device) -> tuple[float, float]:
+    """What a card takes for a batch by the plan: by itself, and from one batch to the next. paged: it needs the
+    drive."""
     card, share = plan.cards[number], samples / plan.batch
     if card.kind == "mlp":
         return (max(card.bottom_s + card.top_s, card.in_s, card.out_s) * share,) * 2
-    pages = sum(table.on_card("ssd").seconds for table in plan.tables.values() if number in table.cards)
-    first = max(card.ssd.seconds - pages, 0) if paged else 0
-    others = max(card.dram.seconds, card.tt.seconds, card.in_s, card.out_s) * share
-    return max(others, pages * share + first), max(others, pages * share)
+    work, link_s = plan.work(number), max(card.in_s, card.out_s) * share
+    idle = np.maximum(card.memory_seconds - work, 0.0) * (True, True, paged)
+    one = work * share + np.maximum(idle - device.between_s, 0.0)
+    return max(float(one.max()), link_s), max(float((work * share + idle).max()), link_s)
 
 
 def _squares(spec: TableSpec, chunk: Chunk, column: str, vocabulary: NDArray[np.uint64] | None, weights: Weights,

@@ -282,6 +282,21 @@ class Device:
                                                                      "slot_w")}
         return self.replace("link", gb_s=self.link.gb_s / of).replace("power", **power)
 
+    @property
+    def dma_s(self) -> float:
+        """Seconds of a transfer over the link beside those of its bytes."""
+        return 1e-6 * (self.host.submit_us + self.link.latency_us + self.host.complete_us)
+
+    @property
+    def start_s(self) -> float:
+        """Seconds of the host to find that a core has ended, and to start it."""
+        return 1e-6 * (self.host.doorbell_us + self.host.poll_us)
+
+    @property
+    def between_s(self) -> float:
+        """From the end of a run to the begin of the next, which waits for the result block."""
+        return self.dma_s + self.start_s
+
     def boards(self, cards: int) -> int:
         """That hold so many virtual cards."""
         return ceil(cards / self.memory.channels)

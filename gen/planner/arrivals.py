@@ -15,10 +15,11 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from gen.model.device import Device
-from gen.planner.plan import Plan
+from gen.planner.plan import MEMORIES, Plan
 
 __all__ = ["Latency", "Stages", "latency", "offline", "sustained"]
 
+DRAM, SSD = MEMORIES.index("dram"), MEMORIES.index("ssd")
 QUERIES = 100_000       # that arrive in a run, the first tenth not counted
 CLOSE = 0.005           # of a rate, the step at which the search for it ends
 LEAST = 1e-6            # of the largest rate, the least that is tried
@@ -46,17 +47,14 @@ class Stages:
         """Of a plan: indices to the EMB cards, with the wait for the first page of the drive; memories and TT; pooled
         vectors to the host; and where there is a network, features to the MLP cards, networks, predictions. Of cards
         that work side by side the slowest counts."""
-        host = device.host
-        dma = (host.submit_us + device.link.latency_us + host.complete_us) * 1e-6
-        start = (host.doorbell_us + host.poll_us) * 1e-6
+        dma, start = device.dma_s, device.start_s
         emb = [card for card in plan.cards if card.kind == "emb"]
-        pages = [sum(table.on_card("ssd").seconds for table in plan.tables.values() if card.number in table.cards)
-                 for card in emb]
+        work = np.array([plan.work(card.number) for card in emb])
+        idle = np.array([card.memory_seconds for card in emb]) - work
         stages = [
-            ("indices to the cards", dma + max(card.ssd.seconds - own for card, own in zip(emb, pages, strict=True)),
+            ("indices to the cards", dma + max(float((idle[:, SSD] - idle[:, DRAM]).max()), 0.0),
              max(card.in_s for card in emb)),
-            ("embedding", start, max(max(card.dram.seconds, card.tt.seconds, own)
-                                     for card, own in zip(emb, pages, strict=True))),
+            ("embedding", start, float(work.max())),
             ("vectors to the host", dma, max(card.out_s for card in emb))]
         if mlp := [card for card in plan.cards if card.kind == "mlp"]:
             stages += [("features to the cards", dma, max(card.in_s for card in mlp)),

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gen.planner.choices import EVERY_TIME, LOADS, SSD_S, TIMES, Choices
+from gen.planner.choices import EVERY_TIME, LOADS, TIMES, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
 __all__ = ["TABLES", "Bounded", "branch_and_bound"]
@@ -181,7 +181,7 @@ class _Tree:
         for lies, k in zip(node, chosen, strict=True):
             load[list(lies.cards)] += self.load[lies.option][k]
         load *= self.unit
-        load[:, SSD_S] += self.choices.wait * (load[:, SSD_S] > 0)
+        load[:, :TIMES] = self.choices.idle.added(load[:, :TIMES])
         seconds = float(load[:, :TIMES].max())
         if seconds < self.best and (load <= self.choices.cap * (1 + 1e-12)).all():
             self.best = seconds

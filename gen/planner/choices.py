@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gen.planner.problem import CardChoice, Item, Problem, TableChoice
+from gen.planner.problem import CardChoice, Idle, Item, Problem, TableChoice
 
 __all__ = ["EVERY_TIME", "LEVELS", "LOADS", "TIMES", "Choices", "cuts", "loads", "with_levels", "within"]
 
@@ -68,9 +68,7 @@ def loads(problem: Problem, choices: Sequence[TableChoice], cards: int) -> tuple
                                    else int(item.ssd_bytes[h]))):
             for card in choice.cards:
                 found[card][at] += each
-    for total in found:
-        total[SSD_S] += problem.wait_s * (total[SSD_S] > 0)
-    return tuple(CardChoice(*each) for each in found)    # type: ignore[arg-type]
+    return tuple(CardChoice(*problem.idle.added(each[:TIMES]).tolist(), *each[TIMES:]) for each in found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +76,8 @@ class Choices:
     """Of J tables V options, S steps at most. table (V,), rising: whose option it is; copies (V,): cards that it takes.
     cut (V, S + 1), cuts (V,): the steps at which each may be cut, in front. a_load (V, S + 1, LOADS), h_load (V, S + 1,
     LOADS): a split's load of a card is a_load[a] + h_load[h], and tt[a, h] bytes of tensor train on top, infinite
-    where the split does not fit one card. cap (LOADS,): of a card; no bound of time. wait: seconds of a card that reads
-    the drive, before it does.
+    where the split does not fit one card. cap (LOADS,): of a card; no bound of time. idle: of a card, which no load
+    has.
     """
 
     table: NDArray[np.int64]
@@ -91,7 +89,7 @@ class Choices:
     h_load: NDArray[np.float64]
     tt: NDArray[np.float64]
     cap: NDArray[np.float64]
-    wait: float = 0.0
+    idle: Idle = Idle()
 
     @classmethod
     def of(cls, problem: Problem) -> "Choices":
@@ -128,7 +126,7 @@ class Choices:
             tt[j][np.ix_(at, at)] = found
         cap = np.array([np.inf] * TIMES + [problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes], np.float64)
         return cls(table, np.array([each.count for each in options]), cut, count, a_load, h_load, tt, cap,
-                   problem.wait_s)
+                   problem.idle)
 
     @property
     def tables(self) -> int:
@@ -163,13 +161,11 @@ class Choices:
         """Of these options alone."""
         return Choices(np.unique(self.table[options], return_inverse=True)[1], self.copies[options], self.cut[options],
                        self.cuts[options], self.a_load[options], self.h_load[options], self.tt[options], self.cap,
-                       self.wait)
+                       self.idle)
 
     def within(self, seconds: float, cards: int = 1) -> NDArray[np.float64]:
-        """(TIMES,) seconds of so many cards, each of which has so many and waits for the drive."""
-        found = np.full(TIMES, cards * seconds)
-        found[SSD_S] -= cards * self.wait
-        return found
+        """(TIMES,) seconds in which so many cards can work, each of which has so many and uses all memories."""
+        return cards * (seconds - self.idle.seconds)
 
     def load(self, options: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> NDArray[np.float64]:
         """(len, LOADS) loads of a card by these splits of these options."""

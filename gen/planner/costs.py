@@ -21,6 +21,7 @@ from gen.data.profile import Heat
 from gen.model.network import Model, Network
 from gen.model.recommender import RESULTS, ROW_FORMATS, TableSpec
 from gen.model.row_formats import fused_bytes
+from gen.planner.problem import Idle
 from gen.planner.window import fetches
 from gen.rtl import config as presets
 from gen.rtl.config import ConfigError
@@ -59,7 +60,7 @@ class Costs:
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land. channels: cards that share a board's link
     at most; sharing: that do. dies: of the drive, each of which reads a flash page, of flash_pages pages, in die_s;
     die_s 0: a page takes page_s whatever others are asked for. die_reads: flash pages that each die of a card reads for
-    a batch, about.
+    a batch, about. run_s: of each run, in which the memories of a card do nothing (gen.planner.problem.Idle).
     """
 
     device: str
@@ -84,6 +85,12 @@ class Costs:
     flash_pages: int = 1
     die_s: float = 0.0
     die_reads: float = 0.0
+    run_s: float = 0.0
+
+    @property
+    def idle(self) -> Idle:
+        """Of a card, in each batch."""
+        return Idle(self.drive_s, self.run_s)
 
     def shared(self, cards: int) -> "Costs":
         """Those of each of so many cards, which have equal parts of a board's link and of pages over it."""

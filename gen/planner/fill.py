@@ -39,6 +39,11 @@ class Part:
     reads: float
 
     @property
+    def tt_s(self) -> float:
+        """Seconds of the TT unit a batch."""
+        return self.to_tt * self.item.tt_s
+
+    @property
     def drive_s(self) -> float:
         """Seconds of the drive a batch, behind its first page."""
         return float(self.item.drive_s_at(self.hot + self.warm + self.spare, self.reads)) if self.reads else 0.0
@@ -99,16 +104,15 @@ def part_of(item: Item, choice: TableChoice, more: int, expected: Expected, cost
 
 
 def loads_of(parts: Sequence[Part], cards: Sequence[CardChoice], costs: Costs) -> list[CardChoice]:
-    """The load of the cards with the spare rows; `cards` without them. A card that reads the drive waits for its first
-    page."""
+    """The load of the cards with the spare rows; `cards` without them."""
     found = []
     for number, card in enumerate(cards):
         mine = [part for part in parts if number in part.cards]
-        reads = sum(part.drive_s for part in mine)
-        found.append(CardChoice(
-            sum(dram_seconds(part, costs) for part in mine), card.tt_s,
-            reads + costs.drive_s * (reads > 0),
-            sum(part.item.in_s + part.reads * part.item.page_in_s for part in mine), card.out_s,
+        work = (sum(dram_seconds(part, costs) for part in mine), sum(part.tt_s for part in mine),
+                sum(part.drive_s for part in mine),
+                sum(part.item.in_s + part.reads * part.item.page_in_s for part in mine), card.out_s)
+        found.append(CardChoice(    # type: ignore[call-arg]
+            *costs.idle.added(work).tolist(),
             card.dram_bytes + sum(part.spare * part.item.row_bytes for part in mine), card.tt_bytes,
             sum(cold_bytes(part, costs) for part in mine)))
     return found

@@ -166,6 +166,11 @@ class PlanCard:
                    self.out_s if self.kind == "emb" else 0.0)
 
     @property
+    def memory_seconds(self) -> NDArray[np.float64]:
+        """(3,) of each memory, idle time included (gen.planner.problem.Idle)."""
+        return np.array([getattr(self, name).seconds for name in MEMORIES])
+
+    @property
     def after_s(self) -> float:
         """Of an MLP card, what follows: the top network, or its predictions on their way to the host."""
         return max(self.top_s, self.out_s) if self.kind == "mlp" else 0.0
@@ -275,6 +280,12 @@ class Plan:
     @property
     def batch(self) -> int:
         return self.model.batch
+
+    def work(self, card: int) -> NDArray[np.float64]:
+        """(3,) seconds of a batch in which each memory of a card works for its tables; the rest of the card's is idle
+        time."""
+        mine = [table for table in self.tables.values() if card in table.cards]
+        return np.array([sum(table.on_card(name).seconds for table in mine) for name in MEMORIES])
 
     @property
     def stored(self) -> dict[str, Stored]:

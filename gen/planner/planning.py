@@ -1,10 +1,10 @@
 """From a model, a profile and costs to the plan that is handed on, with what explains it.
 
 The paper's program counts a drive's pages by their rate. A batch that needs any also waits for the first one, on every
-card that needs any. So each placement is searched for twice, as the program stands and with the SSD for nothing but
-what must lie there, and the faster one counts. Of a batch that waits for no drive the second search has the bound; all
-others take at least as long as the first's bound, in which whoever reads waits, and as the drive. What DRAM is left
-then is filled (gen.planner.fill). The bound is one of all cuts, between any two rows (gen.planner.rowwise).
+card that needs any (gen.planner.problem.Idle). So a placement is searched for twice, with the wait and without reads of
+the drive, and the faster one counts. Of a batch that reads none the second search has the bound; all others take at
+least as long as the first's bound, in which every card waits, and as the drive. What DRAM is left then is filled
+(gen.planner.fill). The bound is one of all cuts, between any two rows (gen.planner.rowwise).
 """
 
 import math
@@ -20,7 +20,7 @@ from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
 from gen.planner.build import Built, build, orders_of
-from gen.planner.choices import cuts, with_levels, within
+from gen.planner.choices import SSD_S, cuts, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
@@ -84,8 +84,9 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
     def solved(problem: Problem, what: str, built: Built = built,
                proof: float = PROOF) -> tuple[Placement, tuple[Part, ...]]:
         begin = time.monotonic()
-        found, parts = _filled(problem, _solved(problem, costs.drive_s, gap, seconds, Rows(built.expected, costs),
-                                                min(proof, seconds / 4)), built, costs)
+        placed = _solved(replace(problem, idle=costs.idle), gap, seconds, Rows(built.expected, costs),
+                         min(proof, seconds / 4))
+        found, parts = _filled(problem, placed, built, costs)
         say(f"{what}: {duration(found.seconds)} per batch, optimality gap {found.gap:.2%}, "
             f"found in {time.monotonic() - begin:.1f} s")
         return found, parts
@@ -151,7 +152,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
                                max(max(card.seconds for card in best.emb), problem.before_s / max(best.mlp_cards, 1)))
     best = replace(best, emb=emb)
     chosen, tables, widths = _tables(model, ways, parts, products, built, costs, rank)
-    used = _cards(problem, tables, parts, best, costs.drive_s)
+    used = _cards(problem, tables, parts, best)
     return Plan(
         replace(model, tables=chosen), costs.device, costs.preset, costs.page_bytes, costs.ring_bytes,
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
@@ -339,26 +340,25 @@ def _joined_note(pairs: Sequence[Pair], products: Mapping[str, Sequence[str]], m
 def _least_joined(problem: Problem, built: Built, pairs: Sequence[Pair], costs: Costs) -> float:
     """No placement is faster, whichever of the pairs are joined: those that read the drive, and those that do not."""
     lowered = problem.mapped(Rows(built.expected, costs).lowered)
-    reading = max(least_of_pairs(replace(lowered, wait_s=costs.drive_s), pairs),
-                  least_reading(problem, costs.drive_s))
-    if not costs.drive_s or any(map(must_read, problem.items)):
+    lowered = replace(lowered, idle=costs.idle)
+    reading = max(least_of_pairs(lowered, pairs), least_reading(replace(problem, idle=costs.idle)))
+    if not costs.idle.page_s or any(map(must_read, problem.items)):
         return reading
-    return min(reading, least_of_pairs(replace(lowered, reads=False), pairs))
+    return min(reading, least_of_pairs(lowered.without_reads, pairs))
 
 
-def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: Rows | None = None,
-            proof: float = 0.0) -> Placement:
-    """The better of two searches, seconds and bound with the wait for the drive. Together `seconds` of work. rows:
+def _solved(problem: Problem, gap: float, seconds: float, rows: Rows | None = None, proof: float = 0.0) -> Placement:
+    """The better of two searches: where placements may read the drive, and where not. Together `seconds` of work. rows:
     what tables take between the steps, so that the bound is of all cuts; None: it is of those at steps. proof: seconds
     of work for it beside the linear programs."""
-    reading = replace(problem, wait_s=drive_s)
-    best = solve(reading, gap=gap, seconds=seconds / 2 if drive_s else seconds)
-    steps, waits = best.bound, least_reading(problem, drive_s)
-    least = bound_of(reading, rows, best.seconds, proof, seconds) if rows else steps
-    if not drive_s or any(map(must_read, problem.items)):
-        return replace(best, bound=min(max(least, waits), best.seconds), at_steps=max(steps, waits))
+    waits = problem.idle.page_s > 0
+    best = solve(problem, gap=gap, seconds=seconds / 2 if waits else seconds)
+    steps, reading = best.bound, least_reading(problem)
+    least = bound_of(problem, rows, best.seconds, proof, seconds) if rows else steps
+    if not waits or any(map(must_read, problem.items)):
+        return replace(best, bound=min(max(least, reading), best.seconds), at_steps=max(steps, reading))
     # Of all placements that read the drive, and then of those that do not.
-    alone = replace(problem, reads=False)
+    alone = problem.without_reads
     none = none_at_steps = bound_of(alone, rows or Rows({}, None), best.seconds, proof, seconds)
     if none < best.seconds:
         try:
@@ -375,18 +375,19 @@ def _solved(problem: Problem, drive_s: float, gap: float, seconds: float, rows: 
             none_at_steps = np.inf
             if not rows:
                 none = np.inf
-    return replace(best, bound=min(max(least, waits), none, best.seconds),
-                   at_steps=min(max(steps, waits), none_at_steps, best.seconds))
+    return replace(best, bound=min(max(least, reading), none, best.seconds),
+                   at_steps=min(max(steps, reading), none_at_steps, best.seconds))
 
 
-def least_reading(problem: Problem, drive_s: float) -> float:
+def least_reading(problem: Problem) -> float:
     """No placement with a read of the drive is faster: somebody waits for its first page, and what must be read is
     shared out over the EMB cards at best."""
     reads_s = sum(min(way.count * float(way.item.drive_s[_hottest(way.item)]) for way in problem.ways(j))
                   for j, item in enumerate(problem.items) if must_read(item))
+    idle_s = float(problem.idle.seconds[SSD_S])
     if not problem.before_s + problem.after_s:
-        return drive_s + reads_s / problem.cards
-    return min(max(drive_s + reads_s / emb, problem.before_s / mlp) + problem.after_s / mlp
+        return idle_s + reads_s / problem.cards
+    return min(max(idle_s + reads_s / emb, problem.before_s / mlp) + problem.after_s / mlp
                for emb, mlp in ((emb, problem.cards - emb) for emb in range(1, problem.cards)))
 
 
@@ -415,16 +416,15 @@ def _hottest(item: Item) -> int:
     return int(cuts(item)[-1])
 
 
-def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part], best: Placement,
-           drive_s: float) -> tuple[PlanCard, ...]:
+def _cards(problem: Problem, tables: Sequence[PlanTable], parts: Sequence[Part],
+           best: Placement) -> tuple[PlanCard, ...]:
     """EMB cards with the sums of their tables, then MLP cards."""
     found = []
     room = {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes}
     for number, emb in enumerate(best.emb):
         mine = [table for table in tables if number in table.cards]
-        tiers = {name: Tier.sum([table.on_card(name) for table in mine]) for name in MEMORIES}
-        if tiers["ssd"].seconds:
-            tiers["ssd"] = replace(tiers["ssd"], seconds=tiers["ssd"].seconds + drive_s)
+        tiers = {name: replace(Tier.sum([table.on_card(name) for table in mine]), seconds=seconds)
+                 for name, seconds in zip(MEMORIES, (emb.dram_s, emb.tt_s, emb.ssd_s), strict=True)}
         spare = sum(part.spare * part.item.row_bytes for part in parts if number in part.cards)
         # Of a tensor train's share of the unit the scarcest of its memories counts.
         filled = {"dram": emb.dram_bytes - spare, "tt": emb.tt_bytes, "ssd": emb.ssd_bytes}

@@ -6,7 +6,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CardChoice", "Item", "Placement", "Problem", "Sharding", "TableChoice"]
+__all__ = ["CardChoice", "Idle", "Item", "Placement", "Problem", "Sharding", "TableChoice"]
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Seconds of each batch in which a card's memories do nothing. page_s: the drive, where the batch reads it, until
+    its first page has come. run_s: all three, from the last vector of a batch to the first row of the next: the host
+    takes the result block and starts the core again. The link moves vectors and indices meanwhile."""
+
+    page_s: float = 0.0
+    run_s: float = 0.0
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """(5,) of DRAM, TT, SSD and both directions of the link, of a card that uses all of them."""
+        return np.array([self.run_s, self.run_s, self.run_s + self.page_s, 0.0, 0.0])
+
+    def added(self, work: ArrayLike) -> NDArray[np.float64]:
+        """(..., 5) seconds of a batch. work: (..., 5) those in which memories and link work; what is not used does not
+        idle either."""
+        work = np.asarray(work, np.float64)
+        return work + self.seconds * (work > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +155,7 @@ class Sharding:
 class Problem:
     """cards: in all (M); 1 to M - 1 of them run EMB cores where there is an MLP (eq. 4), else all may. *_bytes: of
     one card. bottom_s, top_s: a batch's bottom and top network on one MLP card; both 0: no MLP, no MLP card.
-    wait_s: of a card with reads of the drive, until the first page is there. reads: whether placements may read it.
+    idle: of a card. reads: whether placements may read the drive.
     features_s, predictions_s: of the link of one MLP card, dense features and pooled vectors to it and its results to
     the host. shardings: of each item, how it may lie on several cards, and whole in other formats; (): every table lies
     whole on a card. formats: of the items, as of shardings."""
@@ -150,7 +171,7 @@ class Problem:
     predictions_s: float = 0.0
     shardings: tuple[tuple[Sharding, ...], ...] = ()
     formats: tuple[tuple[str, ...], ...] = ()
-    wait_s: float = 0.0
+    idle: Idle = Idle()
     reads: bool = True
 
     def ways(self, table: int) -> tuple[Sharding, ...]:
@@ -167,6 +188,11 @@ class Problem:
         """The same with other items, shards among them."""
         return replace(self, items=tuple(map(change, self.items)), shardings=tuple(
             tuple(replace(each, item=change(each.item)) for each in ways) for ways in self.shardings))
+
+    @property
+    def without_reads(self) -> "Problem":
+        """The same without reads of the drive."""
+        return replace(self, reads=False, idle=replace(self.idle, page_s=0.0))
 
     @property
     def before_s(self) -> float:

@@ -72,11 +72,11 @@ def refresh(plan: Plan, words: Mapping[str, NDArray[np.uint32]], vocabularies: M
                  join=not table_wise and any(table.joined for table in plan.tables.values()), say=say)
     mlp = [card for card in plan.cards if card.kind == "mlp"]
     most_s = (1 + within) * fresh.seconds
-    limit = np.full(5, most_s - max((card.after_s for card in mlp), default=0.0))
-    if mlp and mlp[0].seconds > limit[0]:
+    emb_s = most_s - max((card.after_s for card in mlp), default=0.0)
+    if mlp and mlp[0].seconds > emb_s:
         raise ValueError(f"{len(mlp)} MLP cards are too few: a plan made afresh takes {duration(fresh.seconds)} with "
                          f"{sum(card.kind == 'mlp' for card in fresh.cards)}; plan and compile anew")
-    limit[2] = max(limit[2] - costs.drive_s, 0.0)       # whoever reads the drive waits for its first page
+    limit = np.maximum(emb_s - costs.idle.seconds, 0.0)
     tables = {name: Residents(plan, name, words[name], rows, costs) for name in plan.tables}
     until = Deadline.of(seconds, max(LAST * seconds, LEAST))
     try:
@@ -243,8 +243,7 @@ def _cards(plan: Plan, tables: Mapping[str, Residents], swaps: Mapping[str, int]
     for card in plan.cards:
         mine = [name for name, table in tables.items() if card.number in table.cards]
         if card.kind == "emb":
-            seconds = sum((tables[name].seconds(swaps[name]) for name in mine), np.zeros(5))
-            seconds[2] += costs.drive_s * (seconds[2] > 0)
+            seconds = costs.idle.added(sum((tables[name].seconds(swaps[name]) for name in mine), np.zeros(5)))
             shards = [tables[name].table_after(swaps[name]) for name in mine]
             tiers = {name: replace(Tier.sum([table.on_card(name) for table in shards]), seconds=float(each))
                      for name, each in zip(MEMORIES, seconds, strict=False)}

@@ -18,8 +18,6 @@ from gen.planner.window import joint
 
 __all__ = ["Shard", "batch_seconds", "served", "slowest"]
 
-_DRIVE = np.array([0.0, 0.0, 1.0, 0.0, 0.0])        # of the seconds that `Shard.load` gives
-
 
 def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     """profile: what the plan was made of; other: the log that is served. Both with ids. Seconds by the planner's costs.
@@ -57,7 +55,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
 
 def slowest(loads: Mapping[int, NDArray[np.float64]], costs: Costs) -> float:
     """Seconds of the slowest EMB card, by the sums of `Shard.load` of each one's tables."""
-    return max((float((load + costs.drive_s * (load[2] > 0) * _DRIVE).max()) for load in loads.values()), default=0.0)
+    return max((float(costs.idle.added(load).max()) for load in loads.values()), default=0.0)
 
 
 def batch_seconds(plan: Plan, emb_s: float) -> float:

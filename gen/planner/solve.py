@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gen.planner.bound import LACK, LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, SSD_S, TIMES, TT, Choices, loads, within
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, TIMES, TT, Choices, loads, within
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
@@ -267,7 +267,7 @@ def _keep(count: _Count, choices: Choices, option: NDArray[np.int64], a: NDArray
           card: NDArray[np.int64]) -> None:
     load = np.zeros((count.cards, LOADS))
     np.add.at(load, card, np.repeat(choices.load(option, a, h), choices.copies[option], axis=0))
-    load[:, SSD_S] += choices.wait * (load[:, SSD_S] > 0)
+    load[:, :TIMES] = choices.idle.added(load[:, :TIMES])
     if load[:, :TIMES].max() < count.best and (load <= choices.cap * (1 + 1e-12)).all():
         count.best, count.placement = float(load[:, :TIMES].max()), (option.copy(), a.copy(), h.copy(), card.copy())
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.expected import Expected
-from gen.planner.choices import LOADS, SSD_S, TIMES
+from gen.planner.choices import LOADS, TIMES
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, part_of
 from gen.planner.problem import CardChoice, Placement, Problem, Sharding
@@ -36,9 +36,7 @@ def widened(problem: Problem, found: Placement, parts: Sequence[Part], ways: Seq
         return errors[name].rows[row_format], errors[name].cores[tt_format]
 
     def full(load: NDArray[np.float64]) -> bool:
-        waits = np.zeros(load.shape)
-        waits[:, SSD_S] = costs.drive_s * (load[:, SSD_S] > 0)
-        return bool((load + waits > cap).any())
+        return bool((_with_idle(load, costs) > cap).any())
 
     open_ = [j for j, part in enumerate(parts) if part.item.name in errors and len(ways[j]) > 1]
     for j in sorted(open_, key=lambda j: lost(chosen[j], parts[j].item.name), reverse=True):
@@ -53,16 +51,20 @@ def widened(problem: Problem, found: Placement, parts: Sequence[Part], ways: Seq
             if part.warm <= way.item.tt_rows[-1] and not full(load):
                 loads[on], parts[j], chosen[j] = load, part, way
                 break
-    loads[:, SSD_S] += costs.drive_s * (loads[:, SSD_S] > 0)
     emb = (CardChoice(dram_s, tt_s, ssd_s, in_s, out_s, int(dram), tt, int(ssd))
-           for dram_s, tt_s, ssd_s, in_s, out_s, dram, tt, ssd in loads.tolist())
+           for dram_s, tt_s, ssd_s, in_s, out_s, dram, tt, ssd in _with_idle(loads, costs).tolist())
     return tuple(emb), tuple(parts), tuple(chosen)
 
 
+def _with_idle(loads: NDArray[np.float64], costs: Costs) -> NDArray[np.float64]:
+    """(..., LOADS)"""
+    return np.concatenate([costs.idle.added(loads[..., :TIMES]), loads[..., TIMES:]], axis=-1)
+
+
 def _load(part: Part, costs: Costs) -> NDArray[np.float64]:
-    """(LOADS,) of each of its cards, the wait for the drive left out."""
+    """(LOADS,) of each of its cards, without idle time."""
     item = part.item
     return np.array([
-        dram_seconds(part, costs), part.to_tt * item.tt_s, part.drive_s,
+        dram_seconds(part, costs), part.tt_s, part.drive_s,
         item.in_s + part.reads * item.page_in_s, item.out_s, (part.hot + part.spare) * item.row_bytes + item.bags_bytes,
         np.interp(part.warm, item.tt_rows, item.tt_bytes), cold_bytes(part, costs)])

@@ -69,7 +69,7 @@ def test_a_product_of_tables_costs_no_more_and_bags_have_none(monkeypatch):
     for item, now in zip(built.items, found.items, strict=True):
         assert now.dram_s == pytest.approx(max(4 * 1e-9 / CORE_SHARE, 1 / COSTS.clock_hz)) and now.dram_s < item.dram_s
         assert now.in_s == 0 and 0 < now.bags_s < item.bags_s
-    assert anywhere(found, COSTS.drive_s) <= anywhere(built, COSTS.drive_s) * (1 + 1e-9)
+    assert anywhere(found, COSTS.idle) <= anywhere(built, COSTS.idle) * (1 + 1e-9)
     tables = {name: replace(table, bag_lengths=np.array([1, 2])) for name, table in known.tables.items()}
     for left in (tables, {**tables, "user": known.tables["user"]}):
         assert [now.dram_s for now in joined(built, by_row, replace(known, tables=left), COSTS).items] == [

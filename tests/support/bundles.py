@@ -53,7 +53,7 @@ def plan(network=MODEL, split=None, by=None, **changes):
     for card, (name, (dram, train, ssd)) in zip((0, 1, 0), (split or SPLIT).items()):
         shape = ((4, 4, 4), (2, 2, 4), (4, 4)) if train else ((), (), ())
         drive = Tier(ssd, seconds=1.5e-4 if card == 0 else 0)
-        made[name] = PlanTable(name, (card,), Tier(dram), Tier(train), drive, *shape)
+        made[name] = PlanTable(name, (card,), Tier(dram, seconds=1e-5), Tier(train), drive, *shape)
         if name in (by or {}):
             made[name] = replace(made[name], cards=(0, 1), by=by[name])
     cards = [PlanCard(0, "emb", Tier(seconds=2e-5), Tier(seconds=1e-6), Tier(seconds=4e-4)),

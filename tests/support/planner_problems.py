@@ -120,9 +120,15 @@ def split(item, a, h):
             (item.total_rows - item.rows[h]) * item.row_bytes if item.ssd_bytes is None else item.ssd_bytes[h])
 
 
-def seconds(problem, placement, drive_s=0.0):
-    """C of a placement, out of eq. 3 to 37; an assertion fails where it is none. drive_s: what each card waits that
-    reads the drive."""
+def with_idle(load, drive_s, run_s):
+    """Loads of cards with what each waits that reads the drive, and every memory that is used at all."""
+    load[:, 2] += drive_s * (load[:, 2] > 0)
+    load[:, :3] += run_s * (load[:, :3] > 0)
+
+
+def seconds(problem, placement, drive_s=0.0, run_s=0.0):
+    """C of a placement, out of eq. 3 to 37; an assertion fails where it is none. drive_s, run_s: as `with_idle` takes
+    them."""
     networks = problem.bottom_s > 0 or problem.top_s > 0
     emb = len(placement.emb)
     assert len(placement.tables) == len(problem.items)
@@ -136,7 +142,7 @@ def seconds(problem, placement, drive_s=0.0):
         assert len(choice.cards) == len(set(choice.cards)) == way.count
         for card in choice.cards:
             load[card] += found
-    load[:, 2] += drive_s * (load[:, 2] > 0)
+    with_idle(load, drive_s, run_s)
     caps = (problem.dram_bytes, problem.tt_bytes, problem.ssd_bytes)
     assert (load[:, 5:] <= np.array(caps) * (1 + 1e-9)).all()                                   # eq. 24, 25, 27
     said = [(c.dram_s, c.tt_s, c.ssd_s, c.in_s, c.out_s, c.dram_bytes, c.tt_bytes, c.ssd_bytes) for c in placement.emb]
@@ -162,9 +168,9 @@ def check_optimum(problem, best):
     return True
 
 
-def brute(problem, drive_s=0.0):
-    """The least seconds of all splits of all tables on all numbers of cards; infinite where there are none. drive_s:
-    what each card waits that reads the drive."""
+def brute(problem, drive_s=0.0, run_s=0.0):
+    """The least seconds of all splits of all tables on all numbers of cards; infinite where there are none. drive_s,
+    run_s: as `with_idle` takes them."""
     splits = []
     for item in problem.items:
         pairs = [split(item, a, h) for a in range(len(item.rows)) for h in range(a, len(item.rows))]
@@ -178,7 +184,7 @@ def brute(problem, drive_s=0.0):
             if members >> j & 1:
                 total = (total[:, None] + each[None]).reshape(-1, 8)
         total = total[(total[:, 5:] <= caps).all(axis=1)]
-        total[:, 2] += drive_s * (total[:, 2] > 0)
+        with_idle(total, drive_s, run_s)
         alone[members] = total[:, :5].max(axis=1).min() if len(total) else np.inf
     networks, best, cards = problem.bottom_s > 0 or problem.top_s > 0, np.inf, alone
     for emb in range(1, problem.cards + 1 - networks):

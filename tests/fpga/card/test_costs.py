@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fpga.api.embedding import EmbeddingBags, Table
 from fpga.card import costs, memory
 from gen.compiler.dies import geometry, over_dies
 from gen.model.device import Device
@@ -60,6 +61,16 @@ def test_the_first_page_lands_when_the_device_says(device, page_bytes):
     found = Device.load(device)
     cycles = found.kernel_mhz * 1e6 * memory.pages(found, np.zeros(1, np.int64), page_bytes)
     assert found.first_page_cycles(page_bytes) == pytest.approx(cycles, abs=0.1)
+
+
+def test_short_batches_that_follow_each_other_take_the_time_of_a_run():
+    found, device, rows = costs.measure("smartssd", dims={64}), Device.load("smartssd"), np.ones((4, 64), np.float32)
+    table, ends = Table("t", 64, np.arange(4, dtype=np.uint32), rows, rows[:0]), []
+    with EmbeddingBags([table], card="twin") as bags:
+        for _ in bags.batches([[bags.request("t", [[k % 4]])] for k in range(5)]):
+            ends.append(bags.card.counters()["cycles"])
+    seconds = (ends[-2] - ends[1]) / (len(ends) - 3) / (device.kernel_mhz * 1e6)
+    assert found.run_s == pytest.approx(seconds, rel=0.1) and found.run_s > device.between_s
 
 
 @pytest.mark.regress

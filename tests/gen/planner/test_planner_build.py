@@ -17,6 +17,7 @@ from gen.planner.assume import model_of
 from gen.planner.build import build
 from gen.planner.plan import MEMORIES
 from gen.planner.planning import ALONE, HALF, WHOLE, make
+from gen.planner.problem import Idle
 from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
@@ -269,10 +270,11 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
 
 
 @pytest.mark.turns(3)
-@pytest.mark.parametrize("drive_s", [0.0, 5.0, 200.0])
+@pytest.mark.parametrize("drive_s, run_s", [(0.0, 3.0), (5.0, 3.0), (200.0, 0.0)])
 @pytest.mark.parametrize("lost", [None, NotFound("not found"), Infeasible("impossible")])
-def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch):
-    """Against all placements, a card that reads the drive waiting for it. lost: of the second search."""
+def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, run_s, lost, monkeypatch):
+    """Against all placements, a card that reads the drive waiting for it, and memories for each run. lost: of the
+    second search."""
     calls = []
 
     def solved(problem, **more):
@@ -287,17 +289,17 @@ def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, lost, monkeypatch)
         if seed % 2:    # nobody need read the drive
             problem = replace(problem, dram_bytes=10**5, items=tuple(
                 replace(each, hot_share=1.0, ssd_reads=None, ssd_s=each.dram_s) for each in problem.items))
-        best = brute(problem, drive_s)
+        best = brute(problem, drive_s, run_s)
         calls.clear()
-        if isinstance(lost, Infeasible) and not isinstance(lost, NotFound) and brute(problem, 1e9) < 1e8:
+        if isinstance(lost, Infeasible) and not isinstance(lost, NotFound) and brute(problem, 1e9, run_s) < 1e8:
             continue    # it is not impossible
         if np.isinf(best):
             with pytest.raises(Infeasible):
-                planning._solved(problem, drive_s, 0.0, 20)
+                planning._solved(replace(problem, idle=Idle(drive_s, run_s)), 0.0, 20)
             continue
-        found = planning._solved(problem, drive_s, 0.0, 20)
+        found = planning._solved(replace(problem, idle=Idle(drive_s, run_s)), 0.0, 20)
         assert 0 < found.bound <= best * (1 + 1e-7) <= found.seconds * (1 + 2e-7)
-        assert found.seconds == pytest.approx(seconds(problem, found, drive_s), rel=1e-9)
+        assert found.seconds == pytest.approx(seconds(problem, found, drive_s, run_s), rel=1e-9)
         if drive_s == 0:
             assert found.bound == pytest.approx(best, rel=3e-6)
 

@@ -11,6 +11,7 @@ from gen.model.recommender import Recommender, TableSpec
 from gen.planner import build as building
 from gen.planner.build import build
 from gen.planner.planning import make
+from gen.planner.problem import Idle
 from gen.planner.rowwise import Rows, bound_of
 from tests.support.planner_problems import BATCH, COSTS, DIES
 
@@ -32,7 +33,7 @@ def test_no_row_of_a_table_betters_it(known, drive_s, share):
     built = build(replace(MODEL, tables={"one": MODEL.tables["one"]}), known, costs, cards=1, rank=1)
     item = replace(built.problem.items[0], tt_rows=np.zeros(1, np.int64), tt_bytes=np.zeros(1))
     room = item.bags_bytes + int(share * item.total_rows) * item.row_bytes
-    problem = replace(built.problem, items=(item,), shardings=(), formats=(), dram_bytes=room, wait_s=drive_s)
+    problem = replace(built.problem, items=(item,), shardings=(), formats=(), dram_bytes=room, idle=Idle(drive_s))
     rows = Rows(built.expected, costs)
     every = np.arange(0, int(share * item.total_rows) + 1, 7)
     read, landing_s = rows.drive(item, every)
