@@ -12,7 +12,7 @@ from hotrail.report.page import COLOURS, Axis, Bars, Heat, Lines, Page, Series, 
 from tests.support import reports
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-MOST_BYTES, MOST_MS = 1.5e6, 2000
+MOST_BYTES = 1.5e6
 VOID = {"meta", "input", "link", "img", "br"}
 ROWS = [(f"t{k}", f"{k * 137 % 11:,} ms" if k else "90 us", "a <b>" if k else "x,y") for k in range(10)]
 
@@ -227,14 +227,8 @@ def test_themes_have_contrast(opened, small):
 
 
 @pytest.mark.parametrize("width", [360, 1920])
-def test_a_large_report_at_once_and_at_every_width(opened, large, width):
+def test_a_large_report_at_every_width(opened, large, width):
     page = opened(large[width == 360], width=width)
-    times = [int(page.locator("html").get_attribute("data-ready"))]
-    while min(times) > MOST_MS and len(times) < 3:      # a busy machine
-        page.reload()
-        page.wait_for_selector("html[data-ready]", state="attached")
-        times.append(int(page.locator("html").get_attribute("data-ready")))
-    assert min(times) <= MOST_MS
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.get_by_role("searchbox", name="Tables").fill("t85")
     tables = page.locator(".table", has_text="Tables, the most accessed first")
