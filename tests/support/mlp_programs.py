@@ -353,7 +353,7 @@ def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
 
 def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
     """Loads every line of every memory."""
-    steps = min(config.weight_lines, MLP.field("steps").highest)
+    steps = min(config.weight_lines, MLP.field("steps").highest + 1 >> 1)       # divides the lines, a power of two
     groups = config.units * config.weight_lines // steps
     mix = Mix(config, draw, rows_from=0, weights_from=0, addends_from=0)
     mix.add("LOAD_ROWS", count=config.samples, source=mix.data("inputs", config.samples * config.row_lines),
