@@ -45,6 +45,10 @@ FILES = ("nowplaying_128k", "grocery_122k", "anime_420k", "msweb", "openbandit_6
 FORMS = ("given", "permuted", "shuffled")
 CARDS = (1, 2, 4)
 MEDIAN, WORST = 3.0, 10.0
+#: Drawn logs: rows, exponent of Zipf's law, rows of a bag. About half of the rows lie on the SSD, and most bags read a
+#: page, while drive and DRAM take about as long.
+DRAWN = ((10_000, 0.4, 4), (20_000, 0.8, 8), (20_000, 1.0, 20), (30_000, 0.7, 3), (40_000, 0.6, 6), (60_000, 1.1, 30))
+DRAWN_BATCHES, DRAWN_MEDIAN = 8, 5.0
 DRIVE_PAGES, DRIVE_READS, DRIVE_BATCHES = (256, 512, 1024, 2048, 4096, 65_536), (64, 128, 400, 1000, 3000), 4
 DRIVE_MEDIAN, DRIVE_WORST = 10.0, 20.0
 SECONDS, PARTS, FINE, GAP = 24.0, (2, 8), 600, 1.0
@@ -131,6 +135,33 @@ def steady(bags: EmbeddingBags, asked: Sequence[Sequence[Bags]]) -> tuple[float,
         assert bags.program is not None
         paged.append(len(bags.program.pages) > 0)
     return (ends[-3] - ends[0]) / (len(asked) - 3), float(np.mean(paged))
+
+
+def drawn(rows: int, exponent: float, bag: int) -> Log:
+    """Bags of independent accesses by Zipf's law."""
+    random, samples = np.random.default_rng(rows), DRAWN_BATCHES * BATCH
+    share = 1 / np.arange(1, rows + 1) ** exponent
+    ids = random.permutation(rows)[random.choice(rows, samples * bag, p=share / share.sum())]
+    return of_arrays({"rows": ids}, {"rows": np.arange(samples + 1) * bag}, source="drawn")
+
+
+@bench("plan_drawn")
+def pages_and_rows() -> Iterator[Row]:
+    """Plans over twins on drawn logs where most bags read a page of the drive."""
+    off: dict[str, list[float]] = {"one by one": [], "in a row": []}
+    for rows, exponent, bag in DRAWN:
+        log = drawn(rows, exponent, bag)
+        plan, known, room = planned(log, 1)
+        what = (f"{rows:,} rows, Zipf {exponent:g}, bags of {bag}, {100 * plan.from_ssd:.0f} % of accesses to the SSD: "
+                "time of a batch over a twin's")
+        for how, over in (("one by one", beside_twin(log, plan, known, room)),
+                          ("in a row", beside_steady_twin(log, plan, known))):
+            off[how].append(100 * abs(over - 1))
+            yield figure(f"plan.drawn.{rows}.{bag}.{how.split()[-1]}", f"{what}, {how}", round(over, 3), "x")
+    for how, each in off.items():
+        id, what = f"plan.drawn.{how.split()[-1]}", f"{len(each)} drawn logs: time of a batch from a twin's, {how}"
+        yield at_most(f"{id}.median", f"{what}, median", round(float(np.median(each)), 1), "%", DRAWN_MEDIAN)
+        yield at_most(f"{id}.worst", f"{what}, worst", round(max(each), 1), "%", WORST)
 
 
 @bench("plan_truth")

@@ -315,8 +315,8 @@ class EmbeddingBags(OnCard):
         where: list[str] = []
         origin = program.origins[last["instruction"]] if last["instruction"] < program.count else None
         if origin is not None and origin.request is not None:
-            place = {"table": requests[origin.request].table, "request_bag": origin.bag + last["bag"],
-                     "request_index": origin.index_of(last["index"])}
+            bag, index = origin.place(last["bag"], last["index"])
+            place = {"table": requests[origin.request].table, "request_bag": bag, "request_index": index}
             where = [f"table {place['table']}"]
             if code is not None and "bag" in code.place:
                 where.append(f"bag {place['request_bag']}")

@@ -1,15 +1,16 @@
 """Batches of bags as programs of the EMB core: remapped indices, instructions, and the SSD pages to bring.
 
-Pages of the SSD land in a ring about in the order in which the program first needs them, so that the drive's dies take
+Pages of the SSD land in a ring about in the order in which the batch first needs them, so that the drive's dies take
 turns (gen.compiler.dies); a page that is still in the ring is not brought again. An instruction reads rows of a stretch
 of the ring and releases what no later one needs, so requests are cut into as many instructions as the ring asks for;
-where they wait for different memories, into more, which take turns (gen.compiler.turns). FILL instructions at the
-beginning copy what enters the row cache.
+where they wait for different memories, into more, which take turns (gen.compiler.turns). Bags of a cut are pooled in
+the order in which the last of their pages comes: as bags are finished in order, one behind a page that is yet to come
+would hold up those behind it, whose pages are there. FILL instructions at the beginning copy what enters the row cache.
 Source: SCRec §III.D (remapping); frequency-aware cache §4.3. Layouts are those of hw.isa.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numba import njit
@@ -19,7 +20,7 @@ from gen.compiler.dies import geometry, over_dies
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
-from gen.compiler.turns import ahead, in_turns, kind, part_sizes, parts, without_pages
+from gen.compiler.turns import STRETCH, ahead, in_turns, kind, part_sizes, parts
 from gen.data.remap import TT
 from gen.model.device import Drive
 from golden.emb import packer
@@ -52,7 +53,7 @@ class Bags:
 @dataclass(frozen=True)
 class Output:
     """Where the vectors of one request lie: `bags` of `beats` beats from `first` on, `dim` values of each. format: of
-    them, as hw.isa numbers it."""
+    them, as hw.isa numbers it. order: (bags,) the request's bag that each is of; None: in their order."""
 
     table: str
     first: int
@@ -60,21 +61,23 @@ class Output:
     beats: int
     dim: int
     format: int = 0
+    order: NDArray[np.int64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What an instruction was made of: the request's number and its first bag and index; a LOAD or FILL has None.
-    order: the request's index, from `index` on, behind each of the instruction's; None: in their order."""
+    """What an instruction was made of: the request's number, and of its bags and indices the numbers within it, in the
+    instruction's order; a LOAD or FILL has no request."""
 
     request: int | None = None
-    bag: int = 0
-    index: int = 0
-    order: NDArray[np.int32] | None = field(default=None, compare=False)
+    bags: Sequence[int] | NDArray[np.int64] = field(default=(), compare=False)
+    indices: Sequence[int] | NDArray[np.int64] = field(default=(), compare=False)
 
-    def index_of(self, number: int) -> int:
-        """The request's index behind the instruction's `number`-th."""
-        return self.index + (number if self.order is None else int(self.order[number]))
+    def place(self, bag: int, index: int) -> tuple[int, int]:
+        """The request's bag and index behind these of the instruction; behind its last one, which an error may name
+        that is of neither, the last."""
+        return tuple(int(of[min(at, len(of) - 1)]) if len(of) else 0        # type: ignore[return-value]
+                     for of, at in ((self.bags, bag), (self.indices, index)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,12 @@ class Program:
         for item in self.outputs:
             width = item.beats * words
             part = flat[item.first * words:][:item.bags * width].reshape(item.bags, width)
-            pooled.append(np.ascontiguousarray(packer.unpack(part, item.format)[:, :item.dim]))
+            vectors = np.ascontiguousarray(packer.unpack(part, item.format)[:, :item.dim])
+            if item.order is not None:
+                ordered = np.empty_like(vectors)
+                ordered[item.order] = vectors
+                vectors = ordered
+            pooled.append(vectors)
         return pooled
 
 
@@ -293,12 +301,13 @@ class Compiler:
             if name in steps:       # its ranks stand there behind those of the requests before
                 slots = steps[name].slots[used[name]:used[name] + lookups]
                 used[name] += lookups
-            mine = list(self._bags(request, number, slots, ring, inputs, out, size=sizes.get(kinds[number]),
+            request, order, indices, cuts = self._in_ring(request, slots, ring)
+            mine = list(self._bags(request, number, cuts, order, indices, inputs, out, size=sizes.get(kinds[number]),
                                    free=spare / cycles))
             if kinds[number] == SSD:
                 spare -= cycles * sum(item.values["indices_count"] for item in mine if item.first == NOWHERE)
             turns += [(kinds[number], cycles, item) for item in mine]
-            outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format))
+            outputs.append(Output(name, out, count, placed.vector_beats, placed.table.dim, placed.format, order))
             out += count * placed.vector_beats
         if (beats := max(inputs.beats, out)) >= 1 << 32:
             raise ValueError(f"the batch needs {beats} beats of {'outputs' if beats == out else 'inputs'}; offsets "
@@ -319,43 +328,61 @@ class Compiler:
 
     def _fills(self, placed: Placed, step: Step, ring: "_Ring", inputs: Inputs) -> Iterator["_Item"]:
         """FILL instructions for rows that enter the cache."""
-        cuts, position = ring.plan(placed, step.filled, np.arange(len(step.filled) + 1))
+        cuts, position, _ = ring.plan(placed, step.filled, np.arange(len(step.filled) + 1))
         for start, end, first, beats in cuts:
             pairs = np.stack([position[start:end], placed.own_rows + step.filled_slots[start:end]], axis=1)
             values = {"count": end - start, "indices": inputs.add(pairs.reshape(-1)),
                       "ring_first": first % POSITIONS, "ring_count": beats, **placed.dram_fields}
             yield _Item("FILL", values, first, Origin())
 
-    def _bags(self, request: _Request, number: int, slots: NDArray[np.int64] | None, ring: "_Ring", inputs: Inputs,
-              out: int, *, size: float | None, free: float) -> Iterator["_Item"]:
-        """BAGS instructions of one request. slots: of the row cache, for each of its rows on the SSD. size: lookups
-        of a part where parts take turns with those of other requests. free: lookups in bags without pages that
-        instructions of their own are to have."""
-        placed, address, offsets = request.placed, request.address.copy(), request.offsets
+    def _in_ring(self, request: _Request, slots: NDArray[np.int64] | None, ring: "_Ring") \
+            -> tuple[_Request, NDArray[np.int64] | None, NDArray[np.int64] | None, list[tuple[int, int, int, int]]]:
+        """Places a request's rows of the SSD. slots: of the row cache, for each of them.
+
+        Returns the request with its bags in the order in which they are to be pooled, the addresses of rows on the SSD
+        being those in the ring; the numbers of its bags and indices before, None where they stay; and the cuts of
+        `_Ring.plan`.
+        """
+        address, offsets = request.address.copy(), request.offsets
         ranks, at = _on_ssd(request)
         if slots is not None:
-            address[at[slots >= 0]] = placed.own_rows + slots[slots >= 0]
+            address[at[slots >= 0]] = request.placed.own_rows + slots[slots >= 0]
             ranks, at = ranks[slots < 0], at[slots < 0]
         try:
-            cuts, position = ring.plan(placed, ranks, np.searchsorted(at, offsets))
+            cuts, position, last = ring.plan(request.placed, ranks, np.searchsorted(at, offsets))
         except _TooLarge as error:
-            raise ValueError(f"table {placed.table.name}, bag {error.bag}: its rows lie on {error.pages} pages of the "
-                             f"SSD, the ring holds {ring.pages}") from None
+            raise ValueError(f"table {request.placed.table.name}, bag {error.bag}: its rows lie on {error.pages} pages "
+                             f"of the SSD, the ring holds {ring.pages}") from None
         address[at] = position | SSD << DEVICE_SHIFT
+        order = np.lexsort([last, np.repeat(np.arange(len(cuts)), [end - start for start, end, _, _ in cuts])])
+        if not len(at) or (order == np.arange(len(order))).all():
+            return replace(request, address=address), None, None, cuts
+        lengths = np.diff(offsets)[order]
+        edges = np.append(0, np.cumsum(lengths))
+        indices = np.repeat(offsets[order] - edges[:-1], lengths) + np.arange(edges[-1])
+        weights = None if request.weights is None else request.weights[indices]
+        return replace(request, address=address[indices], offsets=edges, weights=weights), order, indices, cuts
+
+    def _bags(self, request: _Request, number: int, cuts: Sequence[tuple[int, int, int, int]],
+              order: NDArray[np.int64] | None, indices: NDArray[np.int64] | None, inputs: Inputs, out: int, *,
+              size: float | None, free: float) -> Iterator["_Item"]:
+        """BAGS instructions of one request, as `_in_ring` gives it. size: lookups of a part where parts take turns with
+        those of other requests. free: lookups in bags without pages that instructions of their own are to have."""
+        placed, address, offsets = request.placed, request.address, request.offsets
         has_tt = placed.table.cores and len(address)
+        reading = np.unique(np.searchsorted(offsets, _on_ssd(request)[1], side="right") - 1)
+        cuts = list(_ahead_of_pages(cuts, offsets, reading, free))
         if size:
             cuts = [(*part, first, beats) for start, end, first, beats in cuts
                     for part in parts(offsets, start, end, size)]
-        reading = np.unique(np.searchsorted(offsets, at, side="right") - 1)
-        cuts = _split(cuts, without_pages(offsets, reading, free).ravel()) if len(reading) else cuts
         for start, end, first, beats in cuts:
             beats = beats if np.searchsorted(reading, start) < np.searchsorted(reading, end) else 0
             part = slice(int(offsets[start]), int(offsets[end]))
             bags = offsets[start:end + 1] - part.start
-            words, order = address[part], None
+            words, taken = address[part], np.arange(part.start, part.stop)
             if has_tt and not (words >> DEVICE_SHIFT == TT).all():
-                order = in_pairs(words >> DEVICE_SHIFT == TT, bags)
-                words = words[order]
+                pairs = in_pairs(words >> DEVICE_SHIFT == TT, bags)
+                words, taken = words[pairs], taken[pairs]
             values = {"mode": EMB.modes.index(request.mode), "count": end - start,
                       "lengths": inputs.add(np.diff(bags)), "indices": inputs.add(words),
                       "indices_count": part.stop - part.start, **placed.dram_fields,
@@ -365,18 +392,24 @@ class Compiler:
             if has_tt:
                 values |= {"tt_table": placed.tt_table, "tt_rows": placed.tt_rows}
             if request.weights is not None:
-                weights = request.weights[part] if order is None else request.weights[part][order]
-                values |= {"weighted": 1, "weights": inputs.add(weights.view(np.uint32))}
-            yield _Item("BAGS", values, first if beats else NOWHERE, Origin(number, start, part.start, order))
+                values |= {"weighted": 1, "weights": inputs.add(request.weights[taken].view(np.uint32))}
+            origin = Origin(number, range(start, end) if order is None else order[start:end],
+                            taken if indices is None else indices[taken])
+            yield _Item("BAGS", values, first if beats else NOWHERE, origin)
 
 
-def _split(cuts: Sequence[tuple[int, int, int, int]], bags: NDArray[np.int64]) -> list[tuple[int, int, int, int]]:
-    """The same cuts, those with one of these bags inside as several. bags: ascending."""
-    parts = []
-    for start, end, *ring in cuts:
-        edges = [start, *np.unique(bags[(start < bags) & (bags < end)]).tolist(), end]
-        parts += [(begin, stop, *ring) for begin, stop in zip(edges[:-1], edges[1:], strict=True)]
-    return parts
+def _ahead_of_pages(cuts: Sequence[tuple[int, int, int, int]], offsets: NDArray[np.int64], reading: NDArray[np.int64],
+                    free: float) -> Iterator[tuple[int, int, int, int]]:
+    """The same cuts, the bags that a cut begins with, and that read no page, apart, until those have `free` lookups.
+    reading: bags that read pages, ascending."""
+    for start, end, first, beats in cuts:
+        head = min(int(np.append(reading, end)[np.searchsorted(reading, start)]), end)
+        lookups = int(offsets[head] - offsets[start])
+        if free > 0 and lookups >= STRETCH and head < end:
+            free -= lookups
+            yield start, head, first, beats
+            start = head
+        yield start, end, first, beats
 
 
 def _on_ssd(request: _Request) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -409,12 +442,13 @@ class _Ring:
     def plan(self, placed: Placed, ranks: NDArray[np.int64], offsets: NDArray[np.int64]):
         """Cuts bags of SSD rows into instructions.
 
-        Returns a list of (first bag, end, first ring position, beats that may be read from there) and the ring
-        position of every row, modulo 2**30.
+        Returns a list of (first bag, end, first ring position, beats that may be read from there), the ring position
+        of every row, modulo 2**30, and of every bag the page of the ring that comes last, -1 where it needs none.
         """
         count = len(offsets) - 1
+        last = np.full(count, -1, np.int64)
         if not len(ranks):
-            return [(0, count, self.end * self.page_beats, 0)] if count else [], ranks
+            return [(0, count, self.end * self.page_beats, 0)] if count else [], ranks, last
         pages = placed.first_page + ranks // placed.page_rows
         at = np.empty(len(ranks), np.int64)
         brought = np.empty(len(ranks), np.int64)
@@ -431,7 +465,9 @@ class _Ring:
         pieces = [(starts[k], int(cuts[k, 0]), int(cuts[k, 1]) * self.page_beats,
                   int(cuts[k, 2] - cuts[k, 1]) * self.page_beats) for k in range(cut_count)]
         position = (at * self.page_beats + ranks % placed.page_rows * placed.row_beats) % POSITIONS
-        return pieces, position
+        bags = np.flatnonzero(np.diff(offsets))
+        last[bags] = np.maximum.reduceat(at, offsets[bags])
+        return pieces, position, last
 
 
 @njit(cache=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["ahead", "held", "in_turns", "kind", "part_sizes", "parts", "without_pages"]
+__all__ = ["STRETCH", "ahead", "held", "in_turns", "kind", "part_sizes", "parts"]
 
 #: Lookups of a stretch of bags at least that becomes an instruction of its own: of 30 drawn batches none takes more
 #: than 0.2 % longer on the twin for it. Shorter ones gain at most 0.3 % more on average, and cost up to 3 %.
@@ -54,18 +54,6 @@ def parts(offsets: NDArray[np.int64], start: int, end: int, size: float) -> list
     ends = start + 1 + np.flatnonzero(np.diff((offsets[start:end + 1] - offsets[start]) // size))
     cuts = [start, *ends[ends < end].tolist(), end]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
-
-
-def without_pages(offsets: NDArray[np.int64], reading: NDArray[np.int64], most: float) -> NDArray[np.int64]:
-    """(N, 2) stretches (first, end) of bags that read no page of the drive, in their order: the longest ones, until
-    they have `most` lookups. reading: bags that read pages, ascending."""
-    first = np.append(0, reading + 1)
-    end = np.append(reading, len(offsets) - 1)
-    lookups = offsets[end] - offsets[first]
-    longest = np.argsort(-lookups, kind="stable")
-    before = np.cumsum(lookups[longest]) - lookups[longest]
-    chosen = np.sort(longest[(lookups[longest] >= STRETCH) & (before < most)])
-    return np.stack([first[chosen], end[chosen]], axis=1)
 
 
 def ahead(reads: Sequence[bool], cycles: Sequence[int], wait: int) -> list[int]:

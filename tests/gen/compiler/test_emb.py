@@ -201,19 +201,23 @@ def test_indices_of_two_memories_go_in_pairs_and_errors_name_those_of_the_reques
     indices, offsets = make.bags(random, table.rows, 40, 9)
     weights = random.standard_normal(len(indices)).astype(np.float32)
     program = Compiler(images, ring_beats=256).compile([Bags(table.name, indices, offsets, weights)])
-    seen = 0
+    seen, in_pairs = [], False
     for words, origin in zip(program.words, program.origins, strict=True):
         item = EMB.decode(words.tolist())
         start = item.indices * images.words
         asked = program.inputs.reshape(-1)[start:start + item.indices_count]
         factors = program.inputs.reshape(-1)[item.weights * images.words:][:item.indices_count]
-        mine = [origin.index_of(k) for k in range(item.indices_count)]
+        mine = origin.indices
         kept = asked >> 30 != SSD
         assert np.array_equal(asked[kept], table.placement[indices[mine]][kept])
         assert np.array_equal(factors, weights[mine].view(np.uint32))
-        assert sorted(mine) == list(range(origin.index, origin.index + item.indices_count))
-        seen += item.indices_count
-    assert seen == len(indices) and any(origin.order is not None for origin in program.origins)
+        lengths = program.inputs.reshape(-1)[item.lengths * images.words:][:item.count]
+        for bag, own in zip(origin.bags, np.split(mine, np.cumsum(lengths)[:-1]), strict=True):
+            assert sorted(own) == list(range(offsets[bag], offsets[bag + 1]))
+        assert origin.place(1, 2) == (origin.bags[1], mine[2])
+        seen.extend(mine)
+        in_pairs |= bool((np.diff(mine) < 0).any())
+    assert sorted(seen) == list(range(len(indices))) and in_pairs
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4, 16])
@@ -261,11 +265,33 @@ def test_requests_that_wait_for_different_memories_take_turns(pages, drive):
     assert result.counters["bags"] == 600
     order = np.array([origin.request for origin in program.origins])
     for request in range(3):
-        mine = [origin.bag for origin in program.origins if origin.request == request]
-        assert len(mine) > 1 and mine == sorted(mine)
+        mine = [origin.bags for origin in program.origins if origin.request == request]
+        bags = np.concatenate(mine)
+        assert len(mine) > 1 and np.array_equal(np.sort(bags), np.arange(200))
+        assert request == 2 or np.array_equal(bags, np.arange(200)), "in their order where they wait for no page"
         assert np.ptp(np.flatnonzero(order == request)) > len(order) // 2, "from the beginning to the end"
     (alone,) = {origin.request for origin in compiler.compile(batch[:1]).origins}
     assert alone == 0 and compiler.compile(batch[:1]).count == 1, "nothing to take turns with"
+
+
+@pytest.mark.turns(3)
+def test_bags_are_pooled_in_the_order_of_their_last_pages():
+    """No bag waits for a page behind that of a later one."""
+    random = np.random.default_rng(8)
+    table = make.mixed(random)
+    images = CardImages([table], make.config(), PAGE)
+    indices, offsets = make.bags(random, table.rows, 200, 5, zipf=0.8)
+    program = Compiler(images, ring_beats=1 << 12).compile([Bags(table.name, indices, offsets)])
+    assert len(program.pages) > 4
+    last, asked = [], []
+    for words, origin in zip(program.words, program.origins, strict=True):
+        item = EMB.decode(words.tolist())
+        lengths, read = (program.inputs.reshape(-1)[at * images.words:][:count].astype(np.int64)
+                         for at, count in ((item.lengths, item.count), (item.indices, item.indices_count)))
+        for own in np.split(read, np.cumsum(lengths)[:-1]):
+            last.append(max([-1, *((own[own >> 30 == SSD] & 0x3FFFFFFF) // images.page_beats)]))
+        asked.extend(origin.bags)
+    assert last == sorted(last) and sorted(asked) == list(range(200)) != asked
 
 
 def test_a_page_is_brought_once_while_it_is_in_the_ring():
@@ -274,7 +300,7 @@ def test_a_page_is_brought_once_while_it_is_in_the_ring():
     images = CardImages([table], make.config(), PAGE)       # 8 rows a page
     compiler = Compiler(images, ring_beats=1024)
     program = compiler.compile([Bags("ssd", [60, 1, 2, 60], [0, 2, 4]), Bags("ssd", [3, 61, 20], [0, 3], None, "max")])
-    assert list(program.pages) == [7, 0, 2], "in the order of first use"
+    assert list(program.pages) == [7, 0, 2], "as many rows of each: in the order of first use"
     assert program.transfers.tolist() == [[7, 0], [0, 16], [2, 32]]
     assert program.asked == 7 * 32 and program.brought == 3 * PAGE
     assert program.count == 2 and list(program.words[:, 15]) == [0, 48], "pages that are needed again are kept"
