@@ -20,7 +20,7 @@ from gen.compiler.dies import geometry, over_dies
 from gen.compiler.inputs import Inputs
 from gen.compiler.pairs import in_pairs
 from gen.compiler.tables import DEVICE_SHIFT, SSD, CardImages, Placed
-from gen.compiler.turns import STRETCH, ahead, in_turns, kind, part_sizes, parts
+from gen.compiler.turns import ahead, in_turns, kind, part_sizes, parts
 from gen.data.remap import TT
 from gen.model.device import Drive
 from golden.emb import packer
@@ -405,7 +405,7 @@ def _ahead_of_pages(cuts: Sequence[tuple[int, int, int, int]], offsets: NDArray[
     for start, end, first, beats in cuts:
         head = min(int(np.append(reading, end)[np.searchsorted(reading, start)]), end)
         lookups = int(offsets[head] - offsets[start])
-        if free > 0 and lookups >= STRETCH and head < end:
+        if free > 0 and lookups and head < end:
             free -= lookups
             yield start, head, first, beats
             start = head

@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["STRETCH", "ahead", "held", "in_turns", "kind", "part_sizes", "parts"]
-
-#: Lookups of a stretch of bags at least that becomes an instruction of its own: of 30 drawn batches none takes more
-#: than 0.2 % longer on the twin for it. Shorter ones gain at most 0.3 % more on average, and cost up to 3 %.
-STRETCH = 8
+__all__ = ["ahead", "held", "in_turns", "kind", "part_sizes", "parts"]
 
 
 def held(config) -> dict[int, int]:

@@ -131,7 +131,7 @@ def with_and_without(tables: list[Table], batch: list[Bags]) -> tuple[int, int]:
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.regress) for seed in range(20, 50))])
 def test_no_batch_is_slower_for_what_comes_first(seed):
     first, given = with_and_without(*drawn(np.random.default_rng(seed)))
-    assert first <= 1.005 * given
+    assert first <= 1.01 * given
 
 
 def test_bags_are_pooled_as_their_pages_come():
