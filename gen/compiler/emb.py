@@ -28,7 +28,7 @@ from golden.emb.row_cache import RowCache, Step
 from golden.emb.signature import signature
 from hw.isa import EMB, LONGEST_BAG, Kernel
 
-__all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode", "load_of"]
+__all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode", "load_instruction"]
 
 POSITIONS = 1 << DEVICE_SHIFT
 NOWHERE = 1 << 62       # behind every ring position
@@ -147,7 +147,7 @@ def encode(instruction: str, values: Mapping[str, int], kernel: Kernel = EMB) ->
     return words
 
 
-def load_of(image: NDArray[np.uint32], count: int, at: int = 0) -> NDArray[np.uint32]:
+def load_instruction(image: NDArray[np.uint32], count: int, at: int = 0) -> NDArray[np.uint32]:
     """The words of a LOAD. image: (beats, words) of `count` load beats; at: its place in the inputs, in beats."""
     return encode("LOAD", {"count": count, "indices": at, "signature": signature(image)})
 
@@ -209,7 +209,7 @@ class Compiler:
         """The program that loads the tensor-train tables; to be run once, before any other."""
         inputs = Inputs(self.images.words)
         at = inputs.add(self.images.load.reshape(-1))
-        words = [load_of(self.images.load, self.images.load_beats, at)] if self.images.load_beats else []
+        words = [load_instruction(self.images.load, self.images.load_beats, at)] if self.images.load_beats else []
         return Program(_stacked(words), inputs.image(), np.zeros(0, np.int64), self.images.page_beats, 0, (),
                        (Origin(),) * len(words))
 

@@ -10,6 +10,7 @@ from textwrap import wrap
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.emb.loader import CLOSING
 from hw.isa import EMB, MLP, Kernel, emb, mlp
 
 __all__ = ["EMB_JOB", "EMB_RUN", "EMB_SIZES", "EMB_TIMED", "FRAME", "HEADER", "MLP_JOB", "MLP_RUN", "MLP_SHAPE",
@@ -51,6 +52,8 @@ def header() -> str:
               "// By format: bits of a stored value; beats of stored values whose room scale and bias take.",
               *(f"constexpr uint32_t {name}[] = {{{', '.join(str(getattr(form, of)) for form in emb.ROW_FORMAT)}}};"
                 for name, of in (("FORM_BITS", "bits"), ("FORM_HEADER", "header"))),
+              "// Cycles from a load image's last beat until its load has ended.",
+              f"constexpr uint32_t CLOSING = {CLOSING};",
               "// An instruction. stored: beats of a row as stored; piece: beats of a piece; block_rows: whose pieces",
               "// take turns.", *_struct("JobFields", EMB_JOB),
               "// Of a core.", *_struct("Sizes", EMB_SIZES, "Frame frame;"),

@@ -13,7 +13,7 @@ from hw.emb import loader
 from hw.emb.program import INPUTS, OUTPUTS, RING, ROWS
 from hw.emb.tokens import POSITION_BITS
 from hw.isa import EMB, LONGEST_BAG
-from hw.isa.emb import ROW_FORMAT
+from hw.isa.emb import POLYNOMIAL, ROW_FORMAT
 from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import Target, descriptor_parts
@@ -65,7 +65,7 @@ def _config(cores: Mapping[str, Any]) -> str:
         numbers = {"HOTRAIL_HAS_EMB": 1, "HOTRAIL_POSITION_BITS": POSITION_BITS, "HOTRAIL_LONGEST_BAG": LONGEST_BAG,
                    "HOTRAIL_RESULT_WORDS": EMB.result_words, "HOTRAIL_FINAL_WORDS": EMB.final_words,
                    "HOTRAIL_COSIM_DEPTH": COSIM_DEPTH, "EMB_STRIPE_LOG2": emb.stripe_beats.bit_length() - 1,
-                   "TT_CHUNK_ROWS": MOST_ROWS}
+                   "TT_CHUNK_ROWS": MOST_ROWS, "EMB_POLYNOMIAL": f"{POLYNOMIAL:#010x}u"}
         lines += [*(f"#define {name} {value}" for name, value in numbers.items()), *_sizes("EMB", emb),
                   *_sizes("TT", emb.tt, "x_bits", "y_bits")]
     if "mlp" in cores:

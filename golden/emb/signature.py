@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["POLYNOMIAL", "signature"]
+from hw.isa.emb import POLYNOMIAL
 
-POLYNOMIAL = 0x04C11DB7     # of IEEE 802.3's CRC, which is primitive: beats of one image do not commute
+__all__ = ["signature"]
+
 _WORD = (1 << 32) - 1
 
 

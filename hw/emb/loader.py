@@ -10,17 +10,17 @@ from amaranth.lib.wiring import In, Out
 
 from hw.axi.bus import read_layout
 from hw.isa import EMB
+from hw.isa.emb import POLYNOMIAL
 from hw.place import Part
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import BEATS_BITS, Target, descriptor_parts, load_layout
 
-__all__ = ["HEADERS", "Loader", "bounds_layout"]
+__all__ = ["CLOSING", "HEADERS", "Loader", "bounds_layout"]
 
 HEADERS = 16                # of a group, and words of their block
 FIRST_PART, LAST_PART = 0, 3    # of a descriptor
 CLOSING = 3                 # cycles from the last beat until the load has ended
 INPUTS = 1      # detail of READ_ERROR
-POLYNOMIAL = 0x04C11DB7     # see golden.emb.signature
 
 
 class Header(data.Struct):
@@ -202,7 +202,8 @@ class Loader(Part):
                 m.d.sync += load.ready.eq(0)
 
     def _pass(self, m: Module, load: _Load, raw) -> Signal:
-        """The beats behind the headers. The header of the next one is looked at a cycle ahead. The last one goes."""
+        """The beats behind the headers, each to where its header says, which is read a cycle ahead. Returns a pulse
+        as the last one is taken."""
         config, beat, error = self.config, self.i.payload, self.error
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}

@@ -19,9 +19,11 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE", "ROW_FORMAT"]
+__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE", "POLYNOMIAL", "ROW_FORMAT"]
 
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
+# Of a load image's signature: IEEE 802.3's CRC, which is primitive, so beats of one image do not commute.
+POLYNOMIAL = 0x04C11DB7
 _PLACE = ("instruction", "bag", "index")
 
 
@@ -102,8 +104,8 @@ EMB = Kernel(
         Field("lengths", 2, 0, 32, f"inputs offset of u32[count]: indices of each bag, at most {LONGEST_BAG}"),
         Field("indices", 3, 0, 32, "inputs offset of the index words"),
         Field("signature", 4, 0, 32, "of the load image's beats, blocks of headers included: from 0 on, for each beat "
-              "c = (c << 1) ^ (0x04c11db7 if bit 31 of c was set, else 0) ^ the exclusive or of the beat's words, word "
-              "k of them rotated left by 2 k bits"),
+              f"c = (c << 1) ^ ({POLYNOMIAL:#010x} if bit 31 of c was set, else 0) ^ the exclusive or of the beat's "
+              "words, word k of them rotated left by 2 k bits"),
         Field("weights", 4, 0, 32, "inputs offset of f32[indices_count]"),
         Field("indices_count", 5, 0, 32, "indices of all bags: the sum of the lengths"),
         Field("dram_base", 6, 0, 32, "rows offset of the table's row 0 in card memory"),

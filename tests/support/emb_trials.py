@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from fpga.card import SsdStream
-from gen.compiler.emb import load_of
+from gen.compiler.emb import load_instruction
 from gen.rtl.config import load
 from golden.emb.core import Emb, Memory
 from hw.isa import EMB
@@ -110,7 +110,7 @@ class Trials(Differential):
         """All tables, and rows as the oracle has them."""
         for bench in self.cards:
             bench.place("rows", self.rows)
-        words = load_of(self.images.load, self.images.load_beats)[None]
+        words = load_instruction(self.images.load, self.images.load_beats)[None]
         assert not self.compare(Drawn(words, self.images.load.reshape(-1).copy(), 0, 0, 0))
 
     def same(self, run, code):

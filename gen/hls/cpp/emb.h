@@ -11,8 +11,8 @@ namespace hotrail {
 // -- LOAD and FILL.
 
 // A load image's signature, one beat further (golden.emb.signature).
-inline Word signed_by(Word before, const Beat &beat) {
-    Word next = before << 1 ^ (before >> 31 ? 0x04C11DB7u : 0);
+inline Word signature_after(Word before, const Beat &beat) {
+    Word next = before << 1 ^ (before >> 31 ? EMB_POLYNOMIAL : 0);
     for (int k = 0; k < WORDS; k++) {
 #pragma HLS unroll
         const int by = 2 * k % 32;
@@ -35,7 +35,7 @@ LOAD:
         const Word word = inputs[group + k / WORDS].word[k % WORDS];
         const LoadHeader to = load_header(word);
         if (k == 0)
-            for (int block = 0; block < int(BLOCKS); block++) signature = signed_by(signature, inputs[group + block]);
+            for (int block = 0; block < int(BLOCKS); block++) signature = signature_after(signature, inputs[group + block]);
         const bool table = to.target == TARGET_TABLE;
         if (to.above || to.target > TARGET_TABLE || (to.block && (!TT_GROUPED || table))
             || (TT_BLOCK16_ONLY && !to.block && !table) || to.address >= depth[to.target] << to.block) {
@@ -43,7 +43,7 @@ LOAD:
             return fault_of(HOTRAIL_EMB_CODE_BAD_INSTRUCTION, word, 0, at);
         }
         const Beat beat = inputs[group + BLOCKS + k];
-        signature = signed_by(signature, beat);
+        signature = signature_after(signature, beat);
         tt_load(memory, to, beat);
         if (table && to.part == LAST_PART) tables.loaded[to.address & (TT_TABLES - 1)] = true;
     }

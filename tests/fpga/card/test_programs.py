@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.compiler.emb import encode, load_of
+from gen.compiler.emb import encode, load_instruction
 from golden.tt.load import TABLE
 from hw.isa import EMB
 from hw.isa.mlp import ADDEND, TARGET
@@ -181,7 +181,7 @@ def test_a_damaged_descriptor_ends_a_run(emb):
     lookups = [encode("BAGS", {**bags(range(4)), "indices": 0, "lengths": 1, "dram_rows": 0, "tt_table": number,
                                "tt_rows": 2, "row_beats": placed.value_beats, "out_stride": placed.value_beats,
                                "out": 64 * number}) for number, placed in enumerate(images.placed.values())]
-    program = np.stack([load_of(images.load, images.load_beats, 2), *lookups])
+    program = np.stack([load_instruction(images.load, images.load_beats, 2), *lookups])
     inputs = np.repeat(np.array([1 << 30, 1], np.uint32), words)
     for _ in range(200):
         damaged = image.copy()

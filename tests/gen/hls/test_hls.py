@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.compiler.emb import encode, load_of
+from gen.compiler.emb import encode, load_instruction
 from gen.hls import project
 from gen.hls.vectors import UNTOUCHED, Vectors, emb_case, emb_start, vectors
 from gen.rtl.config import load, names
@@ -189,7 +189,7 @@ class Drawer:
         self.load()
 
     def load(self):
-        words = load_of(self.images.load, self.images.load_beats)[None]
+        words = load_instruction(self.images.load, self.images.load_beats)[None]
         assert self.case(Drawn(words, self.images.load.reshape(-1).copy(), 0, 0, 0)) == 0
 
     def case(self, drawn):

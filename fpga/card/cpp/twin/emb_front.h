@@ -240,7 +240,7 @@ class Loader {
         }
         if (!beat || age++ < align) return false;
         ready = false;
-        if (!--left) closing = 3;
+        if (!--left) closing = CLOSING;
         if (!--group) heads = 16;
         return true;
     }

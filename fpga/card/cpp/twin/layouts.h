@@ -27,6 +27,8 @@ enum Form {
 // By format: bits of a stored value; beats of stored values whose room scale and bias take.
 constexpr uint32_t FORM_BITS[] = {32, 16, 16, 8, 4};
 constexpr uint32_t FORM_HEADER[] = {0, 0, 0, 2, 2};
+// Cycles from a load image's last beat until its load has ended.
+constexpr uint32_t CLOSING = 3;
 // An instruction. stored: beats of a row as stored; piece: beats of a piece; block_rows: whose pieces
 // take turns.
 struct JobFields {
