@@ -244,8 +244,9 @@ async def latency_and_rate_as_documented(dut):
     work = job(random, 2, beats=2, indices=min(WORDS, most(0) // 4), pool=1000, cold=1.0, log2=0, samples=64, tables=1)
     bench = await Bench.begin(dut, work, pace=0)
     await bench.run(until=400)
-    steps = [after - before for before, after in zip(bench.answers_at, bench.answers_at[1:])][:12]
-    assert steps.count(1) >= 8, steps
+    # Slots are drawn, and some wait for each other: of 24 steps 15 to 21 take a cycle.
+    steps = [after - before for before, after in zip(bench.answers_at, bench.answers_at[1:])][:24]
+    assert steps.count(1) >= 12, steps
 
 
 def most(log2):
