@@ -6,8 +6,10 @@ instance of `hotrail_mutant` in each module, which reads it from a file as a sim
 """
 
 import hashlib
+import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ from amaranth.hdl import Const, Fragment, Instance, Mux, ResetInserter, ResetSig
 from amaranth.hdl._ast import Assign, Slice, Switch
 from amaranth.hdl._xfrm import LHSMaskCollector
 
-__all__ = ["FILE", "MODULE", "SELECTED", "condition", "declared", "install", "value"]
+__all__ = ["BY_ITSELF", "FILE", "MODULE", "SELECTED", "condition", "declared", "install", "value"]
 
 BITS = 16
 MODULE = "hotrail_mutant"
 FILE = "mutant"     # in the folder that a simulation begins in: the number
+BY_ITSELF = "by itself"     # verdict of a test that has to run once more for each mutant
 SELECTED = Signal(BITS, name="mutant")
 TEXT = f"""module {MODULE}(number);
   output [{BITS - 1}:0] number;
@@ -142,6 +145,22 @@ class _Processes:
         return subprocess.run(command, cwd=cwd, env=env, **how)
 
 
+def _played(command: list[str], **how: Any) -> Any:
+    """In the place of `call` where a player is started (gen.rtl.play): the sound unit, or one mutant alone. The test
+    that judges what was played is run again with each."""
+    from gen.base.tools import call
+
+    with tempfile.TemporaryDirectory() as folder:
+        if alone := os.environ.get("HOTRAIL_MUTANT"):
+            (Path(folder) / FILE).write_text(alone, "utf-8")
+        else:
+            test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+            with open(Path(os.environ["HOTRAIL_MUTANTS"]) / os.environ["HOTRAIL_MUTANTS_VERDICTS"], "a") as file:
+                file.writelines(json.dumps({"mutant": int(number), "test": test, "verdict": BY_ITSELF}) + "\n"
+                                for number in os.environ["HOTRAIL_MUTANTS_OF"].split(","))
+        return call(command, cwd=Path(folder), **how)
+
+
 def _save(texts: dict[str, str], top: str) -> None:
     """For comparisons with the sound unit; the model's name is its content's."""
     content = "".join(texts[file] for file in sorted(texts))
@@ -156,10 +175,10 @@ def _save(texts: dict[str, str], top: str) -> None:
 def install() -> None:
     """Units are converted with the number's source, models built with its Verilog, and simulations started with all
     mutants."""
-    from gen.rtl import verilog
+    from gen.rtl import play, verilog
     from verif.bench import runner
 
-    insert, build = ResetInserter._insert_control, runner.build_texts
+    insert = ResetInserter._insert_control
 
     def inserted(self: Any, fragment: Fragment, domain: str, masks: Any) -> None:
         insert(self, fragment, domain, masks)
@@ -168,11 +187,14 @@ def install() -> None:
             last.test, [(patterns, [_kept(statement) for statement in statements], place)
                         for patterns, statements, place in last.cases])
 
-    def built(texts: Any, metadata: Any, name: str, **more: Any) -> Any:
-        _save(texts, metadata["top"])
-        return build({**texts, f"{MODULE}.v": TEXT}, metadata, name, **more)
+    def built(build: Callable[..., Any]) -> Callable[..., Any]:
+        def with_number(texts: Any, metadata: Any, name: str, **more: Any) -> Any:
+            _save(texts, metadata["top"])
+            return build({**texts, f"{MODULE}.v": TEXT}, metadata, name, **more)
+        return with_number
 
     ResetInserter._insert_control = inserted
     verilog.Fragment = _Fragment
-    runner.build_texts = built
+    runner.build_texts, play.build_texts = built(runner.build_texts), built(play.build_texts)
     runner.subprocess = _Processes()        # type: ignore[assignment]
+    play.call = _played                     # type: ignore[assignment]

@@ -400,9 +400,10 @@ class Bench:
             at += bits
         return found if found.pop("valid") else None
 
-    async def ended(self, cycles: int = 400_000):
+    async def ended(self):
         """None when the program is done, or the error; the queues are empty then."""
         edge = RisingEdge(self.dut.clk)
+        cycles = 10_000 + 20 * len(self.plan.inputs)
         for _ in range(4):
             await edge
         for _ in range(cycles):
