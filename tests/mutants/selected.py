@@ -8,6 +8,7 @@ instance of `hotrail_mutant` in each module, which reads it from a file as a sim
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -39,6 +40,8 @@ TEXT = f"""module {MODULE}(number);
   end
 endmodule
 """
+# Bits of a woven assignment's target that are constant: Yosys writes a block for them that nothing sets off.
+_CONSTANT = re.compile(r"(?m)^  always @\*\n(?=    \S+ ?(?:\[\d+(?::\d+)?\])? = \d+'h\w+;$)")
 _met: dict[int, str] = {}               # what became of a mutant as the units were elaborated
 _declared: dict[int, tuple[Signal, int]] = {}   # by the signal's identity: it, and the mutant that takes its reset away
 
@@ -127,6 +130,14 @@ class _Fragment:
         return fragment
 
 
+def _by_itself() -> None:
+    """Notes that the present test has to run once more for each mutant."""
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    with open(Path(os.environ["HOTRAIL_MUTANTS"]) / os.environ["HOTRAIL_MUTANTS_VERDICTS"], "a") as file:
+        file.writelines(json.dumps({"mutant": int(number), "test": test, "verdict": BY_ITSELF}) + "\n"
+                        for number in os.environ["HOTRAIL_MUTANTS_OF"].split(","))
+
+
 class _Processes:
     """In the place of `subprocess` where simulations are started: besides the sound unit, the mutants that are still
     to be found are simulated (tests.mutants.forked), or one alone."""
@@ -138,6 +149,8 @@ class _Processes:
     def run(command: list[str], *, cwd: Any, env: dict[str, str], **how: Any) -> Any:
         if alone := os.environ.get("HOTRAIL_MUTANT"):
             (Path(cwd) / FILE).write_text(alone, "utf-8")
+        elif any(value.endswith(".npy") for value in env.values()):     # what is left there is judged behind it
+            _by_itself()
         elif "COCOTB_TEST_MODULES" in env:
             env = env | {"COCOTB_TEST_MODULES": f"{env['COCOTB_TEST_MODULES']},tests.mutants.forked",
                          "HOTRAIL_MUTANTS_TEST": os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]}
@@ -154,10 +167,7 @@ def _played(command: list[str], **how: Any) -> Any:
         if alone := os.environ.get("HOTRAIL_MUTANT"):
             (Path(folder) / FILE).write_text(alone, "utf-8")
         else:
-            test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
-            with open(Path(os.environ["HOTRAIL_MUTANTS"]) / os.environ["HOTRAIL_MUTANTS_VERDICTS"], "a") as file:
-                file.writelines(json.dumps({"mutant": int(number), "test": test, "verdict": BY_ITSELF}) + "\n"
-                                for number in os.environ["HOTRAIL_MUTANTS_OF"].split(","))
+            _by_itself()
         return call(command, cwd=Path(folder), **how)
 
 
@@ -189,6 +199,7 @@ def install() -> None:
 
     def built(build: Callable[..., Any]) -> Callable[..., Any]:
         def with_number(texts: Any, metadata: Any, name: str, **more: Any) -> Any:
+            texts = {file: _CONSTANT.sub("  initial\n", text) for file, text in texts.items()}
             _save(texts, metadata["top"])
             return build({**texts, f"{MODULE}.v": TEXT}, metadata, name, **more)
         return with_number
