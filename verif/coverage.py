@@ -22,7 +22,7 @@ Bit = tuple[str, str, str]
 WAIVED = tuple(f"{channel}{name}" for channel in ("ar", "aw") for name in (
     "id", "size", "burst", "lock", "cache", "prot", "qos", "region")) + ("bid", "rid", "wstrb")
 COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
-_CODED = re.compile(r"__0([0-9A-F]{2})")       # what Verilator writes for characters that C++ has no names with
+_CODED = re.compile(r"__0([0-9A-Fa-f]{2})")       # what Verilator writes for characters that C++ has no names with
 POINT = re.compile(r"^C '(.*)' (\d+)$", re.M)
 
 

@@ -28,7 +28,7 @@ class BoardRegisters(wiring.Component):
                 reset  Out
     Timing      a word every 2 cycles; reset begins the cycle after the write and lasts HELD_CYCLES
     Reset       ends a reset that lasts
-    Golden      the list above          Tests  verif/board/test_top.py
+    Golden      the list above          Tests  verif/board/test_link.py
     """
 
     def __init__(self, *, memory_bytes: int):
@@ -84,7 +84,7 @@ class HostMap(wiring.Component):
                     answered
                 memory, control, registers  Out(AXI4-Lite)
     Timing      wires
-    Golden      the addresses above          Tests  verif/board/test_top.py
+    Golden      the addresses above          Tests  verif/board/test_link.py, test_top.py
     """
 
     def __init__(self, *, control: bool):

@@ -51,7 +51,7 @@ class Board(Part):
     Reset       the button and power-up: everything but the contents of memories. The host's reset: the core and its
                 ports of the memory
     Raises      ValueError: see BoardConfig
-    Golden      golden.emb.core, for the EMB core          Tests  verif/board/test_top.py
+    Golden      golden.emb.core, for the EMB core          Tests  verif/board/test_link.py, test_top.py
     """
 
     def __init__(self, core, config: BoardConfig):

@@ -63,7 +63,6 @@ class Receiver(wiring.Component):
             with m.If(idle & ~line):
                 m.d.sync += left.eq(BITS)
                 m.d.sync += wait.eq(self.divisor // 2 - 1)
-                m.d.sync += idle.eq(0)
                 # The line was seen low a cycle ago; the middle of the start bit is half a bit on.
         with m.Else():
             m.d.sync += left.eq(left - 1)

@@ -143,7 +143,7 @@ class Aligner(Part):
     Handshake   none
     Numerics    magnitudes keep 2 bits below the larger one's lowest; what lies below is cut off. Bit-exact
     Reset       nothing needs it
-    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_dot.py
+    Golden      golden.fp.fp32.dot          Tests  verif/fp/test_dot.py, test_group_dot.py
     """
 
     latency = 4

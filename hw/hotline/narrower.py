@@ -35,7 +35,7 @@ class Narrower(Part):
     Numerics    golden.fp.narrow: to nearest even, infinity past the largest number; bit-exact
     Reset       drops what is on its way
     Raises      ValueError: words out of range
-    Golden      golden.hotline.dispatch.sent          Tests  verif/hotline/test_narrower.py
+    Golden      golden.hotline.dispatch.sent          Tests  verif/hotline/test_narrower.py, test_dispatch.py
     """
 
     latency = Packer.latency + 2

@@ -144,8 +144,8 @@ class _Outcome(NamedTuple):
     op: the operation; way: its entry's, one-hot; entry, overflow: as read from its bucket; in_batch: the entry belongs
     to the present mini-batch; last: one mini-batch holds it.
     hit: of a lookup; allocates: a lookup misses and takes a free way; releases: a reference; decrements: the overflow
-    count. overflows, probes, returns: a lookup continues in another bucket: to insert in the next one, this one being
-    full; to search the next one; to insert at home. redirects: any of the three.
+    count. redirects: a lookup continues in another bucket: to insert in the next one, this one being full (overflows),
+    to insert at home (returns), or else to search the next one.
     """
 
     op: data.View
@@ -159,7 +159,6 @@ class _Outcome(NamedTuple):
     releases: Signal
     decrements: Signal
     overflows: Signal
-    probes: Signal
     returns: Signal
     redirects: Signal
 
@@ -370,8 +369,7 @@ class RowTable(Part):
         way = Signal(WAYS, reset_less=True)
         entry = Signal(words[0].shape(), reset_less=True)
         flags = {name: Signal(name=name) for name in (
-            "in_batch", "last", "allocates", "hit", "releases", "overflows", "probes", "returns", "decrements",
-            "redirects")}
+            "in_batch", "last", "allocates", "hit", "releases", "overflows", "returns", "decrements", "redirects")}
         any_hit = Signal()
         any_free = Signal()
         ends = Signal()                         # no further bucket is searched
@@ -397,7 +395,6 @@ class RowTable(Part):
             flags["allocates"].eq(absent & ends & any_free),
             flags["redirects"].eq(absent & ~(ends & any_free)),
             flags["overflows"].eq(absent & ends & ~any_free),
-            flags["probes"].eq(absent & ~selected.insert & beyond),
             flags["returns"].eq(absent & ~selected.insert & selected.displaced & ~beyond),
             flags["releases"].eq(selected.valid & selected.release),
             flags["decrements"].eq(selected.valid & ~selected.release & ~selected.lookup),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.mutants.mutant import COPIED, ROOT, Copy
 from tests.mutants.operators import Change, benches, changes
+from tests.mutants.selected import BY_ITSELF
 from tests.mutants.weave import woven
 
 __all__ = ["Campaign", "Share", "Tried", "sample", "share"]
@@ -178,9 +179,10 @@ class Campaign:
             log = self.folder / f"{name}.log"
             log.write_text(output, "utf-8")
             raise RuntimeError(f"{' '.join(tests)} fails without a mutant; {len(numbers)} are not tried: {log}")
-        by_reports = [(number, test) for number, test, verdict in self._lines(name) if verdict == "reports differ"]
+        alone = dict.fromkeys((number, test) for number, test, verdict in self._lines(name)
+                              if verdict in ("reports differ", BY_ITSELF))
         found = {number for number, _, verdict in self._lines(name) if verdict == "found"}
-        for number, test in by_reports:
+        for number, test in alone:
             if number in found:
                 continue
             code, output = self.copy.run((test,), env=env | {"HOTRAIL_MUTANT": str(number)})

@@ -7,8 +7,10 @@ the benches, for every input, those among them that no neighbour gives.
 """
 
 import re
+import resource
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gen.base.tools import yosys
@@ -20,6 +22,7 @@ __all__ = ["compare"]
 FRAMES = 24
 CONFLICTS = 20_000      # of a search, for each cycle
 LARGEST = 60_000        # gates of a graph
+MEMORY_BYTES = 6 << 30  # of Yosys: a board's memory is made of registers
 # What is undefined is 0 in both, so that neither has inputs of its own.
 PASSES = ("proc -noopt", "flatten", "chformal -remove", "delete t:$print", "opt_expr", "opt_clean", "memory_collect",
           "memory_map", "opt -full -purge", "setundef -undriven -init -zero", "dffunmap", "formalff -clk2ff",
@@ -38,10 +41,25 @@ def _graph(model: Path, number: int, file: Path) -> None:
            f"write_aiger -zinit {file}"], cwd=file.parent)
 
 
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Programs that are started have no more than MEMORY_BYTES."""
+    now = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, now[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, now)
+
+
 def _one(model: Path, number: int) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        _graph(model, 0, folder / "0.aig")
+        try:
+            with _limited():
+                _graph(model, 0, folder / "0.aig")
+        except RuntimeError as error:   # cells of a family, modules of a vendor, or too large
+            return str(error).splitlines()[0]
         gates = int((folder / "0.aig").open("rb").readline().split()[5])
         if gates > LARGEST:
             return f"too large: {gates} gates"

@@ -6,8 +6,11 @@ instance of `hotrail_mutant` in each module, which reads it from a file as a sim
 """
 
 import hashlib
+import json
 import os
+import re
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,12 @@ from amaranth.hdl import Const, Fragment, Instance, Mux, ResetInserter, ResetSig
 from amaranth.hdl._ast import Assign, Slice, Switch
 from amaranth.hdl._xfrm import LHSMaskCollector
 
-__all__ = ["FILE", "MODULE", "SELECTED", "condition", "declared", "install", "value"]
+__all__ = ["BY_ITSELF", "FILE", "MODULE", "SELECTED", "condition", "declared", "install", "value"]
 
 BITS = 16
 MODULE = "hotrail_mutant"
 FILE = "mutant"     # in the folder that a simulation begins in: the number
+BY_ITSELF = "by itself"     # verdict of a test that has to run once more for each mutant
 SELECTED = Signal(BITS, name="mutant")
 TEXT = f"""module {MODULE}(number);
   output [{BITS - 1}:0] number;
@@ -36,6 +40,8 @@ TEXT = f"""module {MODULE}(number);
   end
 endmodule
 """
+# Bits of a woven assignment's target that are constant: Yosys writes a block for them that nothing sets off.
+_CONSTANT = re.compile(r"(?m)^  always @\*\n(?=    \S+ ?(?:\[\d+(?::\d+)?\])? = \d+'h\w+;$)")
 _met: dict[int, str] = {}               # what became of a mutant as the units were elaborated
 _declared: dict[int, tuple[Signal, int]] = {}   # by the signal's identity: it, and the mutant that takes its reset away
 
@@ -124,6 +130,14 @@ class _Fragment:
         return fragment
 
 
+def _by_itself() -> None:
+    """Notes that the present test has to run once more for each mutant."""
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    with open(Path(os.environ["HOTRAIL_MUTANTS"]) / os.environ["HOTRAIL_MUTANTS_VERDICTS"], "a") as file:
+        file.writelines(json.dumps({"mutant": int(number), "test": test, "verdict": BY_ITSELF}) + "\n"
+                        for number in os.environ["HOTRAIL_MUTANTS_OF"].split(","))
+
+
 class _Processes:
     """In the place of `subprocess` where simulations are started: besides the sound unit, the mutants that are still
     to be found are simulated (tests.mutants.forked), or one alone."""
@@ -135,11 +149,26 @@ class _Processes:
     def run(command: list[str], *, cwd: Any, env: dict[str, str], **how: Any) -> Any:
         if alone := os.environ.get("HOTRAIL_MUTANT"):
             (Path(cwd) / FILE).write_text(alone, "utf-8")
+        elif any(value.endswith(".npy") for value in env.values()):     # what is left there is judged behind it
+            _by_itself()
         elif "COCOTB_TEST_MODULES" in env:
             env = env | {"COCOTB_TEST_MODULES": f"{env['COCOTB_TEST_MODULES']},tests.mutants.forked",
                          "HOTRAIL_MUTANTS_TEST": os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]}
             how["timeout"] = None
         return subprocess.run(command, cwd=cwd, env=env, **how)
+
+
+def _played(command: list[str], **how: Any) -> Any:
+    """In the place of `call` where a player is started (gen.rtl.play): the sound unit, or one mutant alone. The test
+    that judges what was played is run again with each."""
+    from gen.base.tools import call
+
+    with tempfile.TemporaryDirectory() as folder:
+        if alone := os.environ.get("HOTRAIL_MUTANT"):
+            (Path(folder) / FILE).write_text(alone, "utf-8")
+        else:
+            _by_itself()
+        return call(command, cwd=Path(folder), **how)
 
 
 def _save(texts: dict[str, str], top: str) -> None:
@@ -156,10 +185,10 @@ def _save(texts: dict[str, str], top: str) -> None:
 def install() -> None:
     """Units are converted with the number's source, models built with its Verilog, and simulations started with all
     mutants."""
-    from gen.rtl import verilog
+    from gen.rtl import play, verilog
     from verif.bench import runner
 
-    insert, build = ResetInserter._insert_control, runner.build_texts
+    insert = ResetInserter._insert_control
 
     def inserted(self: Any, fragment: Fragment, domain: str, masks: Any) -> None:
         insert(self, fragment, domain, masks)
@@ -168,11 +197,15 @@ def install() -> None:
             last.test, [(patterns, [_kept(statement) for statement in statements], place)
                         for patterns, statements, place in last.cases])
 
-    def built(texts: Any, metadata: Any, name: str, **more: Any) -> Any:
-        _save(texts, metadata["top"])
-        return build({**texts, f"{MODULE}.v": TEXT}, metadata, name, **more)
+    def built(build: Callable[..., Any]) -> Callable[..., Any]:
+        def with_number(texts: Any, metadata: Any, name: str, **more: Any) -> Any:
+            texts = {file: _CONSTANT.sub("  initial\n", text) for file, text in texts.items()}
+            _save(texts, metadata["top"])
+            return build({**texts, f"{MODULE}.v": TEXT}, metadata, name, **more)
+        return with_number
 
     ResetInserter._insert_control = inserted
     verilog.Fragment = _Fragment
-    runner.build_texts = built
+    runner.build_texts, play.build_texts = built(runner.build_texts), built(play.build_texts)
     runner.subprocess = _Processes()        # type: ignore[assignment]
+    play.call = _played                     # type: ignore[assignment]

@@ -12,7 +12,7 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import never, sometimes
 
 CLIENTS = (256, 64, 16, 2, 1, 64)
-URGENT = 5
+URGENT = (4, 5)
 CHANNELS = ("ar", "r")
 
 
@@ -106,19 +106,21 @@ async def turns_are_fair(dut):
 @cocotb.test()
 @pytest.mark.testpoint("priority")
 async def an_urgent_client_goes_before_the_others(dut):
-    """While two clients ask all the time, an urgent one has every turn until it has nothing more to ask."""
-    bench = await ReadBench.begin(dut, latency=2)
-    bench.ask(0, 0, bench.beats // 2)
-    bench.ask(1, 0, bench.beats // 2)
-    await ClockCycles(dut.clk, 40)
-    before = len(bench.port.reads)
-    last = bench.beats - 1
-    for _ in range(20):
-        bench.ask(URGENT, last, 1)
-    await bench.finish()
-    after = [(address - bench.buffer.address) // bench.bytes == last for address, _ in bench.port.reads[before:]]
-    assert sum(after) == 20 and after.index(True) <= 2 and all(after[after.index(True):][:20]), after
-    assert len(after) > 24, "the others had asked for everything before"
+    """While two clients ask all the time, urgent ones have every turn until they have nothing more to ask: each of them
+    alone, and both."""
+    for urgent in ((URGENT[0],), (URGENT[1],), URGENT):
+        bench = await ReadBench.begin(dut, latency=2)
+        last = bench.beats - 1
+        bench.ask(0, 0, bench.beats // 2)
+        bench.ask(1, 0, bench.beats // 2)
+        await ClockCycles(dut.clk, 40)
+        before = len(bench.port.reads)
+        for k in range(20):
+            bench.ask(urgent[k % len(urgent)], last, 1)
+        await bench.finish()
+        after = [(address - bench.buffer.address) // bench.bytes == last for address, _ in bench.port.reads[before:]]
+        assert sum(after) == 20 and after.index(True) <= 2 and all(after[after.index(True):][:20]), after
+        assert len(after) > 24, "the others had asked for everything before"
 
 
 @cocotb.test()
@@ -239,12 +241,21 @@ async def reset_midstream(dut):
 
 @cocotb.test()
 async def corner_values(dut):
-    """Queues that fill to the last beat and stay so, thousands of beats in one request, a beat that nobody
-    asked for."""
-    bench = await ReadBench.begin(dut, o=lambda k: never(300))
+    """Queues that fill until they have no room for a client's largest burst and stay so, thousands of beats in one
+    request, a beat that nobody asked for."""
+    # For an urgent client that takes nothing, all others wait.
+    bench = await ReadBench.begin(dut, o=lambda k: None if k in URGENT else never(700))
+    page, asked = 4096 // bench.bytes, 0
     for k, depth in enumerate(CLIENTS):
+        largest, left = max(1, min(depth // 4, page, 256)), 3 * depth if k in URGENT else depth
+        asked += left
         for _ in range(3):
             bench.ask(k, 1, min(depth, 200))
+            for _, beats in fewest(1, min(depth, 200), largest):
+                left -= beats if left >= largest or k in URGENT else 0
+        asked -= left
+    await ClockCycles(dut.clk, 650)     # the others have not taken a beat yet
+    assert sum(beats for _, beats in bench.port.reads) == asked
     await bench.finish()
     bench = await ReadBench.begin(dut)
     many = 65_535 if REGRESS else 9_999
@@ -263,7 +274,7 @@ async def corner_values(dut):
 @pytest.mark.parametrize("beat_bytes", shapes([16, 64], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_read_port(beat_bytes, number):
-    simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32, urgent=(URGENT,)), "verif.axi.test_port",
+    simulate(ReadPort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=32, urgent=URGENT), "verif.axi.test_port",
              name=f"axi_port_{beat_bytes}", seed=number, **run_of(beat_bytes, 13))
 
 

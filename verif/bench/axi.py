@@ -237,8 +237,8 @@ class LiteMaster:
                 return int(pin["bresp"].value)
         raise AssertionError(f"the write of {offset:#x} was not answered in {limit} cycles")
 
-    async def read(self, offset: int, *, limit: int = 200) -> int:
-        """The value; the response must be OKAY."""
+    async def read(self, offset: int, *, response: int = OKAY, limit: int = 200) -> int:
+        """The value; the response must be the one named."""
         pin = self._pin
         pin["araddr"].value, pin["arvalid"].value = offset, 1
         addressed = ready = False
@@ -249,7 +249,7 @@ class LiteMaster:
             if ready and pin["rvalid"].value == 1:
                 assert addressed, "an answer before the address was taken"
                 pin["rready"].value = 0
-                assert pin["rresp"].value == OKAY, f"the read of {offset:#x} was answered {pin['rresp'].value}"
+                assert pin["rresp"].value == response, f"the read of {offset:#x} was answered {pin['rresp'].value}"
                 return int(pin["rdata"].value)
             if not addressed and pin["arready"].value == 1:
                 pin["arvalid"].value = 0

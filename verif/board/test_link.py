@@ -9,8 +9,8 @@ from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge, Timer
 from gen.rtl import frames
 from gen.rtl.frames import Refused, sealed
 from hw.board.link import Link, Status
-from hw.board.registers import BOARD_BASE, CONTROL_BASE, HELD_CYCLES, IDENTITY, REGISTERS
-from hw.board.top import Board, BoardConfig
+from hw.board.registers import BOARD_BASE, CONTROL_BASE, IDENTITY, REGISTERS
+from hw.board.top import LAMPS, Board, BoardConfig
 from hw.board.uart import Receiver, Transmitter
 from verif.bench import report, reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
@@ -259,23 +259,29 @@ async def glitches(dut):
 @cocotb.test()
 @pytest.mark.testpoint("registers")
 async def lamps_and_reset_register(dut):
-    """Lamps show frames, refusals and resets; the register resets for its cycles and reads 0 after them."""
+    """Lamps show frames, refusals and resets; the register resets where bit 0 is written, for its cycles, and reads 0
+    after them. A reset of the board puts the lamps out."""
     host = await _begin(dut)
+
+    async def lit(cycles=2 << CONFIG.lamp_log2):
+        shown = 0
+        for _ in range(cycles):
+            await RisingEdge(dut.clk)
+            shown |= int(dut.lamps.value)
+        return {name for k, name in enumerate(LAMPS) if shown >> k & 1}
+
     await host.write(0, [42])
-    await _refused(host, frames.read_request(2, 1), Status.ADDRESS)
-    shown = 0
-    for _ in range(4 * 64):
-        await RisingEdge(dut.clk)
-        shown |= int(dut.lamps.value)
-    assert shown & 0b101 == 0b101, "blinks, and the last frame was refused"
-    await host.write(BOARD_BASE + REGISTERS["reset"], [1])
-    await ClockCycles(dut.clk, HELD_CYCLES)
-    seen = 0
-    for _ in range(2 * 64):
-        await RisingEdge(dut.clk)
-        seen |= int(dut.lamps.value)
-    assert await host.read(BOARD_BASE + REGISTERS["reset"], 1) == [0]
+    for word, lamps in ((0xFFFF_FFFE, {"alive"}), (1, {"alive", "held"})):
+        await lit()
+        watching = cocotb.start_soon(lit(1200))
+        await host.write(BOARD_BASE + REGISTERS["reset"], [word])
+        assert await watching - {"frame"} == lamps, f"{word:#x}"
+        assert await host.read(BOARD_BASE + REGISTERS["reset"], 1) == [0]
     assert await host.read(0, 1) == [42], "the contents stay"
+    await _refused(host, frames.read_request(2, 1), Status.ADDRESS)
+    assert await lit() >= {"alive", "refused"}
+    await reset(dut)
+    assert "refused" not in await lit()
 
 
 @pytest.mark.parametrize("number", seeds())

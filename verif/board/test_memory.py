@@ -260,6 +260,7 @@ async def out_of_range(dut):
             assert (await master.write(at, bytes([1] * 32))).resp == AxiResp.DECERR, f"{at:#x}"
         if at < 1 << 32:
             assert await host.write(at, 1) == DECERR
+            assert await host.read(at, response=DECERR) == 0, f"{at:#x}"
     over = await masters[0].read(SIZE - 32, 64)
     assert over.resp == AxiResp.DECERR and over.data == content[-32:] + bytes(32)
     assert (await masters[0].write(SIZE - 16, bytes([7] * 48))).resp == AxiResp.DECERR

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from golden.emb import row_decoder
 from golden.emb.stripes import Stripes
@@ -192,6 +192,33 @@ async def latency_and_rate_as_documented(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("stalls")
+async def stalls_name_who_holds_up_the_bags(dut):
+    """An output that nobody takes, each by itself: soon its stall is shown in every cycle, and no other's is; but for
+    the feeder's, before the first index has come."""
+    unit = await fresh(dut)
+    for output, name in (("o_dram", "dram"), ("o_ssd", "ssd"), ("o_lookups", "tt"), ("o_steps", "write"),
+                         ("o_copies", "ssd")):
+        plan = Plan(unit, rng(output))
+        plan.load([1])
+        if output == "o_copies":
+            plan.fill(300)
+        else:
+            plan.bags([1] * 300, devices=(("dram", "tt", "ssd").index(name) if name != "write" else 0,), tt_table=1)
+        bench = Bench(dut, unit, plan, random_=plan.rng)
+        bench.sinks[output].stop()
+        getattr(dut, f"{output}__ready").value = 0
+        await bench.begin()
+        await ClockCycles(dut.clk, 1000)
+        early = dict(bench.stalls)
+        await ClockCycles(dut.clk, 100)
+        assert {key: count - early[key] for key, count in bench.stalls.items() if count > early[key]} == {name: 100}
+        assert not any(early[key] for key in early if key not in (name, "feeder")), early
+        bench.stop()
+        await reset(dut)
+
+
+@cocotb.test()
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 async def cycles_as_modelled(dut):
     """When each request, row, lookup and step stands there and each word is taken, under any pattern of data and room:
@@ -354,5 +381,5 @@ def test_illegal_config_wrong():
 @pytest.mark.parametrize("number", seeds())
 def test_emb_front(number, words):
     only = WIDTH if words == 16 and not REGRESS else None
-    simulate(Front(config(words)), "verif.emb.test_front", name=f"emb_front_{words}", tests=len(only or range(9)),
+    simulate(Front(config(words)), "verif.emb.test_front", name=f"emb_front_{words}", tests=len(only or range(10)),
              seed=number, only="|".join(only) if only else "")

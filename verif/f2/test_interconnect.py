@@ -27,6 +27,7 @@ BEAT, ADDRESS_BITS = 64, 20
 SIZE = 1 << ADDRESS_BITS
 PART = 8192     # bytes of the memory that are each port's own
 PORTS = ("host", "m00_axi", "m01_axi")
+WITHIN = {"timeout_time": 2, "timeout_unit": "ms"}     # many times the longest test's: the masters wait without end
 
 
 class Bench:
@@ -80,7 +81,7 @@ class Bench:
         assert not any(self.memory.read(3 * PART, PART)), "written behind all parts"
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 async def smoke(dut):
     """What one port writes the others read."""
     bench = await Bench.begin(dut)
@@ -90,19 +91,19 @@ async def smoke(dut):
         assert (await bench.read[reader](1024 * writer, len(data))).data == data
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 async def random_match_golden(dut):
     """All ports at once: lengths, places and strobes of any kind by the host, bursts of whole beats by the core."""
     await (await Bench.begin(dut)).all(25)
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 async def backpressure_both_sides(dut):
     """The same while masters and memory pause at random, and in bursts."""
     await (await Bench.begin(dut, lambda r: sometimes(0.6, r), bursty)).all(12)
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 async def latency_and_rate_as_documented(dut):
     """Cycles from the host and from a core to the memory and back, a beat per cycle."""
     bench = await Bench.begin(dut)
@@ -133,7 +134,7 @@ async def latency_and_rate_as_documented(dut):
     await edge
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 @pytest.mark.testpoint("host_within_its_time")
 async def host_within_its_time(dut):
     """32 reads and writes of the host at once, while both masters ask for as much as they can and the memory moves a
@@ -197,7 +198,7 @@ async def host_within_its_time(dut):
     report(together=took, worst={name: max(waits) for name, waits in late.waits.items()})
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 async def reset_midstream(dut):
     """A reset of ports and memory at any time of bursts: the next ones are sound."""
     draw, bench = rng("when"), await Bench.begin(dut)
@@ -213,7 +214,7 @@ async def reset_midstream(dut):
         await bench.all(2)
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 @pytest.mark.testpoint("corner_values", "outside_of_the_memory")
 async def corner_values(dut):
     """The last beat of the memory; every address bit above it is answered DECERR and writes nothing; single bytes; IDs
@@ -233,7 +234,7 @@ async def corner_values(dut):
         assert (await bench.read[0](byte, 1)).data == b"\xC3"
 
 
-@cocotb.test()
+@cocotb.test(**WITHIN)
 @pytest.mark.testpoint("any_order")
 async def answers_in_any_order(dut):
     """A memory that answers the last first, with its own errors: each answer reaches who asked, with its ID."""

@@ -44,6 +44,7 @@ class Bench(Harness):
         self.readers = dict.fromkeys(range(self.slots), 0)
         self.closed = set()                         # slots that are landing
         self.landed_at, self.wrote = [], 0
+        self.asked, self.owing = [0] * CLIENTS, 0   # beats of each client; cycles in which a read was under way
         super().__init__(dut, {"i_data": data(), **{f"o_read__{k}": out() for k, out in enumerate(outs)}})
         self.sources.pop("i_write").stop()          # `step` drives it
         self.landing, self.data = self.sources["i_landing"], self.sources["i_data"]
@@ -78,6 +79,7 @@ class Bench(Harness):
     def read(self, k, slot):
         self.readers[slot] += 1
         self.reads[k].put(slot)
+        self.asked[k] += self.beats
         for beat, words in enumerate(self.model.read(slot).tolist()):
             self.wanted[k].append((slot, beat, sum(value << 32 * at for at, value in enumerate(words))))
 
@@ -93,6 +95,11 @@ class Bench(Harness):
         await self.edge
 
     def _cycle(self):
+        # `idle` is a cycle late, and so may be what has been taken.
+        owed = any(len(source.taken_at) * self.beats > asked - len(wanted) for source, asked, wanted in zip(
+            self.reads, self.asked, self.wanted, strict=True))
+        self.owing = self.owing + 1 if owed else 0
+        assert self.owing < 4 or self.dut.idle.value == 0, f"cycle {self.cycle}: idle with beats to come"
         if self.dut.landed.value == 1:
             slot, row = self.coming.popleft()
             self.model.land(slot, row)

@@ -71,6 +71,7 @@ class Bench:
         self.release = None             # slot offered
         self.taken = deque()            # slots that were taken, and have not been seen to act
         self.offer = None               # lookup offered
+        self.held = False               # a cycle ago there was a lookup without its answer or a row with a slot
 
     def _answered(self, k):
         def answered(beat):
@@ -112,8 +113,12 @@ class Bench:
         if opens:
             self.opened += 1
         dut.batch.value = (self.opened - 1) % BATCHES
+        held = bool(self.pending) or model.in_use > 0
         await RisingEdge(dut.clk)
         self.cycle += 1
+        # `idle` is a cycle late.
+        assert dut.idle.value == 0 or not (held and self.held), f"cycle {self.cycle}: idle with rows held or looked up"
+        self.held = held
         if dut.o_valid.value == 1:
             row, tag = self.pending.popleft()
             ordinal, slot, miss = model.lookup(row)

@@ -111,6 +111,22 @@ async def clear_and_reset_midstream(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("one_cycle_reset")
+async def a_reset_at_any_place_of_a_round(dut):
+    """A reset after 1 to 16 cycles with events of all counters but the first: nothing of them is added to its total."""
+    await _begin(dut)
+    first, *others = EVENTS
+    total = (await _feed(dut, lambda: dict.fromkeys(EVENTS, 1), 3))[0]
+    layout = layout_of("events")
+    for cycles in range(1, 17):
+        dut.events.value = layout.pack({first: 0, **dict.fromkeys(others, 1)})
+        await ClockCycles(dut.clk, cycles)
+        dut.events.value = 0
+        await reset(dut)
+        assert (await _totals(dut))[0] == total, f"events in {cycles} cycles before a reset"
+
+
+@cocotb.test()
 @pytest.mark.testpoint("coincidences")
 async def an_event_in_every_cycle_of_a_round(dut):
     """A single event of every counter, in each cycle of the round, in which its residue is taken up or not: it counts
@@ -157,7 +173,7 @@ async def one_cycle_reset(dut):
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_counters(seed):
-    simulate(CounterFile(EVENTS), "verif.kernel.test_counters", name="kernel_counters", tests=8, seed=seed)
+    simulate(CounterFile(EVENTS), "verif.kernel.test_counters", name="kernel_counters", tests=9, seed=seed)
 
 
 @pytest.mark.parametrize(("events", "sentence"), [

@@ -135,10 +135,10 @@ class Bench(Harness):
                                          "end": int(at == len(rows) - 1)}
                                         for table, rows in chunks for at, i in enumerate(rows)))
 
-    async def sums(self, count: int, cycles: int = 200_000) -> list[tuple[np.ndarray, bool, int]]:
+    async def sums(self, count: int) -> list[tuple[np.ndarray, bool, int]]:
         """(words, error, edge of the last beat) of the first `count` chunks; words past D are in their place."""
         last = 1 << self._bits
-        left = cycles
+        left = 20_000 + 1_000 * count
         while self._whole < count:
             await ClockCycles(self.dut.clk, 16)
             left -= 16
