@@ -52,9 +52,9 @@ def ratio(calls: Sequence[Call]) -> float:
     return float(np.median([rate(calls, THREADS) / rate(calls, 1) for _ in range(TURNS)]))
 
 
-def table(case: Case, bags: int, **options: bool) -> tuple[EmbeddingBags, list[Call]]:
+def table(case: Case, bags: int, *, process: bool = False) -> tuple[EmbeddingBags, list[Call]]:
     """The case's table on a twin; batches of so many bags."""
-    made = EmbeddingBags([case.table()], card="twin", preset=case.preset, **options)
+    made = EmbeddingBags([case.table()], card="twin", preset=case.preset, process=process)
     return made, [partial(made.batch, case.batch(bags, seed)) for seed in range(BATCHES)]
 
 
