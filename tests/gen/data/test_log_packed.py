@@ -94,7 +94,8 @@ def test_a_pipe_holds_what_its_first_bytes_say(content, tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (gzip.compress(TEXT.encode()), "is no whole gzip file: "), (bz2.compress(TEXT.encode()), "is no whole bzip2 file: "),
+    (gzip.compress(TEXT.encode()), "is no whole gzip file: "),
+    (bz2.compress(TEXT.encode()), "is no whole bzip2 file: "),
     (lzma.compress(TEXT.encode()), "is no whole xz file: "), (zipped("a.csv"), "cannot be read as a zip archive: "),
     (arrays(), "cannot be read as a zip archive: ")], ids=["gzip", "bzip2", "xz", "zip", "npz"])
 def test_a_pipe_whose_writer_dies_is_a_sentence(content, message, tmp_path):
