@@ -29,6 +29,7 @@ _NAMES = {
     "fpga.api.network": ("Layer", "MlpNetwork", "Network"),
     "fpga.api.planning": ("plan",),
     "fpga.api.serving": ("Cards", "serve"),
+    "fpga.api.serving_queue": ("QueueFull", "ServingQueue"),
     "fpga.api.torch_modules": ("compile",),
     "fpga.api.trained": ("bundle",),
     "fpga.api.verifying": ("Verified", "verify"),
@@ -48,8 +49,9 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "DRAM", "SSD", "TT", "Bundle", "CardError", "Cards", "Device", "EmbeddingBags", "Hotline", "Layer", "Log",
-    "MlpNetwork", "Network", "Plan", "Position", "Profile", "Recommender", "RunError", "Table", "TableSpec", "Verified",
-    "bundle", "compile", "of_arrays", "open_log", "plan", "profile", "serve", "train_time", "verify", "verilog",
+    "MlpNetwork", "Network", "Plan", "Position", "Profile", "QueueFull", "Recommender", "RunError", "ServingQueue",
+    "Table", "TableSpec", "Verified", "bundle", "compile", "of_arrays", "open_log", "plan", "profile", "serve",
+    "train_time", "verify", "verilog",
 ]
 
 

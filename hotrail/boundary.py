@@ -1,9 +1,9 @@
 """The boundary between the command and whoever calls it: every error is a sentence, every interrupt an end at once.
 
-What a command raises ends here: one sentence on stderr and code 1, the traceback before it with --debug. An interrupt
-ends the command with one line and code 130 within GRACE_S, whatever code it is in: processes that it has started are
-ended, outputs that are not complete are removed (gen.base.staging). A reader that goes away, as `head` does, is no
-error.
+What a command raises ends here: one sentence on stderr and code 1, the traceback before it with --debug. An interrupt,
+SIGINT or SIGTERM, ends the command with one line and code 130 or 143 within GRACE_S, whatever code it is in: processes
+that it has started are ended, outputs that are not complete are removed (gen.base.staging). A reader that goes away, as
+`head` does, is no error.
 """
 
 import ctypes
@@ -30,7 +30,8 @@ from hotrail import as_json
 __all__ = ["Aside", "Bounded", "plain", "sentence"]
 
 GRACE_S = 0.5
-INTERRUPTED, GONE = 130, 141        # as a shell has it: 128 and the number of SIGINT, of SIGPIPE
+GONE = 128 + signal.SIGPIPE         # as a shell has it
+ENDS = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
 OWN = {"bench", "fpga", "gen", "golden", "hotrail", "hw"}
 #: Of each command, the page in docs that it is on.
 PAGES = {"bench": "figures", "bitstream": "vitis-package", "cards": "real-card", "compile": "bundle",
@@ -158,10 +159,10 @@ def _end_now(ctx: click.Context) -> NoReturn:
     _clean_up()
     if ctx.meta.get(_DEBUG):
         click.echo(plain(traceback.format_exc()), err=True, nl=False)
-    click.echo("Interrupted.", err=True)
+    click.echo(ENDS[_interrupt()], err=True)
     if _watching.is_set():
         _leave()
-    raise click.exceptions.Exit(INTERRUPTED)
+    raise click.exceptions.Exit(128 + _interrupt())
 
 
 def _clean_up() -> None:
@@ -173,10 +174,28 @@ def _leave() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    os._exit(INTERRUPTED)
+    os._exit(128 + _interrupt())
 
 
 _watching, _heard = threading.Event(), threading.Event()     # the watch is there; it has heard an interrupt
+_came: list[int] = []       # the signals of interrupts
+
+
+def _interrupt() -> signal.Signals:
+    """The signal of the first interrupt."""
+    return signal.Signals([*_came, signal.SIGINT][0])
+
+
+def _raise(number: int, _: object) -> None:
+    _came.append(number)
+    raise KeyboardInterrupt
+
+
+def _end_at_once() -> NoReturn:
+    """Without anything that waits for code which does not return."""
+    _clean_up()
+    os.write(2, f"{ENDS[_interrupt()]}\n".encode())
+    os._exit(128 + _interrupt())
 
 
 @contextmanager
@@ -190,25 +209,24 @@ def _watched() -> Iterator[None]:
     sys.unraisablehook = _unraisable(sys.unraisablehook)
 
     def watch() -> None:
-        while os.read(heard, 1) != bytes([signal.SIGINT]):
+        while (number := os.read(heard, 1)[0]) not in ENDS:
             pass
+        _came.append(number)
         _heard.set()
         time.sleep(GRACE_S)
-        _clean_up()
-        os.write(2, b"Interrupted.\n")
-        os._exit(INTERRUPTED)
+        _end_at_once()
 
     _watching.set()
     threading.Thread(target=watch, name="interrupts", daemon=True).start()
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ENDS:
+            signal.signal(number, _raise)
         yield
     except KeyboardInterrupt:       # before the command began or after it ended
-        _clean_up()
-        os.write(2, b"Interrupted.\n")
-        os._exit(INTERRUPTED)
+        _end_at_once()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)        # all is done: nothing is left to be unwound
+        for number in ENDS:
+            signal.signal(number, signal.SIG_DFL)       # all is done: nothing is left to be unwound
 
 
 def _unraisable(before: Callable[[Any], Any]) -> Callable[[Any], Any]:

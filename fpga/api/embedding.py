@@ -147,12 +147,12 @@ class EmbeddingBags(OnCard):
 
     def batch(self, requests: Sequence[Bags]) -> list[NDArray[np.float32]]:
         """The vectors of every request, in order, from one run of the core. Without a row cache a thread compiles its
-        program while the card runs those of others.
+        program while the card runs those of others, if it does not simulate them in this process.
 
         Raises      ValueError: a request that is wrong; RunError: the core's own words; CardError: the card's
         """
         compiler = self.compiler
-        program = None if compiler.caches else compiler.compile(requests)
+        program = None if compiler.caches or self.card.in_process else compiler.compile(requests)
         with self.lock:
             self._ensure_known()
             if program is None or compiler is not self.compiler:

@@ -179,7 +179,7 @@ def _prepared(options: Options, folder: Path, say: Callable[[str], None],
             raise ValueError(f"--dim {options.dim} with --model {options.model}: the model names the values per row "
                              "of its tables; leave out --dim")
         model = _as_given(replace(model, batch=options.batch or model.batch, log=options.over(model.log)), options)
-        check_cards(model, options.cards)
+    check_cards(model, options.cards)
     dims = {spec.dim for spec in model.tables.values()} if model else {dim}
     formats = {spec.row_format for spec in model.tables.values()} if model else {options.row_format or ROW_FORMATS[0]}
     if options.join:

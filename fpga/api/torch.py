@@ -58,8 +58,10 @@ class _Like(torch.nn.Parameter):
         if name in cls.ROWS or not attribute and name not in cls.ASKED:
             raise ValueError(f"{name} of a parameter whose rows are on cards: ask the weight of its module, which "
                              "reads them back")
-        result = super().__torch_function__(function, types, arguments, options or {})
-        same = name in cls.SAME and isinstance(arguments[0], cls) and type(result) is torch.Tensor
+        options = options or {}
+        result = super().__torch_function__(function, types, arguments, options)
+        of = arguments[0] if arguments else options.get("input")
+        same = name in cls.SAME and isinstance(of, cls) and type(result) is torch.Tensor
         return result.as_subclass(cls) if same else result
 
 

@@ -252,6 +252,7 @@ class Card(ABC):
     clock_mhz: float
     identity: Any = None        # fpga.card.identity.Identity: the core's own word, None where it has none
     beat_bytes: Mapping[str, int]  # of every memory port, by its name
+    in_process: bool = False    # whether its time is that of this process, as a simulation's is
     lock: AbstractContextManager[Any]
 
     def __new__(cls, *_: Any, **__: Any) -> Self:

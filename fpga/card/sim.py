@@ -80,12 +80,16 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "stream": (None, (_PTR, _U64, _U64, _PTR, _U64, _U64, _U64, _U64, _U64, _U64)),
     "delete": (None, ()),
 }
+# Calls that may take long, during which Python's other threads work. The others keep Python's lock: to get it again
+# takes longer than they do.
+_LONG = {"start", "reset", "write", "fill", "read", "send", "take", "settle", "steps", "check_guards", "delete"}
 
 
 class SimCard(Card):
     """A card in this process. Made by `fpga.card.open`. between: called between slices of a simulation; what it raises
     ends the call that lets time pass, and not the run."""
 
+    in_process = True
     between: Callable[[], None] | None = None
 
     def __init__(self, model: Model, device: Device, kernel: KernelLike | None, *, memory: str, seed: int = 1,
@@ -98,10 +102,11 @@ class SimCard(Card):
             raise CardError("the core has no s_axi_control, so it cannot take a kernel's arguments")
         self._handle: Any = None
         self._model, self._device, self._kernel = model, device, kernel
-        self._library = ctypes.CDLL(str(model.library))
+        self._library, brief = ctypes.CDLL(str(model.library)), ctypes.PyDLL(str(model.library))
         self._library.card_new.restype = _PTR
+        self._calls: dict[str, Any] = {}
         for name, (result, arguments) in _CALLS.items():
-            call = getattr(self._library, f"card_{name}")
+            self._calls[name] = call = getattr(self._library if name in _LONG else brief, f"card_{name}")
             call.restype, call.argtypes = result, (_PTR, *arguments)
         self.clock_mhz = float(device.kernel_mhz)
         self.beat_bytes = {master.name: master.data_bits // 8 for master in model.ports.masters}
@@ -143,7 +148,7 @@ class SimCard(Card):
     def _call(self, name: str, *arguments: Any) -> Any:
         if self._handle is None:
             raise CardError("the card is closed")
-        return getattr(self._library, f"card_{name}")(self._handle, *arguments)
+        return self._calls[name](self._handle, *arguments)
 
     # Memory
 
@@ -273,28 +278,22 @@ class SimCard(Card):
         self._write(CTRL, START)
 
     def _write(self, offset: int, value: int) -> None:
-        begin = self._begin()
-        code = self._call("control_write", offset, value)
-        self._end(begin)
-        if code:
+        if code := self._call("control_write", offset, value):
             raise CardError(f"the control slave did not take a write to register 0x{offset:x}"
                             + (f": response {code}" if code > 0 else " within 10,000 cycles"))
 
     def _read(self, offset: int) -> int:
-        begin = self._begin()
         value = _U32()
-        code = self._call("control_read", offset, ctypes.byref(value))
-        self._end(begin)
-        if code:
+        if code := self._call("control_read", offset, ctypes.byref(value)):
             raise CardError(f"the control slave did not answer a read of register 0x{offset:x}"
                             + (f": response {code}" if code > 0 else " within 10,000 cycles"))
         return value.value
 
     def _begin(self) -> tuple[float, int]:
-        return time.process_time(), self._call("cycle")
+        return time.thread_time(), self._call("cycle")
 
     def _end(self, begin: tuple[float, int]) -> None:
-        self._seconds += time.process_time() - begin[0]
+        self._seconds += time.thread_time() - begin[0]
         self._simulated += self._call("cycle") - begin[1]
 
     def _pass(self, cycles: int, until: float = math.inf) -> bool:
@@ -438,6 +437,8 @@ class SimCard(Card):
 
     def violations(self) -> tuple[Violation, ...]:
         self._call("check_guards")
+        if not self.counters()["violations"]:
+            return ()
         violations = []
         out = np.zeros(3, dtype=np.uint64)
         names = {**dict(enumerate(self._ports)), HOST: "host", CONTROL_PORT: "s_axi_control"}
@@ -454,5 +455,5 @@ class SimCard(Card):
     def close(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
-            self._library.card_delete(handle)
+            self._calls["delete"](handle)
             self._streamed = ()

@@ -18,9 +18,11 @@ def copied(source: Path, name: str, ending: Callable[[Path], str] = lambda copy:
     copy = folder_of_process() / Path(name).name
     with source.open("rb") as given, copy.open("wb") as kept:
         shutil.copyfileobj(given, kept, 1 << 20)
-    if (end := ending(copy)) and copy.suffix.lower() != end:
-        copy = copy.rename(copy.with_name(copy.name + end))
     stands_for(copy, name)
+    if (end := ending(copy)) and copy.suffix.lower() != end:
+        del _NAMES[str(copy)]
+        copy = copy.rename(copy.with_name(copy.name + end))
+        stands_for(copy, name)
     return copy
 
 

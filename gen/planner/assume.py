@@ -20,6 +20,8 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
 
     Ids that are no rows, or that are not all known as a part of the samples was looked at, are a vocabulary: a row for
     each, and one more for all that are met later and were not counted.
+
+    Raises      ValueError: dim is more than a row can have
     """
     tables, known, tail = {}, [], tail_of(profile)
     for name, table in profile.tables.items():
@@ -34,6 +36,7 @@ def model_of(profile: Profile, dim: int, batch: int) -> tuple[Recommender, tuple
                 if tail is not None and (last := tail.tables[name].ids) is not None and len(last):
                     rows = max(rows, int(last[-1]) + 1)     # it is a row of the log, too
         tables[name] = TableSpec(name, rows, dim, ids)
+        tables[name].check()
     notes = [f"no model was given: {len(tables)} tables with the rows that the log has, of {dim} values, without a "
              f"network, in batches of {batch:,} samples"]
     if profile.sampled < 1:

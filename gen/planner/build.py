@@ -23,7 +23,7 @@ from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.widths import Errors, allowed, assumed, held_by
 from hw.isa import LONGEST_BAG
 
-__all__ = ["STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy", "orders_of"]
+__all__ = ["CARDS_MOST", "STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy", "orders_of"]
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
@@ -32,6 +32,8 @@ STEPS = 100
 SHARDED, LEAST = 32, 0.05
 #: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all.
 ANY = 8
+#: Cards of a plan: searches hold arrays of them.
+CARDS_MOST = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +202,15 @@ def orders_of(model: Recommender, profile: Profile) -> dict[str, Order | None]:
     return {name: ordered(spec, profile.tables[name]) for name, spec in model.tables.items() if name in profile.tables}
 
 
-def check_cards(model: Recommender, cards: int) -> None:
-    """Raises ValueError: too few for what the model needs, whatever the log says."""
-    if cards < (2 if model.network else 1):
+def check_cards(model: Recommender | None, cards: int) -> None:
+    """Raises ValueError: too few for what the model, if there is one, needs, whatever the log says; more than
+    CARDS_MOST."""
+    network = model is not None and model.network
+    if cards < (2 if network else 1):
         raise ValueError(f"cards = {cards}: " + ("a network needs an MLP card and an EMB card, 2 at least"
-                                                  if model.network else "must be 1 or more"))
+                                                  if network else "must be 1 or more"))
+    if cards > CARDS_MOST:
+        raise ValueError(f"cards = {cards}: must be {CARDS_MOST} or fewer")
 
 
 class Bags(NamedTuple):

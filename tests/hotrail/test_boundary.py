@@ -211,19 +211,22 @@ WAYS = {
     "in C": "import ctypes; libc = ctypes.CDLL(None); mask = (ctypes.c_ulong * 16)(2); "
             "libc.sigprocmask(0, mask, None); libc.sleep(600)",
 }
+INTERRUPTS = {"interrupt": (signal.SIGINT, 130, "Interrupted.\n"), "term": (signal.SIGTERM, 143, "Terminated.\n")}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_interrupt_ends_the_command_whatever_it_does(tmp_path, way):
+@pytest.mark.parametrize(("way", "kind"), [*((way, "interrupt") for way in WAYS), ("python", "term"),
+                                           ("swallowed", "term")])
+def test_an_interrupt_ends_the_command_whatever_it_does(tmp_path, way, kind):
+    number, code, words = INTERRUPTS[kind]
     child = subprocess.Popen([sys.executable, "-c", BUSY.replace("{busy}", WAYS[way]), "go", str(tmp_path)], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     assert child.stdout.readline() == "ready\n"
     children = _children(child.pid)
     assert children
     began = time.monotonic()
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, said = child.communicate(timeout=60)
-    assert (child.returncode, said) == (130, "Interrupted.\n")
+    assert (child.returncode, said) == (code, words)
     assert time.monotonic() - began < 10    # 0.5 s where the machine is not busy
     assert list(tmp_path.iterdir()) == []
     assert not any(_alive(pid) for pid in children)

@@ -1,6 +1,7 @@
 """Opens a click log by what it is."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -55,6 +56,8 @@ def open_log(paths: str | Path | Iterable[str | Path], format: str | None = None
         raise ValueError("a log is a path, paths, or what hotrail.open_log makes of them, not a "
                          f"{type(paths).__name__}; hotrail.of_arrays({{column: ids}}) makes one of arrays")
     named = [Path(each) for each in several]
+    if named.count(Path("-")) > 1:
+        raise ValueError("- is named twice, and the standard input can be read once")
     if format is not None and format not in FORMATS:
         raise ValueError(f"the format {format!r} is unknown; there are {', '.join(FORMATS)}")
     if not 0 <= broken <= 1:
@@ -173,7 +176,9 @@ def settled(logs: Iterable[str | Path]) -> list[str | Path]:
 
 @cache
 def _standard_input() -> Path:
-    """A command may read its log twice."""
+    """A command may read its log twice. Raises ValueError: the process has none"""
+    if sys.stdin is None:       # its number is another file's by now
+        raise ValueError("- is the standard input, which is closed; `hotrail ... - < FILE` gives it")
     return copied(Path("/dev/stdin"), "standard input", _ending)
 
 
@@ -182,7 +187,7 @@ def _ending(path: Path) -> str:
     with path.open("rb") as file:
         begin = file.read(8)
     if begin.startswith(b"PK\x03\x04"):
-        with archive(path) as files:
+        with readable(path, "a zip archive"), archive(path) as files:
             names = files.namelist()
         return (".npz" if any(name.endswith(".npy") for name in names) else
                 ".pt" if any(name.endswith("data.pkl") for name in names) else ".zip")

@@ -80,7 +80,7 @@ def test_its_parameter_is_no_table(weight):
     assert torch.equal(empty.new_zeros(3), torch.zeros(3).half()) and next(part.parameters()).dtype is torch.float32
     for wants_rows in (torch.Tensor.norm, torch.nn.functional.normalize, lambda rows: rows.data.sum(),
                        lambda rows: rows.T, lambda rows: torch.cat([rows, rows]), lambda rows: rows ** 2,
-                       lambda rows: rows[0]):
+                       lambda rows: rows[0], lambda rows: torch.clone(input=rows).sum()):
         with pytest.raises(ValueError, match="of a parameter whose rows are on cards: ask the weight of its module"):
             wants_rows(empty)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.data.logs import Trace, open_log
+from gen.data.logs import Trace, open_log, opening
 
 ROOT = Path(__file__).parents[3]
 TEXT = "user_id,item_id,label\n" + "".join(f"{k % 7},{k % 5},{k % 2}\n" for k in range(500))
@@ -90,15 +90,40 @@ def test_an_archive_by_another_name(tmp_path):
     TEXT.encode(), gzip.compress(TEXT.encode()), bz2.compress(TEXT.encode()), lzma.compress(TEXT.encode()),
     zipped("a.csv"), arrays()], ids=["plain", "gzip", "bzip2", "xz", "zip", "npz"])
 def test_a_pipe_holds_what_its_first_bytes_say(content, tmp_path):
-    pipe = tmp_path / "log"
+    assert counts(open_log(through(tmp_path / "log", content))) == PLAIN
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (gzip.compress(TEXT.encode()), "is no whole gzip file: "),
+    (bz2.compress(TEXT.encode()), "is no whole bzip2 file: "),
+    (lzma.compress(TEXT.encode()), "is no whole xz file: "), (zipped("a.csv"), "cannot be read as a zip archive: "),
+    (arrays(), "cannot be read as a zip archive: ")], ids=["gzip", "bzip2", "xz", "zip", "npz"])
+def test_a_pipe_whose_writer_dies_is_a_sentence(content, message, tmp_path):
+    for end in (len(content) // 2, 6):
+        with pytest.raises(ValueError, match="is empty|" + message):
+            counts(open_log(through(tmp_path / f"log {end}", content[:end])))
+
+
+def through(pipe, content):
+    """A pipe into which a thread writes."""
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
-    writer.start()
-    try:
-        log = open_log(pipe)
-    finally:
-        writer.join()
-    assert counts(log) == PLAIN
+    threading.Thread(target=pipe.write_bytes, args=(content,)).start()
+    return pipe
+
+
+def test_pipes_without_a_sample(tmp_path):
+    for name, content in (("nothing", b""), ("packed", gzip.compress(b"")), ("lines", b"\n\n")):
+        with pytest.raises(ValueError, match=f"{name}(.gz)? is empty$"):
+            open_log(through(tmp_path / name, content))
+
+
+def test_the_standard_input_is_read_once_and_must_be_there(monkeypatch):
+    with pytest.raises(ValueError, match="^- is named twice, and the standard input can be read once$"):
+        open_log(["-", "a.csv", "-"])
+    monkeypatch.setattr(sys, "stdin", None)
+    opening._standard_input.cache_clear()
+    with pytest.raises(ValueError, match="^- is the standard input, which is closed"):
+        open_log("-")
 
 
 @pytest.mark.turns(4, of="processes")

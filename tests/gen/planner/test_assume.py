@@ -42,3 +42,8 @@ def test_what_the_log_has_is_beside_it(known, tmp_path):
     assert one.endswith(f"# {known.tables['one'].heat.touched} rows accessed, 1 indices per sample (1 at most)")
     assert bags.endswith(f", {known.tables['bags'].pooling:.3g} indices per sample (8 at most)")
     assert sum(line.endswith("# assumed") for line in lines) == 3
+
+
+def test_rows_that_no_card_takes_are_refused(known):
+    with pytest.raises(ValueError, match="^dim = 65537: must be a whole number of 1 to 65536$"):
+        model_of(known, 65537, 64)

@@ -329,6 +329,8 @@ def test_wrong_logs_and_models(known, model):
         build(Recommender.of("m", {"t": 2}, 64), statistics, COSTS, cards=2)
     with pytest.raises(ValueError, match="^cards = 0: must be 1 or more$"):
         build(model, known, COSTS, cards=0)
+    with pytest.raises(ValueError, match="^cards = 4097: must be 4096 or fewer$"):
+        build(model, known, COSTS, cards=4097)
 
 
 def test_tables_without_a_train_and_without_accesses(known):
