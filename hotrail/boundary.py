@@ -198,6 +198,16 @@ def _end_at_once() -> NoReturn:
     os._exit(128 + _interrupt())
 
 
+def _apart() -> None:
+    """A process that was forked off has no watch: what it is sent is not said to this one."""
+    if _watching.is_set():
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_apart)
+
+
 @contextmanager
 def _watched() -> Iterator[None]:
     """Ends the process soon after an interrupt, though code in C may not return for long, or something swallow the

@@ -9,7 +9,7 @@ A caller that must not block gives a timeout, and sheds load when QueueFull is r
 
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Semaphore
+from threading import Semaphore, get_ident
 from typing import Self
 
 import numpy as np
@@ -42,26 +42,42 @@ class ServingQueue:
         self._places, self._process = Semaphore(depth + 1), os.getpid()
         self._worker = ThreadPoolExecutor(1, "hotrail-serving")
         self._failure: CardError | None = None      # of the batch that ended it
+        self._thread = 0        # the worker's
 
     def submit(self, chunk: Chunk, dense: NDArray[np.float32] | None = None, *,
                timeout_s: float | None = None) -> Future[Done]:
         """What `Cards.infer` will give for a batch. timeout_s: seconds to wait while the queue is full, 0 not to wait
-        [as long as it takes].
+        [as long as it takes]; the queue's own thread, which runs the callbacks of answers, never waits. A batch that is
+        cancelled keeps its place until its turn.
 
         Raises      QueueFull: it was full for so long; CardError: the queue is closed, or of the process that forked
         """
         if os.getpid() != self._process:
             raise CardError(f"the queue's thread is in process {self._process}, which this one was forked from: open "
                             "another queue")
-        if not self._places.acquire(timeout=timeout_s):
+        if not self._places.acquire(timeout=0 if get_ident() == self._thread else timeout_s):
             raise QueueFull(f"the queue is full: {self.depth} batches wait for the cards")
+        answer: Future[Done] = Future()
         try:
-            answer = self._worker.submit(self._serve, chunk, dense)
+            self._worker.submit(self._answer, answer, chunk, dense)
         except RuntimeError:
             self._places.release()
             raise CardError("the queue is closed") from None
-        answer.add_done_callback(lambda _: self._places.release())
         return answer
+
+    def _answer(self, answer: Future[Done], chunk: Chunk, dense: NDArray[np.float32] | None) -> None:
+        self._thread = get_ident()
+        done, failure = None, None
+        if wanted := answer.set_running_or_notify_cancel():
+            try:
+                done = self._serve(chunk, dense)
+            except BaseException as error:
+                failure = error
+        self._places.release()      # before callbacks, which may submit
+        if failure is not None:
+            answer.set_exception(failure)
+        elif wanted:
+            answer.set_result(done)     # type: ignore[arg-type]
 
     def _serve(self, chunk: Chunk, dense: NDArray[np.float32] | None) -> Done:
         if self._failure is not None:

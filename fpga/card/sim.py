@@ -82,7 +82,8 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 # Calls that may take long, during which Python's other threads work. The others keep Python's lock: to get it again
 # takes longer than they do.
-_LONG = {"start", "reset", "write", "fill", "read", "send", "take", "settle", "steps", "check_guards", "delete"}
+_LONG = {"start", "reset", "write", "fill", "read", "send", "take", "settle", "steps", "check_guards", "remove",
+         "delete"}
 
 
 class SimCard(Card):

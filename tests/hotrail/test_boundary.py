@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gen.base import staging
 from gen.rtl import cpp
 from hotrail.__main__ import main
-from hotrail.boundary import Aside, Bounded, plain, sentence
+from hotrail.boundary import GRACE_S, Aside, Bounded, plain, sentence
 from tests.support.command import call
 
 ROOT = Path(__file__).parents[2]
@@ -298,3 +298,23 @@ def test_what_takes_long_says_that_it_has_begun(tmp_path, capsys, monkeypatch):
     for said in ("building   twin, with g++: once, for all runs to come\n", ""):
         cpp.library("twin", source, [], ["-O0"], cache=tmp_path / "cache")
         assert capsys.readouterr() == ("", said)
+
+
+def test_a_child_that_is_ended_does_not_end_the_command():
+    """It ends by the signal, and the command lives on beyond the time that an interrupt leaves it."""
+    script = f"""
+import os, signal, time
+from hotrail.boundary import _watched
+with _watched():
+    ready, begun = os.pipe()
+    if not (child := os.fork()):
+        os.write(begun, b"1")
+        time.sleep(60)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    status = os.waitpid(child, 0)[1]
+    time.sleep({GRACE_S} + 0.2)
+    print(os.WTERMSIG(status))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "15\n"), done

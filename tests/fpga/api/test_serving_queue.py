@@ -135,3 +135,25 @@ def test_answers_are_those_of_the_cards(tmp_path, monkeypatch):
             found = list(threads.map(lambda chunk: queue.submit(chunk).result().vectors, chunks))
     for right, mine in zip(wanted, found, strict=True):
         assert all(np.array_equal(right[name], mine[name]) for name in right)
+
+
+def test_a_cancelled_batch_keeps_its_place_and_a_callback_does_not_wait():
+    gate = Gate()
+    queue, answers = full(gate)
+    assert answers[2].cancel()
+    with pytest.raises(QueueFull, match=FULL):
+        queue.submit(3, timeout_s=0)
+    said, told = [], threading.Event()
+
+    def again(_: object) -> None:       # on the queue's own thread: one place is free, a second is not
+        queue.submit(4)
+        with pytest.raises(QueueFull, match=FULL):
+            queue.submit(5)
+        said.append("refused")
+        told.set()
+
+    answers[0].add_done_callback(again)
+    gate.open(3)
+    told.wait(60)
+    queue.close()
+    assert gate.taken == [0, 1, 4] and said == ["refused"] and answers[1].result().number == 1
