@@ -8,10 +8,10 @@ begin with the Verilog's initial values, since what is drawn for a power-up chan
 its registers that count are looked at; names that end in what WAIVED lists are constants of AXI.
 """
 
+import argparse
 import re
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 __all__ = ["Bit", "WAIVED", "merged", "missing", "table"]
@@ -73,11 +73,14 @@ def table(changes: Mapping[Bit, int]) -> Iterator[str]:
     yield f"| {len(whole)} others | {count} | {count} | 100.0% |"
 
 
-def main(folders: list[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m verif.coverage", description="Bits that no bench has seen change.")
+    parser.add_argument("folders", nargs="+", help="that HOTRAIL_COVERAGE named while benches ran")
+    folders = parser.parse_args(arguments).folders
     files = [file for folder in folders for file in Path(folder).rglob("*.dat")]
     if not files:
-        raise SystemExit(f"no .dat file lies in {' '.join(folders) or 'no folder'}; HOTRAIL_COVERAGE names the folder "
-                         "that benches write them to")
+        parser.error(f"no .dat file lies in {' '.join(folders)}; HOTRAIL_COVERAGE names the folder that benches write "
+                     "them to")
     changes = merged(files)
     never, count = missing(changes)
     print("\n".join(table(changes)), end="\n\n")
@@ -88,4 +91,4 @@ def main(folders: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

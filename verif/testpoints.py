@@ -18,9 +18,10 @@ builds has the table of all of them.
     python -m verif.testpoints tt/index     prints the testpoints of a unit with what each test does
 """
 
+import argparse
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,11 +193,13 @@ def page(units: dict[str, Unit]) -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
-def main(names: list[str]) -> None:
-    units = collect()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m verif.testpoints", description="Testpoints of units.")
+    parser.add_argument("units", nargs="*", help="whose tests are listed (default: counts, and what is missing)")
+    names, units = parser.parse_args(arguments).units, collect()
     for name in names:
         if name not in units:
-            raise SystemExit(f"no test belongs to {name!r}; the units are {', '.join(sorted(units))}")
+            parser.error(f"no test belongs to {name!r}; the units are {', '.join(sorted(units))}")
         print(name)
         for point in units[name].points:
             print(f"  {point}" + (f": waived. {units[name].waived[point]}" if point in units[name].waived else ""))
@@ -212,4 +215,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,6 +10,7 @@ the words themselves.
 The site that `make docs` builds has the table of all of them.
 """
 
+import argparse
 import ast
 import re
 import sys
@@ -123,6 +124,7 @@ def page(units: list[Unit], known: Mapping[str, Evidence]) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(prog="python -m verif.units", description="Counts units and what they lack.").parse_args()
     units = collect()
     missing = faults(units)
     print("\n".join([*missing, f"{len(units)} components, {len(missing)} faults"]))

@@ -4,11 +4,11 @@ A waiver names a class of warnings and why they are accepted. How often each is 
 too, by preset and core: more of them is a finding. `python -m fpga.synth.lint PRESET` writes the numbers anew.
 """
 
+import argparse
 import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections import Counter
@@ -279,4 +279,6 @@ def main(presets: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(prog=RECORD, description=main.__doc__)
+    parser.add_argument("presets", nargs="*", help="(default: all)")
+    main(parser.parse_args().presets)

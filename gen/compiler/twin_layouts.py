@@ -3,6 +3,7 @@
 `python -m gen.compiler.twin_layouts` writes them as fpga/card/cpp/twin/layouts.h.
 """
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -96,4 +97,5 @@ def _wrapped(begin: str, items: Sequence[str], end: str = "") -> list[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m gen.compiler.twin_layouts", description="Writes layouts.h.").parse_args()
     HEADER.write_text(header(), "utf-8")

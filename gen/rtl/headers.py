@@ -1,5 +1,6 @@
 """C and Python headers and the reference page of a core, read off its description in hw.isa."""
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -174,6 +175,7 @@ def main() -> None:
     """Writes the headers and reference pages of all cores into build/headers."""
     from gen.base.tools import build_folder
 
+    argparse.ArgumentParser(prog="python -m gen.rtl.headers", description=main.__doc__).parse_args()
     for kernel in KERNELS.values():
         for path in write(kernel, build_folder() / "headers"):
             print(path)

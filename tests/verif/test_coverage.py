@@ -32,5 +32,6 @@ def test_the_command(folder, capsys):
         "| module | bits | changed | share |\n|---|---|---|---|\n| dut | 4 | 2 | 50.0% |\n"
         "| 0 others | 0 | 0 | 100.0% |\n\n"
         "dut: level[1]\ndut: level[2]\n2 runs: 2 of 4 bits of ports and counters change (50.00%)\n")
-    with pytest.raises(SystemExit, match=r"no .dat file lies in .*; HOTRAIL_COVERAGE names the folder"):
+    with pytest.raises(SystemExit, match="2"):
         main([str(folder / "none")])
+    assert "none; HOTRAIL_COVERAGE names the folder" in " ".join(capsys.readouterr().err.split())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from verif.testpoints import collect, faults, page
+from verif.testpoints import collect, faults, main, page
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +107,12 @@ def test_what_cannot_be(made, change, sentence):
     with pytest.raises(ValueError) as caught:
         made(**change)
     assert sentence in str(caught.value)
+
+
+def test_the_command(capsys):
+    main(["stream/fifo"])
+    assert "\n  smoke\n    verif/stream/test_fifo.py::smoke: " in capsys.readouterr().out
+    for arguments, code, said in ((["--help"], 0, "usage:"), (["--all"], 2, "unrecognized"), (["no"], 2, "units are")):
+        with pytest.raises(SystemExit, match=str(code)):
+            main(arguments)
+        assert said in " ".join("".join(capsys.readouterr()).split())

@@ -92,7 +92,7 @@ def build(
 
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
     if COVERAGE:    # of the unit alone
-        texts, metadata = verilog.convert(component, names=True)
+        texts, metadata = verilog.convert(component, re.sub(r"\W", "_", name), names=True)
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
