@@ -12,6 +12,7 @@ from logging import ERROR, getLogger
 from types import SimpleNamespace
 from typing import Any
 
+import cocotb
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from cocotb.triggers import ClockCycles
@@ -19,7 +20,7 @@ from cocotb.utils import get_sim_time
 
 from gen.rtl.f2 import top
 from hw.axi.bus import attach
-from hw.axi.control import ControlSlave
+from hw.axi.control import IDLE, ControlSlave
 from hw.board.registers import CONTROL_BASE
 from hw.isa import EMB
 from hw.kernel.shell import kernel_ports
@@ -248,17 +249,19 @@ class Shell:
         self.deadlines.stop()
 
     async def reset(self, cycles: int = 8) -> None:
-        """The shell's, at any time; then until sh_ddr is calibrated."""
+        """The shell's, at any time, with a read at the edge that ends it; then until sh_ddr is calibrated."""
         dut = self.dut
         dut.rst_main_n.value, dut.SH_DDR.sh_cl_ddr_is_ready.value = 0, 0
         await ClockCycles(dut.clk_main_a0, cycles)
         self.deadlines.forget()
         dut.rst_main_n.value = 1
+        first = cocotb.start_soon(self.read(CONTROL_BASE, 1))
         await ClockCycles(dut.clk_main_a0, 8)
         assert int(dut.cl_sh_status_vled.value) & 1 == 0
         dut.SH_DDR.sh_cl_ddr_is_ready.value = 1
         await ClockCycles(dut.clk_main_a0, 4)
         assert int(dut.cl_sh_status_vled.value) & 1 == 1
+        assert await first == [1 << IDLE]
 
     def check(self) -> None:
         assert not self.ddr.violations, self.ddr.violations[0]

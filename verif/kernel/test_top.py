@@ -13,9 +13,13 @@ from amaranth.lib import wiring
 from cocotb.triggers import ClockCycles
 
 from hw.kernel.top import VitisKernel
-from verif.bench import report, rng
+from verif.bench import report, rng, start
+from verif.bench.axi import LiteMaster
+from verif.bench.directed import DISTANCES
+from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, sometimes
 from verif.bench.xrt import CTRL, FIRST, GIE, IDLE, IER, ISR, START, Card, KernelXml
+from verif.f2.shell import Registers
 from verif.kernel.vitis_runs import RUNS
 
 # The last page below a multiple of 2**32, with bits of all places above it.
@@ -123,6 +127,35 @@ async def reset_midstream(dut):
         await _polled(card, run)
         assert dut.interrupt.value == 0
     assert busy > 1, f"{busy} of the runs were under way"
+
+
+@cocotb.test(skip="HOTRAIL_KERNEL_XML" in os.environ)
+async def coincidences(dut):
+    """Resets from the shortest on, with an access at their last edge or up to three behind it: all registers are 0, the
+    interrupt is low, and no access is lost."""
+    start(dut)
+    draw, control = rng("words"), LiteMaster(dut, "s_axi_control")
+    for cycles in range(3, 7):
+        for distance in DISTANCES[3:]:
+            dut.ap_rst_n.value = 0
+            await ClockCycles(dut.ap_clk, cycles)
+            dut.ap_rst_n.value = 1
+            await ClockCycles(dut.ap_clk, distance) if distance else None
+            word = draw.getrandbits(32) | 1
+            assert await control.write(FIRST, word) == 0 and await control.read(FIRST + 4) == 0
+            assert dut.interrupt.value == 0 and await control.read(CTRL) == IDLE
+            for register in (GIE, IER, ISR):
+                await control.write(register, 1)
+            assert await control.read(FIRST) == word and dut.interrupt.value == 1
+            await control.write(FIRST + 4, word)
+
+
+@pytest.mark.parametrize("number", seeds())
+@pytest.mark.testpoint("coincidences")
+def test_without_a_core(number):
+    """The top around registers alone."""
+    simulate(VitisKernel(Registers()), "verif.kernel.test_top", name="kernel_top", tests=1, seed=number,
+             only="coincidences")
 
 
 class NoKernel(wiring.Component):
