@@ -280,6 +280,7 @@ async def lamps_and_reset_register(dut):
     assert await host.read(0, 1) == [42], "the contents stay"
     await _refused(host, frames.read_request(2, 1), Status.ADDRESS)
     assert await lit() >= {"alive", "refused"}
+    host.stop()
     await reset(dut)
     assert "refused" not in await lit()
 
