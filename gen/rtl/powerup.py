@@ -3,21 +3,21 @@
 An FPGA loads every register with its initial value at configuration, and the Verilog says so. A reset in mid-run
 gives back reset values alone, neither registers without a reset nor memories. So a simulation begins without initial
 values: unknown where it has four states (`undefined`), random where it has two (`random`). What a core needs has to
-come from its reset.
+come from its reset; gen.rtl.redraw does the same at a later one.
 """
 
 import re
 from collections.abc import Mapping
 from itertools import count
 
-__all__ = ["BEGUN", "random", "undefined"]
+__all__ = ["BEGUN", "NAME", "REGISTER", "random", "undefined"]
 
 RANDOM = "$urandom"
-_NAME = r"(?:\\\S+ |\w+)"
+NAME = r"(?:\\\S+ |\w+)"
 # `_start_` is no register: Yosys sets off combinational blocks with it.
-_REGISTER = re.compile(rf"(?m)^(  reg (?:signed )?(?:\[\d+:\d+\] )?(?!_start_ )({_NAME})) ?= [^;]*;")
-_CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({_NAME})\[.*\n(?:    .*\n)*  end\n")
-_MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({_NAME}) ?\[(\d+):0\];\n")
+REGISTER = re.compile(rf"(?m)^(  reg (?:signed )?(?:\[\d+:\d+\] )?(?!_start_ )({NAME})) ?= [^;]*;")
+_CONTENTS = re.compile(rf"(?m)^  initial begin\n    ({NAME})\[.*\n(?:    .*\n)*  end\n")
+_MEMORY = re.compile(rf"(?m)^  reg (?:signed )?(?:\[(\d+):0\] )?({NAME}) ?\[(\d+):0\];\n")
 
 
 # Says that a unit has been reset, to the assertions that a test adds: 0 before in every kind of simulation.
@@ -58,7 +58,7 @@ def _undefined(file: str, text: str) -> str:
     def kept(name: str) -> bool:
         return name.strip() == BEGUN or _among(_CONFIGURED, file, name)
 
-    text = _REGISTER.sub(lambda found: found.group() if kept(found.group(2)) else f"{found.group(1)};", text)
+    text = REGISTER.sub(lambda found: found.group() if kept(found.group(2)) else f"{found.group(1)};", text)
     return _CONTENTS.sub(lambda block: "" if _written(text, block.group(1)) else block.group(), text)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from gen.base import kept
 from gen.base.tools import build_folder, versions
 from gen.base.tools import verilator as find_verilator
-from gen.rtl import cpp, powerup, primitives, verilog
+from gen.rtl import cpp, powerup, primitives, redraw, verilog
 
 __all__ = ["CACHE", "Built", "build"]
 
@@ -55,6 +55,7 @@ def build(
     opt: str = "-O1",
     random: bool = True,
     asserts: bool = False,
+    redrawn: bool = False,
     fresh: bool = False,
 ) -> Built:
     """A model from Verilog texts, from the cache when one with the same content was built before.
@@ -69,8 +70,8 @@ def build(
                 sources: C++ texts by file name, compiled and linked with the model (.cpp) or put beside it;
                 common: the same of what knows nothing of the model, compiled once for all models;
                 ldflags: for the linker; opt: the C++ optimisation of the design's own code; random: as above, else
-                it begins as the Verilog says; asserts: assertions of the Verilog end a run; fresh:
-                build again what is in the cache, to measure how long it takes
+                it begins as the Verilog says; asserts: assertions of the Verilog end a run; redrawn: the
+                program has redraw.FUNCTION; fresh: build again what is in the cache, to measure how long it takes
     Raises      RuntimeError: with the end of the tool's log, or what is missing
     """
     sources = sources or {}
@@ -95,9 +96,11 @@ def build(
         *(["-fno-table"] if inputs else []),
         *arguments,
     ]
+    if redrawn:
+        ldflags += f" -Wl,--export-dynamic-symbol={redraw.FUNCTION}"
     options = cpp.Options(target, opt, ldflags, tuple(sorted((common or {}).items())))
     content = [sorted(texts.items()), sorted(sources.items()), flags, sorted(visible), sorted(memories),
-               astuple(options), cpp.model_flags(), versions()]
+               astuple(options), cpp.model_flags(), versions(), Path(redraw.__file__).read_text("utf-8") * redrawn]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     folder = CACHE / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest}"
     with kept.locked(CACHE / "locks" / digest):
@@ -109,7 +112,7 @@ def build(
         cpp.BEGUN.info("building   %s, with Verilator: once, for all runs to come", name)
         try:
             _clear(folder)
-            _make(folder, texts, sources, top, flags, visible, memories, inputs, options)
+            _make(folder, texts, sources, top, flags, visible, memories, inputs, options, redrawn)
             seconds = time.monotonic() - start
             _clear(folder / "obj", but=target)      # objects and precompiled headers: ten times what is linked of them
             kept.stamp(folder, [f"obj/{target}"],
@@ -132,7 +135,8 @@ def _clear(folder: Path, but: str = "runs") -> None:
 
 
 def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], top: str, flags: list[str],
-          visible: Sequence[str], memories: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options) -> None:
+          visible: Sequence[str], memories: Sequence[str], inputs: list[tuple[str, str]], options: cpp.Options,
+          redrawn: bool) -> None:
     """Writes the sources of a model and compiles them."""
     source = folder / "verilog"
     source.mkdir(parents=True)
@@ -146,7 +150,11 @@ def _make(folder: Path, texts: Mapping[str, str], sources: Mapping[str, str], to
         + "".join(f'public_flat_rd -module "{part}" -var "{port}"\n' for part, port in inputs), "utf-8"
     )
     units = [source / file for file in sorted(sources) if file.endswith(".cpp")]
-    _compile(folder, source, flags, ["ports.vlt", *sorted(texts)], units, options)
+    _verilate(folder, source, flags, ["ports.vlt", *sorted(texts)])
+    if redrawn:
+        units.append(source / "redraw.cpp")
+        units[-1].write_text(redraw.source(texts, top, folder / "obj"), "utf-8")
+    cpp.compile_model(folder / "obj", units, options, cache=CACHE, log=folder / "build.log")
 
 
 def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -166,11 +174,9 @@ def _inputs_of_parts(texts: Mapping[str, str]) -> list[tuple[str, str]]:
     return inputs
 
 
-def _compile(folder: Path, source: Path, flags: list[str], files: list[str], sources: list[Path],
-             options: cpp.Options) -> None:
+def _verilate(folder: Path, source: Path, flags: list[str], files: list[str]) -> None:
     binary, _ = find_verilator()
-    log, objects = folder / "build.log", folder / "obj"
     # Verilator's tree is millions of small pieces: glibc keeps all that are free at hand, a sixth of the time less.
     tunables = ["glibc.malloc.tcache_count=65535", *filter(None, [os.environ.get("GLIBC_TUNABLES")])]
-    cpp.run([str(binary), *flags, "--Mdir", str(objects), *files], log, cwd=source, GLIBC_TUNABLES=":".join(tunables))
-    cpp.compile_model(objects, sources, options, cache=CACHE, log=log)
+    cpp.run([str(binary), *flags, "--Mdir", str(folder / "obj"), *files], folder / "build.log", cwd=source,
+            GLIBC_TUNABLES=":".join(tunables))

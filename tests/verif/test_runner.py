@@ -9,6 +9,7 @@ from gen.rtl import conversions, verilog
 from hw.axi.control import ControlSlave
 from hw.isa import EMB
 from hw.kernel.top import VitisKernel
+from hw.place import Part, place
 from verif.bench import runner
 
 
@@ -145,6 +146,67 @@ async def two(dut):
     assert await counted(dut) == 20
 """
     runner.simulate(Unit(), write(tmp_path, monkeypatch, body, "bench_clocks"), name="runner_unit", tests=2)
+
+
+class Pair(Part):
+    """A register of 70 bits with a reset and one without; what writes them is 0 in a reset, as it is AXI's."""
+
+    def __init__(self):
+        super().__init__({"i": In(70), "awvalid": In(1), "cleared": Out(70), "bare": Out(70)})
+
+    def elaborate(self, platform):
+        m = Module()
+        bare = Signal(70, reset_less=True)
+        m.d.comb += self.bare.eq(bare)
+        with m.If(self.awvalid):
+            m.d.sync += [self.cleared.eq(self.i), bare.eq(self.i)]
+        return m
+
+
+class Pairs(wiring.Component):
+    """Such registers in a module of its own and in a shared one, and a memory."""
+
+    def __init__(self):
+        super().__init__({"i": In(70), "awvalid": In(1), "cleared": Out(70).array(2), "bare": Out(70).array(2),
+                          "word": Out(70)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.own = own = Pair()
+        shared = Pair()
+        place(m, platform, "shared", shared)
+        m.submodules.store = store = memory.Memory(shape=70, depth=2, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
+        m.d.comb += [write.en.eq(self.awvalid), write.data.eq(self.i), self.word.eq(read.data)]
+        for number, pair in enumerate((own, shared)):
+            m.d.comb += [pair.i.eq(self.i), pair.awvalid.eq(self.awvalid), self.cleared[number].eq(pair.cleared),
+                         self.bare[number].eq(pair.bare)]
+        return m
+
+
+def test_a_reset_finds_registers_in_any_state(tmp_path, monkeypatch):
+    """Those without a reset hold anything behind it, but where the bench says that they outlive it; memories stay."""
+    body = """
+@cocotb.test()
+async def one(dut):
+    start(dut)
+    await reset(dut)
+    seen, word = set(), 5 << 64
+    for keeps in (True, False, False):
+        dut.i.value, dut.awvalid.value = word, 1
+        await ClockCycles(dut.clk, 2)
+        dut.awvalid.value = 0
+        await ClockCycles(dut.clk, 1)
+        assert dut.cleared__0.value == dut.bare__1.value == dut.word.value == word
+        await reset(dut, keeps=keeps)
+        await ClockCycles(dut.clk, 1)
+        assert dut.cleared__0.value == dut.cleared__1.value == 0
+        drawn = {int(dut.bare__0.value), int(dut.bare__1.value)}
+        assert drawn == {word} if keeps else len(drawn - seen) == 2 and word not in drawn, drawn
+        seen |= drawn
+"""
+    module = write(tmp_path, monkeypatch, body, "bench_redrawn")
+    runner.simulate(Pairs(), module, name="runner_pairs", tests=1)
 
 
 @pytest.mark.turns(4, of="processes")

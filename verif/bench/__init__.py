@@ -1,5 +1,6 @@
 """What every bench needs: clock and reset, seeded randomness, and a way to hand figures out."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -7,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from gen.rtl import redraw
 from verif.bench.pack import metadata
 
 __all__ = ["clock_of", "has_begun", "rng", "start", "reset", "report", "seed"]
@@ -78,13 +80,15 @@ def start(dut: Any, period_ns: int = 10) -> None:
             cocotb.start_soon(watch(dut, clock_of(dut)))
 
 
-async def reset(dut: Any, cycles: int = 1) -> None:
+async def reset(dut: Any, cycles: int = 1, *, keeps: bool = False) -> None:
     """Holds reset for some edges and returns right after it was taken back: what is read then is from before the last
     of them. For units with a reset of Verilog's own; a kernel's top is reset by verif.bench.xrt.
 
-    One edge has to do: a second one would hide what the first has left in a pipeline. Inputs are drawn while it lasts,
-    most `valid` are 1, and afterwards they are as before: what comes in a reset may not get into a memory either. Those
-    of AXI are 0, as its rules want them in a reset.
+    One edge has to do: a second one would hide what the first has left in a pipeline. At the first one every register
+    is drawn as at a power-up, once everybody has seen what the unit showed: a reset may find it in any state. Inputs
+    are drawn while it lasts, most `valid` are 1, and afterwards they are as before: what comes in a reset may not get
+    into a memory either. Those of AXI are 0, as its rules want them in a reset. keeps: the unit's documentation says
+    that some registers outlive a reset, and the bench looks at them; so none is drawn.
     """
     import cocotb
     from cocotb.triggers import ReadWrite, RisingEdge
@@ -98,7 +102,7 @@ async def reset(dut: Any, cycles: int = 1) -> None:
         await ReadWrite()
     signal.value = 1
     kept: dict[Any, int] = {}
-    cocotb.start_soon(_draw_inputs(dut, kept))
+    cocotb.start_soon(_draw(dut, kept, edge, not begins and not keeps))
     for _ in range(cycles + begins):
         await edge
     for pin, value in kept.items():
@@ -106,9 +110,10 @@ async def reset(dut: Any, cycles: int = 1) -> None:
     signal.value = 0
 
 
-async def _draw_inputs(dut: Any, kept: dict[Any, int]) -> None:
-    """Writes anything to the inputs, once what was written before is in place, and notes what that was. A task of its
-    own, so that its waiting does not change in which order a bench's others see the next edge."""
+async def _draw(dut: Any, kept: dict[Any, int], edge: Any, registers: bool) -> None:
+    """Writes anything to the inputs, once what was written before is in place, and notes what that was; at the next
+    edge, of all that wait for it the last, draws the registers, if told to. A task of its own, so that its waiting does
+    not change in which order a bench's others see the edge."""
     from cocotb.triggers import Timer
     from cocotb.utils import get_sim_time
 
@@ -120,6 +125,11 @@ async def _draw_inputs(dut: Any, kept: dict[Any, int]) -> None:
             kept[pin] = int(pin.value) if pin.value.is_resolvable else 0
             often = 0.0 if name.endswith(AXI_VALID) else 0.75
             pin.value = int(random.random() < often) if name.endswith("valid") else random.getrandbits(len(pin))
+    await edge
+    if registers and (draw := getattr(ctypes.CDLL(None), redraw.FUNCTION, None)):
+        draw(1 + random.getrandbits(30))
+        await Timer(1, "step")
+        draw(0)
 
 
 def report(**values: Any) -> None:

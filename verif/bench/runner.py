@@ -136,6 +136,7 @@ def build_texts(
         opt=opt,
         random=not COVERAGE,    # what a power-up has drawn would count as changes
         asserts=True,
+        redrawn=not COVERAGE,
     )
     return Model(built.folder, built.target, metadata, built.cached, waves)
 

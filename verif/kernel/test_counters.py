@@ -122,7 +122,7 @@ async def a_reset_at_any_place_of_a_round(dut):
         dut.events.value = layout.pack({first: 0, **dict.fromkeys(others, 1)})
         await ClockCycles(dut.clk, cycles)
         dut.events.value = 0
-        await reset(dut)
+        await reset(dut, keeps=True)
         assert (await _totals(dut))[0] == total, f"events in {cycles} cycles before a reset"
 
 
@@ -160,7 +160,7 @@ async def one_cycle_reset(dut):
     enough for a new start."""
     await _begin(dut)
     wanted = await _feed(dut, lambda: {k: 2**b - 1 for k, b in EVENTS.items()}, 50)
-    await reset(dut, cycles=1)
+    await reset(dut, keeps=True)
     assert await _totals(dut) == wanted
     dut.events.value = layout_of("events").pack(dict.fromkeys(EVENTS, 1))
     await ClockCycles(dut.clk, 1)
