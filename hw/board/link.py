@@ -58,7 +58,7 @@ class Link(wiring.Component):
                 words were tried
     Reset       drops the frame; an access under way on the bus is given up, so what is on the bus has to be reset too
     Raises      ValueError: gap_cycles that are not at least 1
-    Golden      gen.rtl.frames          Tests  verif/board/test_link.py
+    Golden      gen.rtl.frames          Tests  verif/board/test_link.py, test_boundaries.py
     """
 
     def __init__(self, *, gap_cycles: int):

@@ -28,7 +28,7 @@ class BoardRegisters(wiring.Component):
                 reset  Out
     Timing      a word every 2 cycles; reset begins the cycle after the write and lasts HELD_CYCLES
     Reset       ends a reset that lasts
-    Golden      the list above          Tests  verif/board/test_link.py
+    Golden      the list above          Tests  verif/board/test_link.py, test_boundaries.py
     """
 
     def __init__(self, *, memory_bytes: int):
