@@ -1,7 +1,8 @@
 """Whether a mutant that no bench finds is an equivalent: unit and mutant side by side, all inputs free.
 
 Yosys makes an and-inverter graph of a model's Verilog with the mutant and one without; ABC looks for inputs that make
-their outputs differ, and where it finds none within `FRAMES` cycles for a proof that there are none. Limits are counts
+their outputs differ, and where it finds none within `FRAMES` cycles for a proof that there are none. A payload counts
+while its `valid` is 1, as the rules of streams and of AXI say. Limits are counts
 (gates, conflicts), but for the processor time of a search (verif.formal.prove). What is proven holds in the shapes of
 the benches, for every input, those among them that no neighbour gives.
 """
@@ -28,16 +29,31 @@ PASSES = ("proc -noopt", "flatten", "chformal -remove", "delete t:$print", "opt_
           "memory_map", "opt -full -purge", "setundef -undriven -init -zero", "dffunmap", "formalff -clk2ff",
           "techmap", "opt -full", "simplemap", "dffunmap", "opt -full -fast", "aigmap", "opt_clean -purge",
           "setundef -zero")
+_PAYLOAD = re.compile(r"(\w+__)payload|(\w+_(?:aw|w|b|ar|r))(?!valid|ready)[a-z]+")
 PROOF = "pdr -C 20000 -M 2000"
+
+
+def _shown(text: str, top: str) -> str:
+    """A module `shown` around a top, whose payloads are 0 where nothing is valid."""
+    own = text[text.index(f"module {top}("):]
+    ports = re.findall(r"(?m)^  (input|output) (\[\d+:0\] )?(\w+);", own[:own.index("endmodule")])
+    outputs = {name for way, _, name in ports if way == "output"}
+    valids = {name: f"{found[1] or found[2]}valid" for name in outputs if (found := _PAYLOAD.fullmatch(name))}
+    masked = {name: valid for name, valid in valids.items() if valid in outputs}
+    heads = ", ".join(f"{way} {bits}{name}" for way, bits, name in ports)
+    body = [f"wire {bits}{name}_any; assign {name} = {masked[name]} ? {name}_any : 0;"
+            for _, bits, name in ports if name in masked]
+    pins = ", ".join(f".{name}({name}{'_any' * (name in masked)})" for _, _, name in ports)
+    return "\n".join([f"module shown({heads});", *body, f"{top} unit({pins});", "endmodule", ""])
 
 
 def _graph(model: Path, number: int, file: Path) -> None:
     chosen = file.with_suffix(".v")
-    chosen.write_text(f"module {MODULE}(output [{BITS - 1}:0] number); assign number = {BITS}'d{number}; endmodule\n",
-                      "utf-8")
     top = (model / "top").read_text("utf-8")
+    chosen.write_text(f"module {MODULE}(output [{BITS - 1}:0] number); assign number = {BITS}'d{number}; endmodule\n"
+                      + _shown((model / f"{top}.v").read_text("utf-8"), top), "utf-8")
     texts = " ".join(f"{path}" for path in sorted(model.glob("*.v")))
-    yosys([f"read_verilog -sv -noassert {texts} {chosen}", f"hierarchy -top {top}", *PASSES,
+    yosys([f"read_verilog -sv -noassert {texts} {chosen}", "hierarchy -top shown", *PASSES,
            f"write_aiger -zinit {file}"], cwd=file.parent)
 
 

@@ -130,10 +130,9 @@ class Bench:
             self.owed.popleft()
         if moved:
             self.moved_at = None
-        # Parts are idle now and then while they still have something to do.
-        blink = self.r.random() < 0.3
-        lookup = self.quiet_at <= self.cycle or (blink and self.noise < CALM_CYCLES - 2)
-        self.noise = self.noise + 1 if lookup and self.quiet_at > self.cycle else 0
+        # Parts are idle now and then while they still have something to do, for as long as that means nothing.
+        lookup = self.quiet_at <= self.cycle or self.noise > 0
+        self.noise = self.noise - 1 if self.noise else self.r.choice((0, 0, 1, CALM_CYCLES - 1))
         ports.set("start", start)
         ports.set("written", written)
         ports.set("moved", moved)

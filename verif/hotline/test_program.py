@@ -255,7 +255,8 @@ async def malformed_programs(dut):
 @pytest.mark.testpoint("malformed_programs")
 async def places_far_apart(dut):
     """Two registers whose rows' places are the same or not in all the bits that they can have: equal and a beat apart
-    at every size, and apart by every power of two, of which a base holds 32 alone."""
+    at every size, and apart by every power of two, of which a base holds 32 alone. The register behind the last that is
+    looked up has another place, which is nothing to anybody."""
     start(dut)
     r = rng("places")
     bench = await Bench.fresh(dut, r, busy=0)
@@ -263,13 +264,13 @@ async def places_far_apart(dut):
     ends = {False: 0, True: 0}
 
     async def try_(log2: int, *registers: tuple[int, int], refused: bool) -> None:
-        """registers: base and first row of each."""
+        """registers: base and first row of each that is looked up."""
         nonlocal bench
         train = any_item(r, bench.config, "TRAIN", {-1: log2}) | {
             "indices": len(registers), "count": 1, "sample_beats": 1, "batch": 1, "pooled": 0}
         mailbox, gradients = least_pitches(bench.config, train, 0)
         bench.put([*({"opcode": KINDS["S_WR"], "position": at, "table_rows": 1, "base": base, "first_low": first & TOP,
-                      "first_high": first >> 32} for at, (base, first) in enumerate(registers)),
+                      "first_high": first >> 32} for at, (base, first) in enumerate([*registers, (3, 0)])),
                    train | {"mailbox_pitch": mailbox, "gradients_pitch": gradients}])
         await bench.run(quiet=3)
         bench.judge()
