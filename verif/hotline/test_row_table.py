@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.hotline.row_table import RowTable as Model
-from hw.hotline.row_table import QUERY_CLIENTS, RowTable, bucket_bits
+from hw.hotline.row_table import QUERY_CLIENTS, RELEASES_PER_LOOKUP, RowTable, bucket_bits
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
@@ -259,10 +259,7 @@ async def latency_and_rate_as_documented(dut):
     """A lookup or a release a cycle, of buckets that differ; two of one bucket as far apart as said; a row of a bucket
     that is full, and what it costs to find; two queries a cycle in all; one cycle more for each further register."""
     bench = await Bench.begin(dut, gives=lambda: never(10_000))
-    lonely = []         # rows whose buckets differ, no more than are read ahead
-    for row in range(64 * SLOTS):
-        if bucket_of(row) not in {bucket_of(other) for other in lonely} and len(lonely) < min(SLOTS // 2, 16):
-            lonely.append(row)
+    lonely = different(min(SLOTS // 2, 16))     # no more than are read ahead
     for _ in range(SLOTS + 20):     # the buckets have been emptied
         await bench.tick()
     await bench.batch(lonely + lonely)
@@ -326,6 +323,30 @@ def bucket_of(row):
     return bucket
 
 
+def different(count):
+    """Rows whose buckets differ."""
+    rows = {bucket_of(row): row for row in range(64 * SLOTS)}
+    return list(rows.values())[:count]
+
+
+@cocotb.test()
+async def fair_shares(dut):
+    """Lookups and releases that wait all the time: a lookup goes behind every few releases, none waits for all."""
+    bench = await Bench.begin(dut, gives=lambda: never(10_000))
+    rows = different(min(SLOTS - 1, 31))
+    await bench.batch(rows[::2])
+    bench.gives, went = always(), ""
+    await bench.tick(opens=True)
+    waiting = deque(rows[1::2])
+    for _ in range(30 * len(rows)):
+        if await bench.tick(ask=(waiting[0], 0) if waiting else None) and waiting:
+            waiting.popleft()
+        went += "l" * int(dut.o_valid.value) + "r" * int(dut.freed.value)
+    shared = went[went.index("r"):went.rindex("r")]
+    assert not waiting and shared.count("l") + 1 >= shared.count("r") // RELEASES_PER_LOOKUP >= 2, went
+    bench.stop()
+
+
 @cocotb.test()
 async def reset_midstream(dut):
     """A reset with lookups, releases and queries under way; what the memories hold of the rows before counts no more,
@@ -374,7 +395,7 @@ async def corner_values(dut):
 @pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_row_table(name, number):
     simulate(RowTable(CONFIGS[name], array_rows=ARRAY_ROWS.get(name, 32768)), "verif.hotline.test_row_table",
-             name=f"hotline_row_table_{name}", tests=6, seed=number, env={"ROW_TABLE": name})
+             name=f"hotline_row_table_{name}", tests=7, seed=number, env={"ROW_TABLE": name})
 
 
 @pytest.mark.parametrize("change,sentence", [
