@@ -59,7 +59,7 @@ class MemoryBench(ABC):
         start(dut)
         bench: Any = cls(dut)
         bench.idle()
-        await reset(dut)
+        await reset(dut, keeps=True)
         await bench.edge
         if cls.before is None or cls.before.flipped or cls.before.writes:
             await bench.fill(random)
