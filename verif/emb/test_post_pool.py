@@ -26,7 +26,7 @@ from verif.fp.vectors import Runner
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
-BASE = 0x40_0000_1000
+BASE = 0x5A3C_6940_0000_1000
 SUM, MEAN, MAXIMUM = MODE
 MODES = {mode: mode.name.lower() for mode in MODE}
 

@@ -20,7 +20,7 @@ WAIVED = {
 }
 
 COUNTERS = int(os.environ.get("COUNTERS", "8"))
-BASE = 0x40_0000_1000
+BASE = 0x5A3C_6940_0000_1000
 
 
 class _Bench(Harness):

@@ -19,7 +19,7 @@ __all__ = ["BASE", "CONFIGS", "KINDS", "REGRESS", "Feed", "LoaderBench", "Side",
            "any_weights", "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
-BASE = 0x40_1234_0000       # of the buffer that is loaded from
+BASE = 0xA5C3_9640_1234_0000       # of the buffer that is loaded from
 
 _COMMON = {"lut_products": 0, "row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8,
            "writes_in_flight": 8, "program_beats": 16, "load_beats": 32, "output_beats": 32, "staged_tiles": 8}

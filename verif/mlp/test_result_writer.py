@@ -29,7 +29,7 @@ CONFIGS = {
     "wide": MlpConfig(units=4, rows=2, width=4, words=16, output_beats=16, staged_tiles=4, **SIZES),
 }
 CONFIG = CONFIGS[os.environ.get("OUTLET", "tiny")]
-BASE = 0x40_0000_3000
+BASE = 0x5A3C_6940_0000_3000
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SPECIAL = np.array([s | w for s in (0, 1 << 31) for w in (
     0, 1, 0x7FFFFF, 0x800000, 0x33800000, 0x3F800000, 0x42AEAC4F, 0x42AEAC50, 0x42B00000, 0x43000000, 0x7F7FFFFF,
