@@ -267,6 +267,27 @@ def test_mini_batches_of_16_k_samples():
 
 
 @pytest.mark.regress
+@pytest.mark.testpoint("spread_over_gpus")
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_several_gpus(gpus):
+    """Each GPU has its mailbox: rows, vectors, both formats, any log; a slow GPU gets fewer mini-batches, and one that
+    has none left waits for the others."""
+    config = replace(TINY, gpus=gpus)
+    bench = Bench(tried, config=config)
+    try:
+        for half in (False, True):
+            for pooled in (False, True):
+                log = make.log(21, 130, rows=(300, 200, 20), dim=11, exponent=0.8, bag=3 * pooled, config=config)
+                bench.same(run_of(log, Train(6, 2, -0.25, pooled, half), 0.4))
+                assert set(bench.gpu.gpus) == set(range(gpus)) and {POPULAR, GATHERED} == set(bench.gpu.kinds)
+        for _ in range(count_of(6)):
+            log, how = make.wild(bench.draw, config)
+            bench.same(run_of(log, how))
+    finally:
+        bench.card.close()
+
+
+@pytest.mark.regress
 def test_cards_side_by_side():
     pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
     try:

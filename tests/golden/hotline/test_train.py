@@ -21,9 +21,9 @@ HOT = 1 << 31
 def memory_of(log, how, words, source_words, hot=0):
     layout = log.layout
     return Memory(words.reshape(-1), source_words.reshape(-1),
-                  np.full(how.slots * layout.mailbox_pitch(how) * layout.config.words + 4096, 0xAAAAAAAA, np.uint32),
+                  np.full(layout.mailbox_beats(how) * layout.config.words + 4096, 0xAAAAAAAA, np.uint32),
                   layout.rows().reshape(-1), np.random.default_rng(1).standard_normal(
-                      hot * layout.row_words, np.float32).view(np.uint32), how.slots * layout.gradients_pitch(how))
+                      hot * layout.row_words, np.float32).view(np.uint32), layout.gradients_beats(how))
 
 
 def run(log, how, learned=0.4, kinds=None, gpu=None, config=make.TINY, core=None):
