@@ -202,12 +202,14 @@ def test_programs_that_end_early(bench, standing):
 
 
 @pytest.mark.testpoint("random_match_golden")
-def test_the_user_call():
+@pytest.mark.parametrize("gpus", [1, pytest.param(4, marks=pytest.mark.regress)])
+def test_the_user_call(gpus):
     """fpga.api.hotline on the simulated card: every row is trained, hot or cold, as plain NumPy would."""
     from tests.fpga.api.test_hotline import RATE, Watched, order_of, plain
-    log = make.log(32, 150)
+    config = replace(TINY, gpus=gpus)
+    log = make.log(32, 150, config=config)
     layout = log.layout
-    with Hotline(layout.tables, layout.positions, payload=layout.payload, preset=TINY, memory="ideal",
+    with Hotline(layout.tables, layout.positions, payload=layout.payload, preset=config, memory="ideal",
                  times=Times(200, 2), limit_cycles=2_000_000) as hotline:
         hotline.learn(log.indices[:60])
         for pooled in (False, True):
