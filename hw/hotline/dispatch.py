@@ -490,7 +490,7 @@ class Dispatcher(Part):
         difference = Signal(10)
         pitches = job.mailbox_pitch, job.gradients_pitch
         # Beats of a GPU's mailbox and of its gradients, and where those of each GPU begin.
-        wholes = [Signal(32, name=f"whole_{k}", reset_less=True) for k in range(2)]
+        wholes = [Signal(32, name=f"whole_{k}", reset_less=True) if several else Const(0, 32) for k in range(2)]
         begins = [[Const(0, 32), whole, whole << 1, whole + (whole << 1)] for whole in wholes]
         m.d.comb += shifted.eq(Cat(dividend[-1], remainder))
         m.d.comb += difference.eq(shifted - job.mailbox_slots)
