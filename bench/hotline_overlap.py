@@ -4,7 +4,7 @@ Rows are in the card's own DDR4, where the thesis' are in host memory behind PCI
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ LEARNED, SAMPLES, BATCH = 4000, 4096, 64
 SHARE = 0.75        # of the samples that shall be popular, as the thesis has it
 GPU_CYCLES = 24     # a sample
 ENOUGH = 4          # mini-batches in flight that hide everything, as the thesis finds
+GPUS = (1, 2, 4)
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ def curve(log: Log, config: Any, times: Times, flights: Sequence[int], batch: in
 
 
 def middle(gpu: Gpu) -> tuple[float, int]:
-    """The share of the time in which the GPU worked, and the cycles from a mini-batch to the next, in their middle
+    """The share of the time in which the GPUs worked, and the cycles from a mini-batch to the next, in their middle
     half."""
-    first, last = len(gpu.kinds) // 4, len(gpu.kinds) * 3 // 4
-    cycles = gpu.started[last] - gpu.started[first]
-    return sum(gpu.finished[k] - gpu.started[k] for k in range(first, last)) / cycles, cycles // (last - first)
+    started = sorted(gpu.started)
+    first, last = len(started) // 4, len(started) * 3 // 4
+    begin, end = started[first], started[last]
+    worked = sum(max(0, min(end, b) - max(begin, a)) for a, b in zip(gpu.started, gpu.finished, strict=True))
+    return worked / (end - begin) / gpu.layout.config.gpus, (end - begin) // (last - first)
 
 
 @bench("hotline_overlap")
@@ -107,4 +110,12 @@ def rows() -> Iterator[Row]:
     for slots, point in zip(FLIGHTS, curve(made, config, Times(0, 1), FLIGHTS, BATCH, device=DEVICE, memory="ddr4"),
                             strict=True):
         yield figure(f"hotline.overlap.core.{slots}", f"a GPU of a cycle a sample, {slots} in flight: the core alone",
+                     round(BATCH / point.cycles * device.kernel_mhz, 1), "M samples/s")
+    for gpus in GPUS:
+        (point,) = curve(made, replace(config, gpus=gpus), Times(0, GPU_CYCLES), (ENOUGH,), BATCH, device=DEVICE,
+                         memory="ddr4")
+        what = f"{gpus} GPUs of {GPU_CYCLES} cycles a sample, {ENOUGH} mini-batches of {BATCH} in flight at each"
+        yield figure(f"hotline.overlap.gpus.{gpus}", f"{what}: of the cycles they work", round(100 * point.busy, 1),
+                     "%")
+        yield figure(f"hotline.overlap.rate.{gpus}", f"{what}: samples per second",
                      round(BATCH / point.cycles * device.kernel_mhz, 1), "M samples/s")

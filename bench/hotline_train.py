@@ -110,7 +110,7 @@ def dealt(runs: Runs, made: Criteo, count: int, batch: int, times: Times, *, loa
     """The first samples, dealt in mini-batches. load: the logger, which a card keeps from run to run, beforehand."""
     layout, how = made.layout, Train(batch, SLOTS, -1.0)
     layout.check(how)
-    mailbox, returned = SLOTS * layout.mailbox_pitch(how), SLOTS * layout.gradients_pitch(how)
+    mailbox, returned = layout.mailbox_beats(how), layout.gradients_beats(how)
     for name, beats in (("mailbox", mailbox), ("gradients", returned)):
         runs.ensure_buffer(name, beats * 4 * runs.words)
     gpu = Gpu(layout, gradients, times)

@@ -1,11 +1,12 @@
-"""A GPU beside the Hotline core: it takes mini-batches out of the mailbox, trains, and returns gradients.
+"""GPUs beside the Hotline core: they take mini-batches out of their mailboxes, train, and return gradients.
 
-`Gpu` is the device on a simulated card: it watches the word `dispatched`, takes mini-batches in order, each so many
-cycles long, writes the gradients of gathered ones and rings the doorbell `finished`. What it computes is a function of
-a `Batch`; `Embeddings` makes one of a model that only knows vectors: it keeps the hot rows and the pinned tables, and
-trains them itself.
+`Gpu` is the devices on a simulated card: it watches the words `dispatched`, takes the mini-batches of each GPU in
+order, each so many cycles long, writes the gradients of gathered ones and rings the doorbells `finished`. What it
+computes is a function of a `Batch`; `Embeddings` makes one of a model that only knows vectors: it keeps the hot rows
+and the pinned tables, and trains them itself.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from fpga.card import CardError
 from fpga.card.runs import Runs
 from gen.compiler.hotline import GATHERED, HOT_BIT, NONE, POPULAR, HotRows, Layout, Train
+from hw.isa.hotline import DISPATCHED, FINISHED
 
-__all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "Model", "Times"]
+__all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "Model", "Places", "Taken", "Times"]
 
 POLL_CYCLES = 32
 
@@ -175,12 +177,43 @@ class Embeddings:
 
 
 @dataclass
-class Gpu:
-    """The device. compute: gradients (rows, dim) of a Batch. times: what a mini-batch takes. poll_cycles: from a look
-    at `dispatched` to the next. watch: called with each mini-batch's words before it is computed.
+class Taken:
+    """A mini-batch in a mailbox. gpu: whose, own: its number there; kind, samples: of the mini-batch; started,
+    finished: cycles since the run began, None: not yet; gradients: of its cold rows, once it is computed."""
 
-    After a run: kinds, as dispatched; started, finished: cycles since it began, of each; busy: of them at work;
-    returned: of each mini-batch that was computed, its samples and the gradients of its cold rows.
+    gpu: int
+    own: int
+    kind: int
+    samples: int
+    started: int | None = None
+    finished: int | None = None
+    gradients: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Of mini-batches in mailboxes and of their gradients, in beats. slots: of a GPU."""
+
+    gpus: int
+    slots: int
+    mailbox_pitch: int
+    gradients_pitch: int
+
+    def slot(self, taken: Taken) -> int:
+        return taken.gpu * self.slots + taken.own % self.slots
+
+
+@dataclass
+class Gpu:
+    """The devices, as many as the core has mailboxes. compute: gradients (rows, dim) of a Batch. times: what a
+    mini-batch takes a GPU. poll_cycles: from a look at `dispatched` to the next. watch: called with each mini-batch's
+    words before it is computed.
+
+    Mini-batches are computed in the order in which they end, each with the hot rows as those before leave them: GPUs
+    have one set of hot rows here, and what their sums over GPUs take is not modelled.
+
+    After a run: taken, in the order in which they were dispatched; kinds, started, finished, gpus: of those;
+    busy: cycles of GPUs at work, of all together.
     """
 
     layout: Layout
@@ -188,14 +221,28 @@ class Gpu:
     times: Times = field(default_factory=Times)
     poll_cycles: int = POLL_CYCLES
     watch: Callable[[NDArray[np.uint32]], None] | None = None
-    kinds: list[int] = field(default_factory=list)
-    started: list[int] = field(default_factory=list)
-    finished: list[int] = field(default_factory=list)
-    returned: list[tuple[int, Floats]] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> list[int]:
+        return [each.kind for each in self.taken]
+
+    @property
+    def gpus(self) -> list[int]:
+        return [each.gpu for each in self.taken]
+
+    @property
+    def started(self) -> list[int]:
+        return [each.started for each in self.taken if each.started is not None]
+
+    @property
+    def finished(self) -> list[int]:
+        return [each.finished for each in self.taken if each.finished is not None]
 
     @property
     def busy(self) -> int:
-        return sum(end - begin for begin, end in zip(self.started, self.finished, strict=False))
+        return sum(each.finished - each.started for each in self.taken
+                   if each.started is not None and each.finished is not None)
 
     def serve(self, runs: Runs, how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None, *,
               most: int | None = None, until: int | None = None) -> bool:
@@ -205,66 +252,101 @@ class Gpu:
         hot: the hot rows' words after a mini-batch; those that have changed are written where the core reads them.
         None: it does not.
         """
-        self.kinds, self.started, self.finished, self.returned = [], [], [], []
-        card, result, kernel = runs.card, runs.buffers["result"], runs.kernel
+        self.taken = []
+        places = self.places(how)
         limit = runs.limit_cycles if until is None else until
-        at, done = 0, False
+        waiting: list[deque[Taken]] = [deque() for _ in range(places.gpus)]
+        working: list[tuple[Taken, int, NDArray[np.uint32]] | None] = [None] * places.gpus  # until a cycle; its words
         mirror = None if hot is None else hot().copy()      # what the core reads
-
-        def over(cycles: int) -> bool:
-            nonlocal at, done
-            cycles = min(cycles, limit - at)
+        at = finished = 0
+        while most is None or finished < most:
+            self._look(runs, how, places, waiting)
+            for gpu in range(places.gpus):
+                if working[gpu] is None and waiting[gpu]:
+                    mine = waiting[gpu].popleft()
+                    words = self._words(runs, how, places, mine)
+                    if self.watch is not None:
+                        self.watch(words)
+                    mine.started = at
+                    working[gpu] = mine, at + self.times.of(mine.samples), words
+            steps = [each[1] - at if each else self.poll_cycles for each in working]
+            cycles = min(*steps, limit - at)
             at += cycles
-            done = card.step(cycles)
-            return done or at >= limit or not runs.left_s()
-
-        while most is None or len(self.finished) < most:
-            number = len(self.finished)
-            dispatched = int(card.read(result, np.uint32, 1, 4 * kernel.value("dispatched").word)[0])
-            if dispatched <= number:
-                if over(self.poll_cycles):
-                    return done
-                continue
-            words = self._take(runs, how, number)
-            if self.watch is not None:
-                self.watch(words)
-            batch = Batch.read(self.layout, how, words)
-            if batch.number != number:
-                raise CardError(f"the mailbox has mini-batch {batch.number} where {number} should be")
-            self.kinds.append(batch.kind)
-            self.started.append(at)
-            if over(self.times.of(len(batch.indices))):
+            done = runs.card.step(cycles)
+            if done or at >= limit or not runs.left_s():
                 return done
-            gradients = np.asarray(self.compute(batch), np.float32)
-            self.returned.append((len(batch.indices), gradients))
-            if batch.kind == GATHERED and batch.cold:
-                padded = np.zeros((batch.cold, self.layout.row_words), np.float32)
-                padded[:, :self.layout.dim] = gradients
-                card.write(runs.buffers["gradients"], padded,
-                           number % how.slots * self.layout.gradients_pitch(how) * 4 * runs.words)
-                card.passed(to_card=padded.nbytes)
-            if hot is not None and mirror is not None:
-                rows = hot()
-                changed = np.flatnonzero((rows != mirror).any(axis=1))
-                for row in changed.tolist():
-                    card.write(runs.buffers["hot"], rows[row], row * rows[row].nbytes)
-                mirror[changed] = rows[changed]
-                card.passed(to_card=rows[changed].nbytes)
-            card.write(result, np.array([number + 1], np.uint32), 4 * kernel.value("finished").word)
-            self.finished.append(at)
+            for gpu, each in enumerate(working):
+                if each is not None and each[1] <= at:
+                    working[gpu] = None
+                    self._finish(runs, how, places, each[0], each[2])
+                    if hot is not None and mirror is not None:
+                        rows = hot()
+                        changed = np.flatnonzero((rows != mirror).any(axis=1))
+                        for row in changed.tolist():
+                            runs.card.write(runs.buffers["hot"], rows[row], row * rows[row].nbytes)
+                        mirror[changed] = rows[changed]
+                        runs.card.passed(to_card=rows[changed].nbytes)
+                    word = runs.kernel.value(FINISHED[gpu]).word
+                    runs.card.write(runs.buffers["result"], np.array([each[0].own + 1], np.uint32), 4 * word)
+                    each[0].finished = at
+                    finished += 1
         return False
 
-    def _take(self, runs: Runs, how: Train, number: int) -> NDArray[np.uint32]:
-        """The beats of mini-batch `number`."""
-        beat, pitch = 4 * runs.words, self.layout.mailbox_pitch(how)
-        at = number % how.slots * pitch
-        header = runs.card.read(runs.buffers["mailbox"], np.uint32, runs.words, at * beat)
+    def places(self, how: Train) -> Places:
+        layout = self.layout
+        return Places(layout.config.gpus, how.slots, layout.mailbox_pitch(how), layout.gradients_pitch(how))
+
+    def beats(self, how: Train, header: NDArray[np.uint32]) -> int:
+        """Of the mini-batch with this header."""
         _, kind, count, cold = (int(word) for word in header[:4])
-        beats = 1 + count * self.layout.sample_beats
-        if kind == GATHERED:
-            beats += self.layout.rest_beats(how, count, cold)
-        if beats > pitch:
-            raise CardError(f"mini-batch {number} has {beats} beats, more than the {pitch} of its place")
-        words = runs.card.read(runs.buffers["mailbox"], np.uint32, beats * runs.words, at * beat)
+        rest = self.layout.rest_beats(how, count, cold) if kind == GATHERED else 0
+        return 1 + count * self.layout.sample_beats + rest
+
+    def train(self, how: Train, words: NDArray[np.uint32]) -> tuple[Floats, Floats]:
+        """The gradients (rows, dim) of a mini-batch's cold rows, and as the core takes them (rows, row words)."""
+        batch = Batch.read(self.layout, how, words)
+        gradients = np.asarray(self.compute(batch), np.float32)
+        padded = np.zeros((batch.cold, self.layout.row_words), np.float32)
+        if batch.kind == GATHERED:
+            padded[:, :self.layout.dim] = gradients
+        return gradients, padded
+
+    def _look(self, runs: Runs, how: Train, places: Places, waiting: list[deque[Taken]]) -> None:
+        """What was dispatched since the look before. The core writes the words of all GPUs at once."""
+        word = 4 * runs.kernel.value(DISPATCHED[0]).word
+        dispatched = runs.card.read(runs.buffers["result"], np.uint32, places.gpus, word).tolist()
+        fresh = []
+        for gpu, count in enumerate(dispatched):
+            for own in range(self.gpus.count(gpu), count):
+                taken = Taken(gpu, own, 0, 0)
+                header = self._read(runs, places, taken, 1)[0]
+                taken.kind, taken.samples = int(header[1]), int(header[2])
+                fresh.append((int(header[0]), taken))
+        for number, taken in sorted(fresh, key=lambda each: each[0]):
+            if number != len(self.taken):
+                raise CardError(f"the mailbox has mini-batch {number} where {len(self.taken)} should be")
+            self.taken.append(taken)
+            waiting[taken.gpu].append(taken)
+
+    def _read(self, runs: Runs, places: Places, taken: Taken, beats: int) -> NDArray[np.uint32]:
+        """The first beats of a mini-batch."""
+        at = places.slot(taken) * places.mailbox_pitch * 4 * runs.words
+        return runs.card.read(runs.buffers["mailbox"], np.uint32, beats * runs.words, at).reshape(-1, runs.words)
+
+    def _words(self, runs: Runs, how: Train, places: Places, taken: Taken) -> NDArray[np.uint32]:
+        """All beats of a mini-batch."""
+        beats = self.beats(how, self._read(runs, places, taken, 1)[0])
+        if beats > places.mailbox_pitch:
+            raise CardError(f"mini-batch {self.taken.index(taken)} has {beats} beats, more than the "
+                            f"{places.mailbox_pitch} of its place")
+        words = self._read(runs, places, taken, beats)
         runs.card.passed(to_host=words.nbytes)
-        return words.reshape(-1, runs.words)
+        return words
+
+    def _finish(self, runs: Runs, how: Train, places: Places, taken: Taken, words: NDArray[np.uint32]) -> None:
+        """Computes a mini-batch and returns the gradients of its cold rows."""
+        taken.gradients, padded = self.train(how, words)
+        if taken.kind == GATHERED and len(padded):
+            runs.card.write(runs.buffers["gradients"], padded,
+                            places.slot(taken) * places.gradients_pitch * 4 * runs.words)
+            runs.card.passed(to_card=padded.nbytes)

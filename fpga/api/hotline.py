@@ -36,7 +36,7 @@ REFUSED_TWICE = 3               # detail of WRITE_ERROR: rows of a mini-batch ma
 @dataclass(frozen=True)
 class Trained:
     """A run of `train`. kinds: of the mini-batches as they were dispatched; samples, popular: how many; cycles: of the
-    core; busy: of them the GPU at work."""
+    core; busy: of them GPUs at work, of all together."""
 
     kinds: tuple[int, ...]
     samples: int
@@ -139,7 +139,7 @@ class Hotline(OnCard):
             raise ValueError("hot rows must be given where the core pools")
         self.trained = np.zeros(len(samples), bool)
         self._ensure_known()
-        mailbox, gradients = how.slots * layout.mailbox_pitch(how), how.slots * layout.gradients_pitch(how)
+        mailbox, gradients = layout.mailbox_beats(how), layout.gradients_beats(how)
         program = np.concatenate([layout.registers(), layout.train(how, len(samples), layout.image_beats, 0)])
         self.gpu = gpu = Gpu(layout, compute, self.times)
         with runs.transaction():
@@ -181,12 +181,14 @@ class Hotline(OnCard):
         cold, trained = layout.cold(indices, self.hot), np.zeros(len(indices), bool)
         waiting = [np.flatnonzero(~cold.any(axis=1)), np.flatnonzero(cold.any(axis=1))]
         gathered = 0
-        for kind, (count, gradients) in zip(gpu.kinds, gpu.returned, strict=False):
-            part, waiting[kind] = waiting[kind][:count], waiting[kind][count:]
+        for each in gpu.taken:
+            part, waiting[each.kind] = waiting[each.kind][:each.samples], waiting[each.kind][each.samples:]
+            if each.gradients is None:
+                continue
             trained[part] = True
-            gathered += kind == GATHERED
-            if kind == GATHERED and gathered > updated:
-                layout.update(rows, layout.cold_rows(indices[part], cold[part]), how.rate, gradients)
+            gathered += each.kind == GATHERED
+            if each.kind == GATHERED and gathered > updated:
+                layout.update(rows, layout.cold_rows(indices[part], cold[part]), how.rate, each.gradients)
         # Pinned tables are the GPU's alone.
         values = [old if table.pinned else new
                   for table, old, new in zip(layout.tables, self._values, layout.values(rows), strict=True)]

@@ -301,6 +301,13 @@ class Layout:
     def gradients_pitch(self, how: Train) -> int:
         return self.most_rows(how) << self.row_beats_log2
 
+    def mailbox_beats(self, how: Train) -> int:
+        """Of the mailboxes of all GPUs."""
+        return self.config.gpus * how.slots * self.mailbox_pitch(how)
+
+    def gradients_beats(self, how: Train) -> int:
+        return self.config.gpus * how.slots * self.gradients_pitch(how)
+
     def check(self, how: Train) -> None:
         """Raises ValueError: mini-batches that the core cannot deal."""
         most = self.config.frame_beats // self.sample_beats

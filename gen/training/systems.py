@@ -34,10 +34,11 @@ class Machine:
     """Constants, in seconds, bytes and FLOP per second.
 
     systems: those whose constants are known. memory_bytes: of a GPU. flops_s, link_bytes_s: of its networks, and to
-    other GPUs. row_s: the CPU's for a lookup, gathered and updated; host_s: the CPU's for a step, whatever the batch.
+    other GPUs. row_s: the CPU's for a lookup, gathered and updated; host_s: the CPU's for the operators of a table.
     copy_s, copy_bytes_s: of a copy between host and GPU. launch_s: of the kernels of a table or a layer, all of a
-    step. dense_row_s: a lookup on the GPU. server_row_s: a lookup at a parameter server. gather_ratio: transfers of
-    Hotline's gathered mini-batch over DLRM's of the same. replicate_bytes_s: cached rows copied to the other GPUs.
+    step. rows_bytes_s: of rows looked up and updated on the GPU. server_row_s: a lookup at a parameter server.
+    gather_ratio: transfers of Hotline's gathered mini-batch over DLRM's of the same. replicate_bytes_s: cached rows
+    copied to the other GPUs.
     tt_s: a tensor train of D 128 for 4,096 samples. shard_s: of a step with sharded tables. sync_s: of the GPUs'
     synchronisation in a step, times (gpus - 1) / gpus. cache_row_s: a lookup in a cache of rows."""
 
@@ -51,7 +52,7 @@ class Machine:
     copy_s: float
     copy_bytes_s: float
     launch_s: float
-    dense_row_s: float
+    rows_bytes_s: float
     server_row_s: float
     gather_ratio: float
     replicate_bytes_s: float
@@ -109,7 +110,7 @@ def _optimizer(of: Workload, on: Machine, parameters: float) -> list[Stage]:
 
 
 def _dense_rows(of: Workload, on: Machine) -> Stage:
-    return Stage("rows on the GPU", GPU, of.batch / of.gpus * of.lookups * on.dense_row_s)
+    return Stage("rows on the GPU", GPU, of.batch / of.gpus * of.lookups * of.row_bytes / on.rows_bytes_s)
 
 
 def _hybrid(of: Workload, on: Machine) -> Step:
@@ -117,7 +118,7 @@ def _hybrid(of: Workload, on: Machine) -> Step:
 
 
 def _hybrid_stages(of: Workload, on: Machine) -> list[Stage]:
-    host, moved = (on.host_s + of.batch * of.lookups * on.row_s) / 2, transfer_s(of, on) / 2
+    host, moved = (of.tables * on.host_s + of.batch * of.lookups * on.row_s) / 2, transfer_s(of, on) / 2
     return [Stage("CPU gather", CPU, host), Stage("copy to GPU", PCIE, moved), *_networks(of, on),
             *_optimizer(of, on, of.dense), Stage("copy to host", PCIE, moved), Stage("CPU update", CPU, host)]
 
@@ -137,7 +138,7 @@ def _hotline(of: Workload, on: Machine) -> Step:
     gathered = 1 - of.popular
     # Gradients of the cached rows that a mini-batch asks for are summed over GPUs.
     # Every GPU applies them all to its replica.
-    train = [Stage("rows on the GPU", GPU, of.batch * of.lookups * on.dense_row_s), *_networks(of, on),
+    train = [_dense_rows(replace(of, gpus=1), on), *_networks(of, on),
              *_optimizer(of, on, of.dense + of.gpus * max(of.unique - of.cold, 0.0) * of.dim)]
     moved = transfer_s(of, on) * on.gather_ratio / 2
     gather = [Stage("gather", PCIE, moved), *train, Stage("write back", PCIE, moved)]
@@ -167,7 +168,7 @@ def elrec(of: Workload, on: Machine, in_flight: int = IN_FLIGHT, resident: bool 
     if resident or not left:
         return simulate([[_dense_rows(of, on), *stages]])
     share = left / of.tables
-    host = (on.host_s + share * of.batch * of.lookups * on.row_s) / 2
+    host = (left * on.host_s + share * of.batch * of.lookups * on.row_s) / 2
     moved = of.gpus * on.copy_s + share * of.vector_bytes / on.copy_bytes_s     # one copy for all tables
     return simulate([[Stage("CPU gather", CPU, host), Stage("prefetch", PCIE, moved), *stages,
                       Stage("gradients", PCIE, moved), Stage("CPU update", CPU, host)]], in_flight)

@@ -1,6 +1,6 @@
-"""Mini-batches as they lie in the mailbox, and which of them may go when."""
+"""Mini-batches as they lie in the mailboxes, and which of them may go when, to which GPU."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +37,23 @@ def sent(rest: Words, half: int) -> Words:
 
 @dataclass(kw_only=True)
 class Scheduler:
-    """What may be dispatched next. slots: of the mailbox; begun, finished: mini-batches; pending: the updates of a
-    gathered one have not begun."""
+    """What may be dispatched next. slots: of a mailbox; begun, finished: mini-batches of each GPU; pending: the updates
+    of a gathered one have not begun."""
 
     slots: int
-    begun: int = 0
-    finished: int = 0
+    begun: list[int] = field(default_factory=lambda: [0])
+    finished: list[int] = field(default_factory=lambda: [0])
     pending: bool = False
+
+    @property
+    def gpu(self) -> int:
+        """That has the fewest mini-batches which it has not finished, of several the first."""
+        ahead = [begun - finished for begun, finished in zip(self.begun, self.finished, strict=True)]
+        return ahead.index(min(ahead))
 
     def pick(self, *, popular: bool, gathered: bool) -> int | None:
         """The kind of the next mini-batch, of those that are there; None: it has to wait."""
-        if self.begun - self.finished >= self.slots:
+        if self.begun[self.gpu] - self.finished[self.gpu] >= self.slots:
             return None
         if gathered and not self.pending:
             return GATHERED

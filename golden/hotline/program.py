@@ -43,6 +43,7 @@ class Sizes:
     frame_beats: int
     row_slots: int
     embedding_beats: int
+    gpus: int = 1
 
     @property
     def domain_bits(self) -> int:
@@ -149,9 +150,10 @@ class Program:
         row_beats = 1 << item["row_beats_log2"]
         rows = min(item["batch"] * item["indices"], sizes.slots(item["row_beats_log2"]))
         sent = item["batch"] * self.vectors(item) if item["pooled"] else rows
-        yield MAILBOX, item["mailbox_slots"] * item["mailbox_pitch"], arguments.mailbox_beats
+        slots = sizes.gpus * item["mailbox_slots"]
+        yield MAILBOX, slots * item["mailbox_pitch"], arguments.mailbox_beats
         yield MAILBOX, 1 + item["batch"] * item["sample_beats"] + sent * row_beats, item["mailbox_pitch"]
-        yield GRADIENTS, item["mailbox_slots"] * item["gradients_pitch"], arguments.gradients_beats
+        yield GRADIENTS, slots * item["gradients_pitch"], arguments.gradients_beats
         yield GRADIENTS, rows * row_beats, item["gradients_pitch"]
         if item["pooled"]:
             yield HOT, sizes.banks * sizes.sets * 4 * row_beats, arguments.hot_beats

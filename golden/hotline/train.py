@@ -56,10 +56,10 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """A mini-batch as it lies in the mailbox, `number` the k of the run. samples: (n, words of a sample); rows:
-    (rows, words of a row), cold rows, or vectors if pooled, with `half` their (beats, words); numbers: of the samples
-    in their instruction; places: beats of the cold rows in the rows' buffer, updates: what they are after the
-    mini-batch, (rows, words of a row)."""
+    """A mini-batch as it lies in its GPU's mailbox, `number` the k of the run, `own` the j of the GPU. samples: (n,
+    words of a sample); rows: (rows, words of a row), cold rows, or vectors if pooled, with `half` their (beats, words);
+    numbers: of the samples in their instruction; places: beats of the cold rows in the rows' buffer, updates: what they
+    are after the mini-batch, (rows, words of a row)."""
 
     number: int
     kind: int
@@ -68,6 +68,8 @@ class MiniBatch:
     numbers: NDArray[np.int64]
     places: NDArray[np.int64]
     updates: Words
+    gpu: int
+    own: int
 
 
 @dataclass(frozen=True)
@@ -143,21 +145,25 @@ class Hotline:
         self._cold = 0
         self._batches: list[MiniBatch] = []
         self._kinds: Iterator[int] | None = None
+        self._gpus: Iterator[int] = iter(())
+        self._own = [0] * self.sizes.gpus
         self._gpu: Callable[[MiniBatch], Words] | None = None
         self._ready = (0, 0)
 
     def run(self, memory: Memory, kinds: Iterable[int] | None = None,
-            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None) -> Result:
+            gpu: Callable[[MiniBatch], Words] | None = None, count: int | None = None,
+            gpus: Iterable[int] = ()) -> Result:
         """Carries out `count` instructions (default: all of the program) and says how that went.
 
         kinds: of the mini-batches as they are dispatched, of the whole run; None: in the order in which frames fill.
         With fewer than there are the run ends behind the last, with ABORTED. gpu: gradients of a gathered
         mini-batch's rows, (rows, words of a row) binary32; called for every mini-batch; without it they are zeros.
+        gpus: which GPU each mini-batch goes to, those that are not named to the first.
         Raises ValueError: kinds that no order has.
         """
         program = memory.program.reshape(-1, WORDS).tolist()
         self._begin()
-        self._kinds, self._gpu = None if kinds is None else iter(kinds), gpu
+        self._kinds, self._gpu, self._gpus = None if kinds is None else iter(kinds), gpu, iter(gpus)
         program_of = Program(sizes=self.sizes, arguments=Arguments(
             len(memory.inputs) // self.words, len(memory.mailbox) // self.words, memory.gradients_beats,
             len(memory.hot) // self.words))
@@ -314,11 +320,14 @@ class Hotline:
         rest = self._pool(plan, memory, own, mine, rows) if kind == GATHERED and item["pooled"] else rows
         if item["half"]:
             rest = sent(rest.reshape(-1, words), 1)
-        batch = MiniBatch(number, kind, own, rest, portion.samples, places, rows.copy())
+        gpu = next(self._gpus, 0)
+        batch = MiniBatch(number, kind, own, rest, portion.samples, places, rows.copy(), gpu, self._own[gpu])
+        self._own[gpu] += 1
         header = np.zeros(words, np.uint32)
         header[:4] = batch.number, kind, len(own), len(places)
         whole = np.concatenate([header, own.reshape(-1), rest.reshape(-1)])
-        memory.mailbox[number % item["mailbox_slots"] * item["mailbox_pitch"] * words:][:len(whole)] = whole
+        slot = gpu * item["mailbox_slots"] + batch.own % item["mailbox_slots"]
+        memory.mailbox[slot * item["mailbox_pitch"] * words:][:len(whole)] = whole
         self._counters[("batches_popular", "batches_gathered")[kind]] += 1
         self._cold += len(portion.ordinals)
         return batch

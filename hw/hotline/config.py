@@ -34,6 +34,7 @@ class HotlineConfig(Config):
     insert_log2: int = whole(
         0, 8, "log2 of the new rows of a bank of which the last is taken up (sampled), or ages its set, where no place "
         "in it was to be had (steady); srrip counts none: 0")
+    gpus: int = choice(1, 2, 4, default=1, about="GPUs that mini-batches are dispatched to, each with a mailbox")
     frames: int = whole(2, 16, "mini-batches that the input buffer holds")
     frame_beats: int = whole(16, 65536, "beats of a mini-batch's samples", power_of_two=True)
     row_slots: int = whole(16, 262144, "rows that the embedding buffer holds, if they are short", power_of_two=True)

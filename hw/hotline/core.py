@@ -1,4 +1,4 @@
-"""The Hotline core, a Vitis kernel: dispatches samples to a GPU in mini-batches and keeps the rows that are not hot."""
+"""The Hotline core, a Vitis kernel: dispatches samples to GPUs in mini-batches and keeps the rows that are not hot."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from hw.axi.writer import WritePort, connect_client
 from hw.hotline.bags import BagReader
 from hw.hotline.classifier import Classifier
 from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
-from hw.hotline.dispatch import Dispatcher
+from hw.hotline.dispatch import Dispatcher, each
 from hw.hotline.embeddings import EmbeddingBuffer
 from hw.hotline.frames import InputBuffer
 from hw.hotline.gather import Gather
@@ -22,6 +22,7 @@ from hw.hotline.lookup import LookupArray
 from hw.hotline.program import Program
 from hw.hotline.update import Updater
 from hw.isa import HOTLINE
+from hw.isa.hotline import DISPATCHED
 from hw.kernel.doorbell import Doorbell
 from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, report_first_fault
 from hw.place import Part, place
@@ -129,7 +130,7 @@ class HotlineCore(Part):
         # A row is one request, whatever its length; one per cycle.
         row_reads = Reader(**in_flight)
         row_writes = WritePort(**write_port, clients=(max(config.output_beats, 1 << ROW_BEATS_LOG2_MAX),))
-        program, doorbell = Program(config), Doorbell(beat_bytes=beat_bytes)
+        program, doorbell = Program(config), Doorbell(beat_bytes=beat_bytes, bits=32 * config.gpus)
         lookup, logger, image = LookupArray(config), Logger(config), ImageMover(config)
         classifier, frames = Classifier(config), InputBuffer(config)
         gather, embeddings = Gather(config), EmbeddingBuffer(config)
@@ -318,7 +319,8 @@ class HotlineCore(Part):
             events.stall_frames.eq(parts.frames.waits),
             events.stall_mailbox.eq(dispatcher.stall_mailbox),
             events.stall_gather.eq(dispatcher.starved & ~gather.idle),
-            frame.progress.dispatched.eq(dispatcher.dispatched),
+            *(frame.progress[name].eq(value) for name, value in zip(
+                DISPATCHED, each(dispatcher.dispatched), strict=False)),
             frame.report_progress.eq(dispatcher.notify & ~frame.flush),
         ]
 
@@ -352,7 +354,7 @@ class HotlineCore(Part):
             frame.over.eq(program.done),
             frame.at.eq(at),
             frame.host.waits.eq(dispatcher.waiting),
-            frame.host.detail.eq(dispatcher.completed),
+            frame.host.detail.eq(sum(each(dispatcher.completed))),
             frame.work.eq(dispatcher.advanced | Cat(
                 o.valid & o.ready for client, o in enumerate(parts.reads.o) if client != BELL).any()),
         ]

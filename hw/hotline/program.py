@@ -232,7 +232,7 @@ class Program(Part):
     def _sums(self, m: Module, state: _State, allowed: _Allowed) -> _Sums:
         item, arguments, config = state.item, self.arguments, self.config
         check = Signal(Check)
-        beats = image_beats(config)
+        beats, gpu_bits = image_beats(config), (config.gpus - 1).bit_length()
         vectors = Signal(7, reset_less=True)
         sent_from = Signal(range(config.frame_beats + 2), reset_less=True)     # beats before the rows or vectors
         rows = Signal(32, reset_less=True)
@@ -243,10 +243,10 @@ class Program(Part):
             Check.FRAME: Term(0, item.batch, item.sample_beats),
             Check.INPUTS: Term(item.source, item.count, item.sample_beats),
             Check.SOURCE: Term(item.source, beats, 1), Check.OUT: Term(item.out, beats, 1),
-            Check.MAILBOX: Term(0, item.mailbox_pitch, item.mailbox_slots),
+            Check.MAILBOX: Term(0, item.mailbox_pitch, item.mailbox_slots << gpu_bits),
             Check.ROWS: Term(0, item.batch, item.indices), Check.VECTORS: Term(0, item.batch, vectors),
             Check.SENT: Term(sent_from, many, row_beats),
-            Check.GRADIENTS: Term(0, item.gradients_pitch, item.mailbox_slots),
+            Check.GRADIENTS: Term(0, item.gradients_pitch, item.mailbox_slots << gpu_bits),
             Check.RETURNED: Term(0, rows, row_beats),
             Check.HOT: Term(0, config.banks * config.sets * WAYS, row_beats),
         }

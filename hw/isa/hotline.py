@@ -20,7 +20,7 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["HOTLINE", "JOIN", "KIND"]
+__all__ = ["DISPATCHED", "FINISHED", "GPUS", "HOTLINE", "JOIN", "KIND"]
 
 
 class KIND(IntEnum):
@@ -38,21 +38,26 @@ class JOIN(IntEnum):
     MULTIPLY = 2
 
 
+GPUS = 4        # at most
+#: Words of the result block, of each GPU.
+DISPATCHED, FINISHED = (tuple(f"{name}_{gpu}" if gpu else name for gpu in range(GPUS))
+                        for name in ("dispatched", "finished"))
 _SAMPLES = (Use("count", "samples"), Use("source", "inputs offset of the first sample, in beats"),
             Use("sample_beats"), Use("indices"))
 
 HOTLINE = Kernel(
     name="hotline",
-    about="Samples of a click log dispatched to a GPU in mini-batches: popular ones at once, others with their cold "
+    about="Samples of a click log dispatched to GPUs in mini-batches: popular ones at once, others with their cold "
           "rows.",
     arguments=(
         Argument("program", "pointer", "m00", "instructions of 64 bytes, one after the other"),
         Argument("program_count", "scalar", "", "instructions"),
         Argument("inputs", "pointer", "m00", "samples, and images of the logger to load"),
         Argument("inputs_beats", "scalar", "", "beats of the inputs' buffer"),
-        Argument("mailbox", "pointer", "m00", "mini-batches for the GPU; images of the logger"),
+        Argument("mailbox", "pointer", "m00", "mini-batches for the GPUs, the mailbox of each behind that of the GPU "
+                                              "before; images of the logger"),
         Argument("mailbox_beats", "scalar", "", "beats of the mailbox"),
-        Argument("gradients", "pointer", "m00", "what the GPU returns"),
+        Argument("gradients", "pointer", "m00", "what the GPUs return, in the same manner"),
         Argument("gradients_beats", "scalar", "", "beats of the gradients' buffer"),
         Argument("rows", "pointer", "m01", "the tables' rows"),
         Argument("rows_beats", "scalar", "", "beats of the rows' buffer"),
@@ -85,7 +90,7 @@ HOTLINE = Kernel(
         Field("row_beats_log2", 3, 16, 4, "log2 of the beats of a row", maximum=6),
         Field("batch", 4, 0, 16, "samples of a mini-batch; their beats are at most the core's `frame_beats`",
               minimum=1),
-        Field("mailbox_slots", 4, 16, 8, "mini-batches that the mailbox holds", minimum=1),
+        Field("mailbox_slots", 4, 16, 8, "mini-batches that a GPU's mailbox holds", minimum=1),
         Field("mailbox_pitch", 5, 0, 32, "beats from a mini-batch to the next in the mailbox; at least the most that "
               "one may take", minimum=1),
         Field("gradients_pitch", 6, 0, 32, "beats from a mini-batch's gradients to the next's; at least the most that "
@@ -124,9 +129,9 @@ HOTLINE = Kernel(
              ("instruction",)),
         Code(4, "INDEX", "an index is not below its table's rows; detail: the index",
              ("instruction", "sample", "position")),
-        Code(5, "TIMEOUT", "nothing but the GPU was waited for, and it has not finished a mini-batch in `timeout` "
-                           "cycles; detail: how many it had finished", ("instruction",)),
-        Code(6, "OVERRUN", "the GPU claims more mini-batches than were dispatched; detail: how many", ("instruction",)),
+        Code(5, "TIMEOUT", "nothing but GPUs was waited for, and none has finished a mini-batch in `timeout` cycles; "
+                           "detail: how many they had finished", ("instruction",)),
+        Code(6, "OVERRUN", "a GPU claims more mini-batches than it was dispatched; detail: how many", ("instruction",)),
         Code(7, "READ_ERROR", "a read was answered with SLVERR or DECERR; detail: 0 program, 1 inputs, 2 doorbell, "
                               "3 gradients, 4 rows, 5 hot rows", ("instruction",)),
         Code(8, "WRITE_ERROR", "a write was answered with SLVERR or DECERR; detail: 0 mailbox, 1 result, 2 a row, and "
@@ -167,7 +172,9 @@ HOTLINE = Kernel(
             ("batches_updated", "gathered mini-batches, from the first on, whose updates are in memory; the rows' "
                                 "buffer is as they leave it, but for WRITE_ERROR with detail 3"),
         ),
-        Value("dispatched", 192, 32, "progress", "mini-batches dispatched so far"),
-        Value("finished", 208, 32, "doorbell", "mini-batches of the run that the GPU has finished, gradients included"),
+        *(Value(name, 192 + gpu, 32, "progress", f"mini-batches dispatched to GPU {gpu} so far")
+          for gpu, name in enumerate(DISPATCHED)),
+        *(Value(name, 208 + gpu, 32, "doorbell", f"mini-batches of the run that GPU {gpu} has finished, gradients "
+                "included") for gpu, name in enumerate(FINISHED)),
     ),
 )

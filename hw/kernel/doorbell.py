@@ -18,7 +18,7 @@ class Doorbell(Part):
 
     Source: hw.isa, the result block's words of kind doorbell
 
-    Parameters  beat_bytes: of the port; bits: of the word that are told
+    Parameters  beat_bytes: of the port; bits: of the word that are told, also of words behind it
     Members     enable      In  a look may begin
                 waiting     In  the word is waited for
                 address     In(64)  of the word, a multiple of a beat
@@ -32,14 +32,14 @@ class Doorbell(Part):
                 value, polled and failed the cycle after the answer; the first request the cycle after `enable`
     Handshake   o_requests from registers; i.ready is always high
     Reset       value is 0; an answer that is still to come has to be dropped by the port
-    Raises      ValueError: beat_bytes that no port has; bits not from 1 to 32
+    Raises      ValueError: beat_bytes that no port has; bits not from 1 to those of a beat
     Golden      a counter          Tests  verif/kernel/test_doorbell.py
     """
 
     def __init__(self, *, beat_bytes: int, bits: int = 32):
         check_beat_bytes(beat_bytes)
-        if type(bits) is not int or not 1 <= bits <= 32:
-            raise ValueError(f"bits must be from 1 to 32, not {bits!r}")
+        if type(bits) is not int or not 1 <= bits <= 8 * beat_bytes:
+            raise ValueError(f"bits must be from 1 to {8 * beat_bytes}, not {bits!r}")
         self.beat_bytes, self.bits = beat_bytes, bits
         super().__init__({
             "enable": In(1), "waiting": In(1), "address": In(64),

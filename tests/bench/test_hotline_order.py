@@ -19,10 +19,10 @@ def test_the_order_is_that_of_the_core(monkeypatch):
         monkeypatch.setattr(hotline_auc, name, value)
     order, share = hotline_auc.order_of(layout, log.indices, 100, how.batch)
     words = np.concatenate([layout.registers(), layout.learn(100, 0), layout.train(how, 400, 0, 0)[1:]])
-    mailbox = np.zeros(max(layout.image_beats, how.slots * layout.mailbox_pitch(how)) * config.words, np.uint32)
+    mailbox = np.zeros(max(layout.image_beats, layout.mailbox_beats(how)) * config.words, np.uint32)
     result = make.core(config).run(Memory(words.reshape(-1), log.samples.reshape(-1), mailbox,
                                           layout.rows().reshape(-1),
-                                          gradients_beats=how.slots * layout.gradients_pitch(how)))
+                                          gradients_beats=layout.gradients_beats(how)))
     assert result.code == 0
     assert [part.tolist() for part in order] == [batch.numbers.tolist() for batch in result.batches]
     assert share == result.counters["popular"] / 400 and 0 < share < 1

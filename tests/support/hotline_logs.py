@@ -10,7 +10,7 @@ from golden.hotline.train import Hotline
 
 TINY = load("tiny").cores["hotline"]
 SIZES = ("words", "positions", "banks", "sets", "frame_beats", "row_slots", "embedding_beats", "policy",
-         "insert_log2")
+         "insert_log2", "gpus")
 
 
 def core(config=TINY, **values):

@@ -3,11 +3,10 @@ that goes by the program alone; and mistakes in them.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga.api.gpu import GATHERED, POLL_CYCLES, Times
+from fpga.api.gpu import GATHERED, Gpu, Places, Times
 from gen.compiler.emb import encode
 from golden.hotline.bank import WAYS
 from hw.isa import HOTLINE
@@ -17,7 +16,6 @@ from tests.support.differential import Differential, Draw, opened
 from tests.support.hotline_bench import Bench, run_of
 from tests.support.program_mutator import shorter
 
-DISPATCHED, FINISHED = (4 * HOTLINE.value(name).word for name in ("dispatched", "finished"))
 FLOAT = (0, 0x80000000, 0x3F800000, 0xBE800000, 0x7F800000, 0x7FC00001, 1, 0x00800000, 0xFFFFFFFF)
 
 
@@ -50,47 +48,23 @@ def gradients(words, cold, row_words):
     return ((mixed % 61 - 30) / 16).astype(np.float32)
 
 
-@dataclass
-class WordGpu:
-    """A GPU that knows a program's words and no tables. kinds, finished: as of fpga.api.gpu.Gpu."""
+class WordGpu(Gpu):
+    """GPUs that know a program's words and no tables."""
 
-    run: object
-    watch: object
-    kinds: list = field(default_factory=list)
-    finished: list = field(default_factory=list)
+    def __init__(self, run, watch):
+        super().__init__(run.log.layout, None, run.times, watch=watch)
+        self.dealing = Dealing(run.words)
 
-    def serve(self, bench, _how, _hot=None, *, most=None, until=None):
-        card, result, words = bench.card, bench.buffers["result"], bench.words
-        dealing, at, limit = Dealing(self.run.words), 0, bench.limit if until is None else until
+    def places(self, _how):
+        how, gpus = self.dealing.how, self.layout.config.gpus
+        return Places(gpus, how.mailbox_slots, how.mailbox_pitch, how.gradients_pitch) if how else Places(gpus, 1, 0, 0)
 
-        def over(cycles):
-            nonlocal at
-            at += cycles
-            return card.step(cycles) or at >= limit
+    def beats(self, _how, header):
+        return self.dealing.beats(header)
 
-        while most is None or len(self.finished) < most:
-            number = len(self.finished)
-            if int(card.read(result, np.uint32, 1, DISPATCHED)[0]) <= number:
-                if over(POLL_CYCLES):
-                    return
-                continue
-            how = dealing.how
-            place = number % how.mailbox_slots * how.mailbox_pitch * 4 * words
-            header = card.read(bench.buffers["mailbox"], np.uint32, words, place)
-            assert header[0] == number, f"the mailbox has mini-batch {header[0]} where {number} should be"
-            beats = dealing.beats(header)
-            assert beats <= how.mailbox_pitch, f"mini-batch {number} has {beats} beats"
-            batch = card.read(bench.buffers["mailbox"], np.uint32, beats * words, place)
-            self.watch(batch.reshape(-1, words))
-            self.kinds.append(int(header[1]))
-            if over(self.run.times.of(int(header[2]))):
-                return
-            if header[1] == GATHERED and header[3]:
-                made = gradients(batch, int(header[3]), words << how.row_beats_log2)
-                card.write(bench.buffers["gradients"], made,
-                           number % how.mailbox_slots * how.gradients_pitch * 4 * words)
-            card.write(result, np.array([number + 1], np.uint32), FINISHED)
-            self.finished.append(at)
+    def train(self, _how, words):
+        made = gradients(words, int(words[0, 3]), words.shape[1] << self.dealing.how.row_beats_log2)
+        return made, made
 
 
 class ProgramBench(Bench):
@@ -136,9 +110,9 @@ class Programs(Draw):
         train |= {"source": gaps[0], "mailbox_pitch": train["mailbox_pitch"] + gaps[2],
                   "gradients_pitch": train["gradients_pitch"] + gaps[3],
                   "rate": int(self.one(FLOAT)) if r.random() < 0.3 else train["rate"]}
-        mailbox_beats = train["mailbox_slots"] * train["mailbox_pitch"]
+        mailbox_beats = config.gpus * train["mailbox_slots"] * train["mailbox_pitch"]
         run.mailbox_beats = mailbox_beats + log.layout.image_beats + 1
-        run.gradients_beats = train["mailbox_slots"] * train["gradients_pitch"]
+        run.gradients_beats = config.gpus * train["mailbox_slots"] * train["gradients_pitch"]
         image = len(run.inputs)
         run.inputs = np.concatenate([run.inputs, self.an_image().reshape(-1, config.words)])
         steps = []

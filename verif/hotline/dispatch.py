@@ -38,6 +38,8 @@ class Portion:
     frees: bool = True
     slots: list[int] = field(default_factory=list)  # of the embedding buffer
     rest: np.ndarray | None = None                  # rows, or vectors
+    gpu: int = 0                                    # as dispatched, and its number there
+    own: int = 0
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Pace:
     arrive: float = 1.0         # of new mini-batches
     latency: int = 3            # of reads
     write: int = 6              # from a request to its response
-    gpu: int = 10               # cycles of a mini-batch
+    gpu: int = 10               # cycles of a mini-batch, of any GPU
     poll: int = 5
     update: int = 8
 
@@ -74,20 +76,22 @@ class Bench:
         self.coming: dict[int, deque[Portion]] = {POPULAR: deque(), GATHERED: deque()}
         self.standing: dict[int, deque[Portion]] = {POPULAR: deque(), GATHERED: deque()}
         self.taken: list[Portion] = []
-        self.scheduler = Scheduler(slots=1)
+        none = [0] * config.gpus
+        self.scheduler = Scheduler(slots=1, begun=none.copy(), finished=none.copy())
+        self.accepted = deque([none] * (1 + config.gpus.bit_length()), 1 + config.gpus.bit_length())
         # Writes: beats, requests, those under way until their response.
         self.beats: deque[np.ndarray] = deque()
         self.requests: deque[dict[str, int]] = deque()
         self.under_way: deque[tuple[int, int]] = deque()
         self.reserved = 0
-        self.finished = self.read = 0
-        self.gpu_at: int | None = None
+        self.finished, self.read = none.copy(), none.copy()
+        self.gpu_at: list[int | None] = [None] * config.gpus
         self.done_at: int | None = None
         self.updates: list[dict[str, int]] = []
         self.update_at: int | None = None
         self.pooled_by: dict[int, Portion] = {}
         self.held = False       # the GPU does nothing
-        self.lie: int | None = None
+        self.lie: list[int] | None = None
         self.data_at: list[int] = []
         self.take_at: list[int] = []
         self.notified: list[int] = []
@@ -131,7 +135,7 @@ class Bench:
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
         ports.set("mailbox_address", MAILBOX)
         ports.set("gradients", GRADIENTS)
-        ports.set("finished", self.finished)
+        ports.set("finished", _numbers(self.finished))
         ports.set("job", self.job)
         ports.set("start", 1)
         self.scheduler.slots = self.job["mailbox_slots"]
@@ -237,7 +241,7 @@ class Bench:
         ports.set("written", written)
         ports.set("polled", polled)
         ports.set("updated", updated)
-        ports.set("finished", self.finished if self.lie is None else self.lie)
+        ports.set("finished", _numbers(self.finished if self.lie is None else self.lie))
         await self.edge
         self.cycle += 1
         assert not (pending and ports.get("idle")), f"cycle {self.cycle}: idle before the updates are made"
@@ -248,11 +252,15 @@ class Bench:
             self._free(ports.get("free") >> 1)
         if ports.get("notify"):
             self.notified.append(self.cycle)
-        dispatched = ports.get("dispatched")
-        assert dispatched - self.read in (0, 1) and dispatched == len(self.notified), "dispatched and notify"
-        if dispatched != self.read:
-            assert self.done_of(dispatched - 1), f"mini-batch {dispatched - 1} is dispatched before it is written"
-            self.read = dispatched
+        dispatched = self.counts("dispatched")
+        more = sum(dispatched) - sum(self.read)
+        assert more in (0, 1) and sum(dispatched) == len(self.notified), "dispatched and notify"
+        if more:
+            number = sum(self.read)
+            self.read[self.taken[number].gpu] += 1
+            assert dispatched == self.read, f"mini-batch {number} is dispatched to another GPU: {dispatched}"
+            assert self.done_of(number), f"mini-batch {number} is dispatched before it is written"
+        self.accepted.append(self.counts("completed"))
         self.events = [self.events[0] + ports.get("popular"), self.events[1] + ports.get("gathered")]
         self.stalls += ports.get("stall_mailbox")
         if written:
@@ -271,7 +279,9 @@ class Bench:
             want = self.scheduler.pick(popular=bool(self.standing[POPULAR]), gathered=bool(self.standing[GATHERED]))
             assert taken[0] == want, f"cycle {self.cycle}: kind {taken[0]}, expected {want}"
             portion = self.standing[want].popleft()
-            self.scheduler.begun += 1
+            known = Scheduler(slots=1, begun=self.scheduler.begun, finished=self.accepted[0])
+            portion.gpu, portion.own = known.gpu, known.begun[known.gpu]
+            self.scheduler.begun[known.gpu] += 1
             self.scheduler.pending |= want == GATHERED
             self.taken.append(portion)
             self.take_at.append(self.cycle)
@@ -349,22 +359,30 @@ class Bench:
         rest = np.empty((0, self.config.words), np.uint32) if portion.rest is None else portion.rest
         want = beats_of(number, portion.kind, portion.samples, portion.words[first:last], len(portion.slots),
                         sent(rest, job["half"]))
-        place = number % job["mailbox_slots"] * job["mailbox_pitch"]
+        place = self.slot(portion) * job["mailbox_pitch"]
         got = [self.memory.get(place + at) for at in range(len(want))]
         return all(beat is not None and (beat == word).all() for beat, word in zip(got, want, strict=True))
 
+    def slot(self, portion: Portion) -> int:
+        return portion.gpu * self.job["mailbox_slots"] + portion.own % self.job["mailbox_slots"]
+
+    def counts(self, name: str) -> list[int]:
+        """Of each GPU."""
+        return [self.ports.get(name) >> 32 * gpu & (1 << 32) - 1 for gpu in range(self.config.gpus)]
+
     def _gpu(self) -> None:
-        """Finishes mini-batches in order; what it has not finished must not have been written over."""
-        if self.held:
-            return
-        if self.gpu_at is None and self.read > self.finished:
-            self.gpu_at = self.cycle + self.r.randint(self.pace.gpu, 2 * self.pace.gpu)
-        if self.gpu_at is not None and self.gpu_at <= self.cycle:
-            number = self.finished
-            assert self.done_of(number), f"mini-batch {number} was written over before it was finished"
-            self.gpu_kinds.append(self.taken[number].kind)
-            self.finished += 1
-            self.gpu_at = None
+        """Each GPU finishes its mini-batches in order; what it has not finished must not have been written over."""
+        for gpu in range(0 if self.held else self.config.gpus):
+            at = self.gpu_at[gpu]
+            if at is None and self.read[gpu] > self.finished[gpu]:
+                self.gpu_at[gpu] = at = self.cycle + self.r.randint(self.pace.gpu, 2 * self.pace.gpu)
+            if at is not None and at <= self.cycle:
+                number = next(number for number, portion in enumerate(self.taken)
+                              if (portion.gpu, portion.own) == (gpu, self.finished[gpu]))
+                assert self.done_of(number), f"mini-batch {number} was written over before it was finished"
+                self.gpu_kinds.append(self.taken[number].kind)
+                self.finished[gpu] += 1
+                self.gpu_at[gpu] = None
         # The dispatcher knows of it by the next poll, at the earliest.
         self.scheduler.finished = self.finished
 
@@ -372,8 +390,8 @@ class Bench:
         gathered = [number for number, portion in enumerate(self.taken) if portion.kind == GATHERED]
         number = gathered[len(self.updates)]
         portion, job = self.taken[number], self.job
-        assert self.finished > number, f"updates of mini-batch {number} before it is finished"
-        place = number % job["mailbox_slots"] * job["gradients_pitch"]
+        assert self.finished[portion.gpu] > portion.own, f"updates of mini-batch {number} before it is finished"
+        place = self.slot(portion) * job["gradients_pitch"]
         assert item == {"batch": portion.batch, "rows": len(portion.slots),
                         "address": GRADIENTS + place * 4 * self.config.words}, item
         self.updates.append(item)
@@ -386,10 +404,10 @@ class Bench:
         while quiet < 8:
             await self.step()
             assert not self.ports.get("error") & 1, self.ports.fields("error")
-            assert self.cycle < limit, f"{self.read} mini-batches of {len(self.taken)} after {cycles} cycles"
+            assert self.cycle < limit, f"{sum(self.read)} mini-batches of {len(self.taken)} after {cycles} cycles"
             busy = any(self.coming.values()) or any(self.standing.values())
             quiet = quiet + 1 if not busy and self.ports.get("idle") else 0
-        assert self.read == self.finished == len(self.taken) and not self.beats and not self.requests
+        assert self.read == self.finished and sum(self.read) == len(self.taken) and not self.beats and not self.requests
         assert len(self.updates) == sum(portion.kind == GATHERED for portion in self.taken)
         assert self.events == [sum(portion.kind == kind for portion in self.taken) for kind in (POPULAR, GATHERED)]
         assert not self.freed and not self.under_way
@@ -397,6 +415,11 @@ class Bench:
 
 def _words(value: int, count: int) -> np.ndarray:
     return np.frombuffer(value.to_bytes(4 * count, "little"), np.uint32)
+
+
+def _numbers(counts: list[int]) -> int:
+    """The GPUs' words, the first lowest."""
+    return sum(count << 32 * gpu for gpu, count in enumerate(counts))
 
 
 def _packed(words: np.ndarray) -> int:

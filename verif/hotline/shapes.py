@@ -1,5 +1,7 @@
 """What the benches of the Hotline core's front share: sizes of cores, golden's view of them."""
 
+from dataclasses import replace
+
 from gen.rtl.config import load
 from golden.hotline.program import Sizes
 from hw.hotline.config import HotlineConfig
@@ -15,9 +17,11 @@ WIDE = HotlineConfig(
     input_beats=16, row_read_beats=16, output_beats=16)
 # Row numbers of 34 bits, and with rows of 64 beats places of more than 32.
 LARGE: HotlineConfig = load("hotline").cores["hotline"]
-CONFIGS = {"tiny": TINY, "wide": WIDE, "large": LARGE}
+# Two and four GPUs.
+CONFIGS = {"tiny": TINY, "wide": WIDE, "large": LARGE, "two": replace(WIDE, gpus=2), "four": replace(TINY, gpus=4)}
 
 
 def sizes_of(config: HotlineConfig) -> Sizes:
     return Sizes(words=config.words, positions=config.positions, banks=config.banks, sets=config.sets,
-                 frame_beats=config.frame_beats, row_slots=config.row_slots, embedding_beats=config.embedding_beats)
+                 frame_beats=config.frame_beats, row_slots=config.row_slots, embedding_beats=config.embedding_beats,
+                 gpus=config.gpus)

@@ -105,19 +105,42 @@ async def latency_and_rate_as_documented(dut):
 @cocotb.test()
 @pytest.mark.testpoint("gathered_goes_first")
 async def gathered_goes_first(dut):
-    """With both there the gathered one goes; popular ones pass it only until updates have begun; a mailbox that
-    is full holds up both, and says so."""
+    """With both there the gathered one goes; popular ones pass it only until updates have begun; mailboxes that
+    are full hold up both, and say so."""
     start(dut)
     bench = await Bench.fresh(dut, rng("first"), mailbox_slots=3)
     bench.held = True
-    for _ in range(5):
+    room = 3 * bench.config.gpus
+    for _ in range(room + 2):
         bench.put(bench.portion(POPULAR), bench.portion(GATHERED, batch=1))
     for _ in range(600):
         await bench.step()
-    assert [portion.kind for portion in bench.taken] == [GATHERED, POPULAR, POPULAR] and bench.stalls > 300
+    assert [portion.kind for portion in bench.taken] == [GATHERED, *[POPULAR] * (room - 1)] and bench.stalls > 100
     bench.held = False
     await bench.run()
-    assert bench.gpu_kinds.count(GATHERED) == 5
+    assert bench.gpu_kinds.count(GATHERED) == room + 2
+
+
+@cocotb.test()
+@pytest.mark.testpoint("spread_over_gpus")
+async def spread_over_gpus(dut):
+    """GPUs that finish nothing get mini-batches in turn; one that is faster gets more; each fills its own mailbox."""
+    start(dut)
+    bench = await Bench.fresh(dut, rng("spread"), mailbox_slots=2)
+    gpus = bench.config.gpus
+    bench.held = True
+    bench.put(*(bench.portion(POPULAR) for _ in range(8 * gpus)))
+    for _ in range(600):
+        await bench.step()
+    assert [portion.gpu for portion in bench.taken] == [*range(gpus)] * 2
+    # The last one alone goes on.
+    for _ in range(5):
+        bench.finished[-1] += 1
+        for _ in range(200):
+            await bench.step()
+        assert bench.taken[-1].gpu == gpus - 1
+    bench.held = False
+    await bench.run()
 
 
 @cocotb.test()
@@ -174,18 +197,20 @@ async def waiting_and_overrun(dut):
         advanced = 0
         for _ in range(800):
             await bench.step()
-            bench.held = bench.finished >= stop_after
+            bench.held = sum(bench.finished) >= stop_after
             advanced += bench.ports.get("advanced")
         assert bench.ports.get("waiting") and not bench.ports.get("error") & 1
-        assert bench.ports.get("completed") == bench.finished < 4 and bool(advanced) == bool(bench.finished)
-    for lie in (1, 3, 1 << 31, (1 << 32) - 1):
+        assert bench.counts("completed") == bench.finished and sum(bench.finished) < 4
+        assert bool(advanced) == any(bench.finished)
+    gpus = bench.config.gpus
+    for number, lie in enumerate((1, 3, 1 << 31, (1 << 32) - 1)):
         bench = await Bench.fresh(dut, rng(f"overrun {lie}"), pace=Pace(poll=1, gpu=1))
         bench.held = True
         if lie == 3:
             bench.put(bench.portion(POPULAR), bench.portion(POPULAR))
-            while bench.read < 2:
+            while sum(bench.read) < 2:
                 await bench.step()
-        bench.lie = lie
+        bench.lie = [lie * (gpu == number % gpus) for gpu in range(gpus)]
         for _ in range(6):
             await bench.step()
         assert bench.ports.fields("error") == {"valid": 1, "detail": lie}
@@ -193,12 +218,12 @@ async def waiting_and_overrun(dut):
     bench = await Bench.fresh(dut, rng("back"), pace=Pace(poll=1), mailbox_slots=3)
     bench.put(*(bench.portion(POPULAR) for _ in range(3)))
     await bench.run()
-    bench.lie, bench.held = 1, True
+    bench.lie, bench.held = [min(1, count) for count in bench.finished], True
     for _ in range(20):
         await bench.step()
         assert bench.ports.get("idle")
     bench.put(*(bench.portion(POPULAR) for _ in range(3)))
-    while bench.read < 6:
+    while sum(bench.read) < 6:
         await bench.step()
         assert bench.cycle < 2000
     bench.lie, bench.held = None, False
@@ -207,10 +232,12 @@ async def waiting_and_overrun(dut):
 
 NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
          "gathered_goes_first", "reset_midstream", "corner_values", "waiting_and_overrun")
+SEVERAL = (*(name for name in NAMES if name != "latency_and_rate_as_documented"), "spread_over_gpus")
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "corner_values"))], 1))
+    ("tiny", NAMES), ("wide", ("random_match_golden", "corner_values")), ("four", SEVERAL),
+    ("two", ("random_match_golden", "spread_over_gpus"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_hotline_dispatch(number, name, tests):
     simulate(Dispatcher(CONFIGS[name]), "verif.hotline.test_dispatch", name=f"hotline_dispatch_{name}",

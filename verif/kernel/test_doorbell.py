@@ -210,7 +210,7 @@ def test_kernel_doorbell(number, beat_bytes, bits):
 
 @pytest.mark.parametrize(("change", "sentence"), [
     (dict(beat_bytes=24), "beat_bytes must be one of 4, 8, 16, 32, 64 (32 to 512 bits), not 24"),
-    (dict(bits=0), "bits must be from 1 to 32, not 0"), (dict(bits=33), "bits must be from 1 to 32, not 33"),
+    (dict(bits=0), "bits must be from 1 to 256, not 0"), (dict(bits=257), "bits must be from 1 to 256, not 257"),
 ])
 def test_illegal_config_wrong(change, sentence):
     """Beats that no port has and words of no bits or too many are refused with a sentence."""

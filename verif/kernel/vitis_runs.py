@@ -213,7 +213,7 @@ class HotlineRun(_CoreRun):
     def __init__(self, oracle: Hotline, layout: Layout, how: Train, samples: np.ndarray):
         self.oracle, self.layout, self.how = oracle, layout, how
         self.pitch, self.back = layout.mailbox_pitch(how), layout.gradients_pitch(how)
-        mailbox = how.slots * self.pitch
+        mailbox = layout.mailbox_beats(how)
         self.code = np.concatenate([layout.registers(), layout.learn(len(samples) // 2, 0, mailbox),
                                     layout.train(how, len(samples), 0, 0)[1:]])
         super().__init__(self.code)

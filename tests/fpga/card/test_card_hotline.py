@@ -202,12 +202,14 @@ def test_programs_that_end_early(bench, standing):
 
 
 @pytest.mark.testpoint("random_match_golden")
-def test_the_user_call():
+@pytest.mark.parametrize("gpus", [1, pytest.param(4, marks=pytest.mark.regress)])
+def test_the_user_call(gpus):
     """fpga.api.hotline on the simulated card: every row is trained, hot or cold, as plain NumPy would."""
     from tests.fpga.api.test_hotline import RATE, Watched, order_of, plain
-    log = make.log(32, 150)
+    config = replace(TINY, gpus=gpus)
+    log = make.log(32, 150, config=config)
     layout = log.layout
-    with Hotline(layout.tables, layout.positions, payload=layout.payload, preset=TINY, memory="ideal",
+    with Hotline(layout.tables, layout.positions, payload=layout.payload, preset=config, memory="ideal",
                  times=Times(200, 2), limit_cycles=2_000_000) as hotline:
         hotline.learn(log.indices[:60])
         for pooled in (False, True):
@@ -262,6 +264,27 @@ def test_mini_batches_of_16_k_samples():
         bench.same(run_of(log, Train(batch, 1, -0.5), 0.02, saves=False))
         assert log.layout.sample_beats * batch == 49_152
         assert max(len(words) for words in bench.seen) > 49_152
+    finally:
+        bench.card.close()
+
+
+@pytest.mark.regress
+@pytest.mark.testpoint("spread_over_gpus")
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_several_gpus(gpus):
+    """Each GPU has its mailbox: rows, vectors, both formats, any log; a slow GPU gets fewer mini-batches, and one that
+    has none left waits for the others."""
+    config = replace(TINY, gpus=gpus)
+    bench = Bench(tried, config=config)
+    try:
+        for half in (False, True):
+            for pooled in (False, True):
+                log = make.log(21, 130, rows=(300, 200, 20), dim=11, exponent=0.8, bag=3 * pooled, config=config)
+                bench.same(run_of(log, Train(6, 2, -0.25, pooled, half), 0.4))
+                assert set(bench.gpu.gpus) == set(range(gpus)) and {POPULAR, GATHERED} == set(bench.gpu.kinds)
+        for _ in range(count_of(6)):
+            log, how = make.wild(bench.draw, config)
+            bench.same(run_of(log, how))
     finally:
         bench.card.close()
 

@@ -60,10 +60,10 @@ def train(hotline, left, model=None):
     assert error is not None or same_bits(on_card(hotline), kept)
     # Cold rows bit for bit, all others as plain NumPy trains them.
     layout, rows, cold = LOG.layout, LOG.layout.rows(before), LOG.layout.cold(LOG.indices, hotline.hot)
-    for kind, part, (count, gradients) in zip(hotline.gpu.kinds, order, hotline.gpu.returned, strict=False):
-        assert count == len(part) and cold[part].any(axis=1).all() == (kind == GATHERED)
-        if kind == GATHERED:
-            layout.update(rows, layout.cold_rows(LOG.indices[part], cold[part]), RATE, gradients)
+    for part, each in zip(order, hotline.gpu.taken, strict=False):
+        assert each.samples == len(part) and cold[part].any(axis=1).all() == (each.kind == GATHERED)
+        if each.kind == GATHERED:
+            layout.update(rows, layout.cold_rows(LOG.indices[part], cold[part]), RATE, each.gradients)
     is_hot = [np.isin(np.arange(len(table)), hotline.hot.indices[hotline.hot.tables == number])
               for number, table in enumerate(after)]
     for table, mine, hot, given in zip(after, layout.values(rows), is_hot, layout.tables, strict=True):

@@ -24,7 +24,7 @@ def test_transfers_of_each_table_and_gpu():
 
 def test_a_hybrid_step_is_the_sum_of_its_stages():
     step = predict("hybrid", WORK, V100).step
-    wanted = (V100.host_s + 2048 * 26 * V100.row_s + transfer_s(WORK, V100) + 34 * V100.launch_s
+    wanted = (26 * V100.host_s + 2048 * 26 * V100.row_s + transfer_s(WORK, V100) + 34 * V100.launch_s
               + 6 * 1024 * 1000 / V100.flops_s + 0.5 * (V100.sync_s + 8 * 1000 / V100.link_bytes_s))
     assert step.seconds == pytest.approx(wanted) and predict("hybrid", WORK, V100).pcie_bytes == 2 * 2048 * 26 * 64
 

@@ -1,5 +1,7 @@
 """golden.hotline.program refuses what it has to."""
 
+from dataclasses import replace
+
 import pytest
 
 from golden.hotline.program import (
@@ -51,6 +53,16 @@ def test_bounds_of_a_mini_batch(change, buffer):
     program = Program(sizes=SIZES, arguments=Arguments(
         inputs_beats=8, mailbox_beats=75, gradients_beats=72, hot_beats=SIZES.banks * SIZES.sets * 4 * 2 - 1))
     assert program.refused(encode("TRAIN", **item)) == (None if buffer is None else (BOUNDS, buffer))
+
+
+@pytest.mark.parametrize(("mailbox", "gradients", "buffer"), [(300, 216, None), (299, 216, 1), (300, 215, 2)])
+def test_bounds_of_several_gpus_mailboxes(mailbox, gradients, buffer):
+    """Four mailboxes of three mini-batches of 25 beats, of which 18 come back."""
+    program = Program(sizes=replace(SIZES, gpus=4), arguments=Arguments(mailbox_beats=mailbox,
+                                                                        gradients_beats=gradients))
+    assert program.refused(encode("TRAIN", count=4, sample_beats=2, indices=3, batch=3, row_beats_log2=1,
+                                  mailbox_slots=3, mailbox_pitch=25, gradients_pitch=18)) == (
+        None if buffer is None else (BOUNDS, buffer))
 
 
 def test_rows_of_a_mini_batch_are_no_more_than_there_are_slots():

@@ -8,6 +8,7 @@ from gen.compiler.emb import encode
 from gen.compiler.hotline import JOINS, Train
 from golden.fp import fp32
 from golden.hotline import order, train
+from golden.hotline.dispatch import Scheduler
 from golden.hotline.gather import gather
 from golden.hotline.train import GATHERED, NONE, POPULAR, Memory
 from hw.hotline import records
@@ -21,12 +22,12 @@ HOT = 1 << 31
 def memory_of(log, how, words, source_words, hot=0):
     layout = log.layout
     return Memory(words.reshape(-1), source_words.reshape(-1),
-                  np.full(how.slots * layout.mailbox_pitch(how) * layout.config.words + 4096, 0xAAAAAAAA, np.uint32),
+                  np.full(layout.mailbox_beats(how) * layout.config.words + 4096, 0xAAAAAAAA, np.uint32),
                   layout.rows().reshape(-1), np.random.default_rng(1).standard_normal(
-                      hot * layout.row_words, np.float32).view(np.uint32), how.slots * layout.gradients_pitch(how))
+                      hot * layout.row_words, np.float32).view(np.uint32), layout.gradients_beats(how))
 
 
-def run(log, how, learned=0.4, kinds=None, gpu=None, config=make.TINY, core=None):
+def run(log, how, learned=0.4, kinds=None, gpu=None, config=make.TINY, core=None, gpus=()):
     """Learns from the first samples, then deals all of them. Returns the core, the memory and the result."""
     layout, samples = log.layout, log.samples
     count = max(1, int(learned * len(samples)))
@@ -37,7 +38,7 @@ def run(log, how, learned=0.4, kinds=None, gpu=None, config=make.TINY, core=None
                        layout.hot_numbers if how.pooled else 0)
     memory.mailbox = np.full(max(len(memory.mailbox), source * config.words), 0xAAAAAAAA, np.uint32)
     core = core or make.core(config)
-    return core, memory, core.run(memory, kinds, gpu)
+    return core, memory, core.run(memory, kinds, gpu, gpus=gpus)
 
 
 def test_the_order_of_the_classes_changes_neither_contents_nor_rows():
@@ -57,6 +58,33 @@ def test_the_order_of_the_classes_changes_neither_contents_nor_rows():
             mine, theirs = ([b for b in r.batches if b.kind == kind] for r in (result, again))
             assert all((a.samples == b.samples).all() and (a.rows == b.rows).all()
                        for a, b in zip(mine, theirs, strict=True))
+
+
+def test_each_gpu_has_its_mailbox():
+    """Mini-batches of a GPU lie in its slots one behind the other; rows do not depend on where they go."""
+    config = make.with_config(gpus=4)
+    log, how = make.log(3, 400, config=config), Train(6, 3, -0.5)
+    gpus = np.random.default_rng(2).integers(4, size=400).tolist()
+    _, memory, result = run(log, how, config=config, gpus=gpus)
+    assert [batch.gpu for batch in result.batches] == gpus[:len(result.batches)]
+    places = memory.mailbox[:log.layout.mailbox_beats(how) * config.words].reshape(4, how.slots, -1)
+    for gpu in range(4):
+        mine = [batch for batch in result.batches if batch.gpu == gpu]
+        assert len(mine) > how.slots and [batch.own for batch in mine] == list(range(len(mine)))
+        for batch in mine[-how.slots:]:
+            header = batch.number, batch.kind, len(batch.samples), len(batch.places)
+            assert places[gpu, batch.own % how.slots, :4].tolist() == list(header)
+    _, one, _ = run(log, how)
+    assert (one.rows == memory.rows).all()
+
+
+def test_the_gpu_with_the_fewest_unfinished_ones_is_next():
+    scheduler = Scheduler(slots=2, begun=[3, 4, 1], finished=[1, 4, 0])
+    assert scheduler.gpu == 1 and scheduler.pick(popular=True, gathered=True) == GATHERED
+    scheduler.finished = [2, 3, 0]
+    assert scheduler.gpu == 0
+    scheduler.finished = [1, 2, -1]
+    assert scheduler.pick(popular=True, gathered=True) is None
 
 
 def test_the_order_without_any_is_that_in_which_frames_fill():
