@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler.mlp_operations import Load, Op, Span, Step, Tiles
-from hw.isa.mlp import ADDEND, TARGET
+from hw.isa.mlp import ADDEND, TARGET, WINDOW
 from hw.mlp.config import MlpConfig
 
 __all__ = ["FREELY", "Full", "Schedule"]
@@ -91,8 +91,7 @@ class Schedule:
                     if not span.fixed:
                         span.line = -1
                 span.last = number
-            for span in (*op.reads, *(op.spans[name][0] for name in ("weight_line", "addend_line")
-                                      if name in op.spans)):
+            for span in _used(op):
                 for load in span.loads:
                     if id(load) not in seen:
                         seen[id(load)] = span
@@ -202,12 +201,10 @@ class Schedule:
             values = dict(item.values)
             if isinstance(item, Load):
                 values |= {name: item.span.line + lines for name, lines in item.lines.items()}
-                values["wait_layers"] = item.free_at + 1
+                values["wait_layers"] = max(item.free_at + 1, len(self.tiles) - WINDOW)
             else:
                 values |= {name: span.line + lines for name, (span, lines) in item.spans.items()}
-                sources = [*item.reads, *(item.spans[name][0] for name in ("weight_line", "addend_line")
-                                          if name in item.spans)]
-                waits = [load for span in sources for load in span.loads if load.number >= 0]
+                waits = [load for span in _used(item) for load in span.loads if load.number >= 0]
                 values["wait_rows"] = max((load.number + 1 for load in waits if load.is_rows), default=0)
                 values["wait_weights"] = max((load.number + 1 for load in waits if not load.is_rows), default=0)
                 tiles = Tiles(self.config, item)
@@ -318,6 +315,11 @@ class Schedule:
                 busy[True] += late
                 done[True][-1] += late
         return now, max(now + drain, int(left[-1]))
+
+
+def _used(op: Op) -> list[Span]:
+    """The spans whose loads an operation waits for."""
+    return [*op.reads, *op.writes, *(op.spans[name][0] for name in ("weight_line", "addend_line") if name in op.spans)]
 
 
 def _share(run: tuple[int, int, int], first: int, last: int) -> int:
