@@ -319,7 +319,7 @@ class Schedule:
 
 def _used(op: Op) -> list[Span]:
     """The spans whose loads an operation waits for."""
-    return [*op.reads, *op.writes, *(op.spans[name][0] for name in ("weight_line", "addend_line") if name in op.spans)]
+    return [*op.reads, *(op.spans[name][0] for name in ("weight_line", "addend_line") if name in op.spans)]
 
 
 def _share(run: tuple[int, int, int], first: int, last: int) -> int:

@@ -36,12 +36,23 @@ def stored_beats(row_beats: int, half: int) -> int:
     return -(-row_beats // 2) if half else row_beats
 
 
+class Features(NamedTuple):
+    """Features of samples, none of which shares lines of the same row with another one. loaded: else a layer's result,
+    one of the first `rows`; stride: lines from a sample to the next; beats: of a feature."""
+
+    loaded: bool
+    numbers: range
+    stride: int
+    beats: int
+
+
 class Stretch(NamedTuple):
-    """Lines of a memory on chip, from the first to the last."""
+    """Lines of a memory on chip, from the first to the last; features: what lies there, if that is known."""
 
     memory: int
     first: int
     lines: int
+    features: Features | None = None
 
 
 class Rules:
@@ -91,8 +102,12 @@ class Rules:
         if item.opcode == LOAD_ROWS:
             if not item.features_in:
                 return Stretch(ROWS, item.line, (item.row_beats - 1) * item.line_stride + groups)
-            blocks = (item.feature + item.features - 1) // core.rows + 1
-            return Stretch(ROWS, item.line, last * item.line_stride + blocks * item.row_beats)
+            of_sample = ((item.feature + item.features - 1) // core.rows + 1) * item.row_beats
+            lines, features = last * item.line_stride + of_sample, None
+            if of_sample <= item.line_stride and lines <= core.row_lines:
+                numbers = range(item.feature, item.feature + item.features)
+                features = Features(True, numbers, item.line_stride, item.row_beats)
+            return Stretch(ROWS, item.line, lines, features)
         if item.opcode == LOAD_WEIGHTS:
             return Stretch(WEIGHTS, item.weight_line, -(-item.count // core.units) * item.steps)
         if item.opcode == LOAD_ADDENDS:
@@ -102,7 +117,10 @@ class Rules:
         if item.opcode == LAYER and item.target == TARGET.PARTIAL:
             return Stretch(ADDENDS, item.to_line, self._partials(item))
         steps, step = self._written(item)
-        return Stretch(ROWS, item.to_line, steps * item.to_line_stride + step)
+        features = None
+        if item.opcode == LAYER and item.target == TARGET.FEATURE and item.feature < core.rows:
+            features = Features(False, range(item.feature, item.feature + 1), item.to_line_stride, step)
+        return Stretch(ROWS, item.to_line, steps * item.to_line_stride + step, features)
 
     def uses(self, item: SimpleNamespace) -> list[Stretch]:
         """The lines on chip that an allowed instruction reads or writes."""
@@ -145,10 +163,15 @@ class Rules:
                 and not any(self.share(read, written) for read in self.reads(item)))
 
     def share(self, one: Stretch, other: Stretch) -> bool:
-        """Whether two stretches share a line."""
+        """Whether two stretches share a line, but for a layer's feature among loaded ones of the same samples."""
         depth = self.depths[one.memory]
-        return one.memory == other.memory and ((other.first - one.first) % depth < one.lines
-                                               or (one.first - other.first) % depth < other.lines)
+        way, back = (other.first - one.first) % depth, (one.first - other.first) % depth
+        if one.memory != other.memory or (way >= one.lines and back >= other.lines):
+            return False
+        if one.features is None or other.features is None or one.features.loaded == other.features.loaded or way:
+            return True
+        made, loaded = sorted((one.features, other.features))
+        return (made.numbers[0] in loaded.numbers or made.stride != loaded.stride or made.beats > loaded.beats)
 
     def beats(self, groups: int) -> int:
         """Beats of column groups, or of lines of addends."""

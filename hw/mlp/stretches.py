@@ -23,9 +23,17 @@ def stretch_layout(config: MlpConfig, bits: int) -> data.StructLayout:
 
 
 def used_layout(config: MlpConfig) -> data.StructLayout:
-    """What an instruction uses of each memory. to_addends: it writes results there, else to the rows' memory."""
+    """What an instruction uses of each memory. to_addends: it writes results there, else to the rows' memory.
+
+    loaded: of features, of which none shares lines of the same row with another one, the lines from a sample to the
+    next, the beats of each, and of the first `rows` those that are not loaded; without any: not known. made: of the
+    feature that a layer writes the same; without `there`: none, or not one of the first.
+    """
     rows, weights, addends = depths(config)
+    features = {"stride": 16, "beats": 12}
     return data.StructLayout({
+        "loaded": data.StructLayout(features | {"others": config.rows}),
+        "made": data.StructLayout(features | {"feature": range(config.rows), "there": 1}),
         "rows": stretch_layout(config, rows), "weights": stretch_layout(config, weights),
         "addends": stretch_layout(config, addends), "written": stretch_layout(config, max(rows, addends)),
         "to_addends": 1})
@@ -152,11 +160,22 @@ class Stretches:
                 used.written.first.eq(item.to_line),
                 used.written.there.eq(interact | (layer & (item.target != TARGET.MEMORY))),
                 used.to_addends.eq(partial),
+                used.loaded.stride.eq(item.line_stride),
+                used.loaded.beats.eq(item.row_beats),
+                used.loaded.others.eq(Mux(
+                    item.features_in & (product <= item.line_stride),
+                    Cat((item.feature > number) | (last_feature < number) for number in range(config.rows)), 0)),
+                used.made.stride.eq(item.to_line_stride),
+                used.made.beats.eq(beats),
+                used.made.feature.eq(item.feature),
+                used.made.there.eq(feature & (item.feature < config.rows)),
             ]
         with m.If(cycle[3]):
             m.d.sync += read.eq(total(clipped(product), more))
         with m.If(cycle[4]):
             m.d.sync += written.eq(total(clipped(product), step))
+            with m.If(read > config.row_lines):
+                m.d.sync += used.loaded.others.eq(0)
         with m.If(cycle[5]):
             m.d.sync += used.weights.lines.eq(clipped(product))
         compared = Mux(used.to_addends, used.addends.lines, read)

@@ -165,7 +165,8 @@ class Waits:
                  at: Value) -> Value:
         """Whether the instruction shares lines with the one of the engine `against` that is read: 3 cycles later."""
         kept = used_layout(config)
-        names = {ROWS: ("rows",), PARAMETERS: ("weights", "addends"), LAYERS: tuple(kept.members)}
+        names = {ROWS: ("rows", "loaded"), PARAMETERS: ("weights", "addends"),
+                 LAYERS: ("rows", "weights", "addends", "written", "to_addends", "made")}
         read = {}
         for engine, own in names.items():
             layout = data.StructLayout({name: kept[name].shape for name in own})
@@ -201,6 +202,11 @@ class Waits:
         mask = Signal(max(bits), name="lines_mask", reset_less=True)
         masks = [(1 << depth) - 1 for depth in bits]
         m.d.sync += mask.eq(Mux(is_rows, masks[0], Mux(loaded.addends.there, masks[2], masks[1])))
+        # A layer's feature among others that are loaded, where they begin at the same line.
+        rows, made = read[ROWS].loaded, layer.made
+        others = Signal(name="among_others", reset_less=True)
+        m.d.sync += others.eq(is_rows & made.there & rows.others.bit_select(made.feature, 1)
+                              & (made.stride == rows.stride) & (made.beats <= rows.beats))
         clashes = []
         for other in (reads, writes):
             name = "reads" if other is reads else "writes"
@@ -212,7 +218,8 @@ class Waits:
                 m.d.sync += way.eq((end.first - begin.first)[:len(way)] & mask)
                 m.d.sync += lines.eq(begin.lines)
                 far.append(way < lines)
-            m.d.sync += there.eq(other.there)
+            among = others & (((writes.first ^ load.first) & mask) == 0)
+            m.d.sync += there.eq(other.there & ~among if other is writes else other.there)
             clashes.append(there & (far[0] | far[1]))
         clash = Signal(name="waits_clash", reset_less=True)
         m.d.sync += clash.eq(clashes[0] | clashes[1])

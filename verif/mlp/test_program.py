@@ -312,6 +312,11 @@ def _close(r: random.Random, unit: MlpConfig, waits: Waits) -> dict[str, int]:
                  **{name: r.getrandbits(r.choice([5, 8])) for name in (
                      "line", "weight_line", "addend_line", "to_line", "source", "stride", "out")},
                  **dict.fromkeys(AFTER, 0)}
+        if r.random() < 0.3:    # features of the same samples
+            item |= {"feature": r.getrandbits(2), "features": 1 + r.getrandbits(3), "features_in": 1, "target": 1,
+                     "row_beats": 1 + r.getrandbits(1), "groups": 1 + r.getrandbits(1), "activation": 0,
+                     **dict.fromkeys(("line", "to_line"), 40 * r.getrandbits(1)),
+                     **dict.fromkeys(("line_stride", "to_line_stride"), r.choice([8, 9]))}
         whole = MLP.decode(encode(item))
         if Rules(unit).allowed(whole) and Rules(unit).apart(whole):
             return item
