@@ -3,10 +3,13 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["Stretches", "stretch_layout", "used_layout"]
+__all__ = ["Stretches", "depths", "stretch_layout", "used_layout"]
+
+LOAD_ROWS = MLP.instruction("LOAD_ROWS").opcode
 
 
 def depths(config: MlpConfig) -> tuple[int, int, int]:
@@ -17,9 +20,8 @@ def depths(config: MlpConfig) -> tuple[int, int, int]:
 
 
 def stretch_layout(config: MlpConfig, bits: int) -> data.StructLayout:
-    """A stretch of lines. first: modulo 2**bits; lines: exact below twice the deepest memory, the highest bit for all
-    from there on."""
-    return data.StructLayout({"first": bits, "lines": max(depths(config)) + 2, "there": 1})
+    """A stretch of lines of a memory of 2**bits. lines: the highest bit for all from that many on."""
+    return data.StructLayout({"first": bits, "lines": bits + 1, "there": 1})
 
 
 def used_layout(config: MlpConfig) -> data.StructLayout:
@@ -74,7 +76,8 @@ class Stretches:
         adds = item.addend == ADDEND.PARTIAL
         by_feature = interact | (load_rows & item.features_in)
 
-        # -- Of samples their groups, and the last one of a unit as features' rows are counted; of a row of results the
+        # -- From the opcode itself where its kind is not there yet: loads are those below 4.
+        # Of samples their groups, and the last one of a unit as features' rows are counted; of a row of results the
         # beats less one; of a row that is read or loaded the same; lines of partials of a group of samples; column
         # groups of a unit.
         rest = before_last[:samples_log2]
@@ -82,26 +85,27 @@ class Stretches:
         groups = Signal(len(before_last) - samples_log2 + 1, name="sample_groups", reset_less=True)
         row_beats, read_beats = (Signal(12, name=f"{name}_before_last", reset_less=True) for name in ("row", "read"))
         partials = Signal(16, name="partial_lines", reset_less=True)
-        whole = (item.groups[:12] + config.units - 1) >> units_log2 << units_log2
-        unit_groups = Signal(20 - units_log2 + 1, name="unit_groups", reset_less=True)
+        in_units = (Mux(item.opcode[2], item.groups[:12], item.count[:20]) + config.units - 1) >> units_log2
+        unit_groups = Signal.like(in_units, name="unit_groups", reset_less=True)
         m.d.sync += [
             groups.eq((item.count[:20] + config.samples - 1) >> samples_log2),
             row_beats.eq(beats - 1),
             read_beats.eq(Mux(load_rows, item.row_beats - 1, (item.steps[:12] - 1) >> steps_log2)),
-            partials.eq(Mux(item.mode, whole, item.groups[:12]) << rows_log2),
-            unit_groups.eq((Mux(layer, item.groups[:12], item.count[:20]) + config.units - 1) >> units_log2),
+            partials.eq(Mux(item.mode, in_units << units_log2, item.groups[:12]) << rows_log2),
+            unit_groups.eq(in_units),
         ]
 
         # -- The products.
-        features, last_feature = Signal(8, name="features_before_last"), Signal(9, name="last_feature")
+        # Of features those up to the last, of a LOAD_ROWS those before the first as well.
+        features, feature_end = Signal(8, name="features_before_last"), Signal(9, name="feature_end", reset_less=True)
         m.d.comb += features.eq(item.features - 1)
-        m.d.comb += last_feature.eq(features + Mux(load_rows, item.feature, 0))
+        m.d.sync += feature_end.eq(item.features + Mux(item.opcode == LOAD_ROWS, item.feature, 0))
         turns, left = features[piece_log2:], features[:piece_log2]
         product_beats = Signal(12, name="products_before_last", reset_less=True)
         steps = Mux(feature, last, Mux(layer, row_beats, product_beats))
         factors = (
             (turns + 1, (turns << piece_log2 - 1) + left),
-            (Mux(layer, groups, (last_feature >> rows_log2) + 1), Mux(layer, partials, item.row_beats)),
+            (Mux(layer, groups, (feature_end + config.rows - 1) >> rows_log2), Mux(layer, partials, item.row_beats)),
             (Mux(by_feature, last, read_beats), item.line_stride),
             (Mux(partial, groups, steps), Mux(partial, partials, item.to_line_stride)),
             (unit_groups, item.steps),
@@ -117,7 +121,7 @@ class Stretches:
         m.d.sync += product_beats.eq((product[:16] - 1) >> pieces_log2)
 
         # -- What is added to them, and the ways from stretch to stretch: they stay as the next instruction comes.
-        row_bits, _, addend_bits = depths(config)
+        row_bits, weight_bits, addend_bits = depths(config)
         bits = max(depths(config)) + 1
 
         def clipped(value: Value) -> Value:
@@ -129,12 +133,19 @@ class Stretches:
             both = value[:bits] + more[:bits]
             return Cat(both[:bits], both[bits] | value[bits] | more[bits])
 
+        def within(value: Value, log2: int) -> Value:
+            """Lines of a memory, as a stretch has them."""
+            return Cat(value[:log2], value[log2:].any())
+
         def way(begins: Value, ends: Value) -> Value:
             lines = (ends - begins)[:max(row_bits, addend_bits)]
             return Mux(partial, lines[:addend_bits], lines[:row_bits])
 
         self.used = used = Signal(used_layout(config), name="used", reset_less=True)
-        read, written = used.rows.lines, used.written.lines
+        product_lines = clipped(product)
+        read, written = (Signal(bits + 1, name=f"lines_{name}", reset_less=True) for name in ("read", "written"))
+        m.d.comb += used.rows.lines.eq(within(read, row_bits))
+        m.d.comb += used.written.lines.eq(within(written, max(row_bits, addend_bits)))
         more, step = (Signal(bits + 1, name=f"{name}_more", reset_less=True) for name in ("read", "written"))
         ahead, behind = (Signal(max(row_bits, addend_bits), name=f"lines_{name}", reset_less=True)
                          for name in ("ahead", "behind"))
@@ -143,7 +154,7 @@ class Stretches:
         least = Mux(feature, beats, groups)
         with m.If(cycle[2]):
             m.d.sync += [
-                more.eq(clipped(Mux(by_feature, product, groups))),
+                more.eq(Mux(by_feature, product_lines, clipped(groups))),
                 step.eq(clipped(Mux(partial, 0, least))),
                 ahead.eq(way(first, item.to_line)),
                 behind.eq(way(item.to_line, first)),
@@ -155,7 +166,8 @@ class Stretches:
                 used.weights.first.eq(item.weight_line),
                 used.weights.there.eq(load_weights | layer),
                 used.addends.first.eq(item.addend_line),
-                used.addends.lines.eq(clipped(Mux(load_addends, item.count[:20], Mux(adds, product, item.groups)))),
+                used.addends.lines.eq(within(Mux(load_addends, clipped(item.count[:20]), Mux(
+                    adds, product_lines, item.groups[:12])), addend_bits)),
                 used.addends.there.eq(load_addends | (layer & (item.addend != ADDEND.NONE))),
                 used.written.first.eq(item.to_line),
                 used.written.there.eq(interact | (layer & (item.target != TARGET.MEMORY))),
@@ -163,21 +175,21 @@ class Stretches:
                 used.loaded.stride.eq(item.line_stride),
                 used.loaded.beats.eq(item.row_beats),
                 used.loaded.others.eq(Mux(
-                    item.features_in & (product <= item.line_stride),
-                    Cat((item.feature > number) | (last_feature < number) for number in range(config.rows)), 0)),
+                    item.features_in & ~product[16:].any() & (product[:16] <= item.line_stride),
+                    Cat((item.feature > number) | (feature_end <= number) for number in range(config.rows)), 0)),
                 used.made.stride.eq(item.to_line_stride),
                 used.made.beats.eq(beats),
                 used.made.feature.eq(item.feature),
                 used.made.there.eq(feature & (item.feature < config.rows)),
             ]
         with m.If(cycle[3]):
-            m.d.sync += read.eq(total(clipped(product), more))
+            m.d.sync += read.eq(total(product_lines, more))
         with m.If(cycle[4]):
-            m.d.sync += written.eq(total(clipped(product), step))
+            m.d.sync += written.eq(total(product_lines, step))
             with m.If(read > config.row_lines):
                 m.d.sync += used.loaded.others.eq(0)
         with m.If(cycle[5]):
-            m.d.sync += used.weights.lines.eq(clipped(product))
+            m.d.sync += used.weights.lines.eq(within(product_lines, weight_bits))
         compared = Mux(used.to_addends, used.addends.lines, read)
         m.d.sync += found.eq(cycle[5] & looks & (tight | Mux(
             alone, written > config.addend_lines, (compared > ahead) | (written > behind))))

@@ -1,5 +1,7 @@
 """Whether an instruction waits for all that it has to wait for."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 
@@ -36,7 +38,7 @@ class Waits:
                 while it stands; blocked: none may be handed on; settling: one that was is still looked at; found: it is
                 refused, for a cycle; code, detail, instruction: why
     Timing      an instruction is compared from the cycle behind `sent` on, or 7 cycles after it came if that is later;
-                with n others that takes n + 3 cycles, none without any, and ends with `found`. In the last one the next
+                with n others that takes n + 4 cycles, none without any, and ends with `found`. In the last one the next
                 can be handed on
     Reset       forgets everything
     """
@@ -101,10 +103,11 @@ class Waits:
         m.d.comb += last.eq(walking & (left == 1) & ~((against == ROWS) & (parameters != 0)))
         clash = self._compare(m, config, stretches.used, before, of=of, write=begin, against=against, at=at)
 
-        # -- What is found out comes 3 cycles after it is read; of one that shares lines with itself as well.
+        # -- What is found out comes 4 cycles later; of one that shares lines with itself as well.
         alone = begin & shares
         asked = Signal(data.StructLayout({"valid": 1, "far": 1, "rows": 1, "last": 1, "shares": 1}), name="asked")
-        asked_late, asked_now = Signal.like(asked), Signal.like(asked)
+        stages = [asked, *(Signal.like(asked, name=f"asked_{at}") for at in range(1, 4))]
+        asked_now = stages[-1]
         nothing = Signal(name="waits_nothing")      # to compare with
         m.d.comb += nothing.eq(Mux(is_layer, (rows == 0) & (parameters == 0), Mux(
             of.engines[ROWS], pending[ROWS, LAYERS] == 0, pending[PARAMETERS, LAYERS] == 0)))
@@ -114,11 +117,10 @@ class Waits:
             asked.rows.eq(against == ROWS),
             asked.last.eq(last | (alone & nothing)),
             asked.shares.eq(alone),
-            asked_late.eq(asked),
-            asked_now.eq(asked_late),
+            *(after.eq(stage) for stage, after in pairwise(stages)),
         ]
         hits = Signal(data.StructLayout({"rows": 1, "others": 1, "shares": 1}), name="hits")
-        at_work = [Cat(one.valid, one.last, one.shares).any() for one in (asked, asked_late, asked_now)]
+        at_work = [Cat(stage.valid, stage.last, stage.shares).any() for stage in stages]
         hit = asked_now.valid & (clash | asked_now.far)
         now = Signal.like(hits, name="hits_now")
         m.d.comb += [
@@ -126,8 +128,8 @@ class Waits:
             now.others.eq(hits.others | (hit & ~asked_now.rows)),
             now.shares.eq(hits.shares | asked_now.shares),
             self.found.eq(asked_now.last & now.as_value().any()),
-            self.blocked.eq(handed | walking | at_work[0] | at_work[1]),
-            self.settling.eq(self.blocked | at_work[2]),
+            self.blocked.eq(handed | walking | Cat(at_work[:-1]).any()),
+            self.settling.eq(self.blocked | at_work[-1]),
         ]
         m.d.sync += hits.eq(Mux(asked_now.last, 0, now))
         self.code = Mux(now.shares, MLP.code("BAD_INSTRUCTION"), MLP.code("EARLY"))
@@ -140,39 +142,41 @@ class Waits:
         from when it is handed on."""
         gaps = []
         for engine, (name, count) in enumerate(zip(FIELDS, before, strict=True)):
-            difference = Signal(33, name=f"difference_{name}", reset_less=True)
-            gap = Signal(range(2 * WINDOW), name=f"gap_{name}", reset_less=True)
-            m.d.sync += difference.eq(count - item[name])
-            m.d.sync += gap.eq(difference[:len(gap)] | difference[len(gap):].any().replicate(len(gap)))
-            m.d.comb += self.early[engine].eq(difference[-1])
-            gaps.append(gap)
+            gap = Signal(33, name=f"gap_{name}", reset_less=True)
+            wide = Signal(name=f"gap_{name}_wide", reset_less=True)
+            low = gap[:FAR.bit_length()]
+            m.d.sync += gap.eq(count - item[name])
+            m.d.sync += wide.eq(gap[len(low):].any())
+            m.d.comb += self.early[engine].eq(gap[-1])
+            gaps.append((low, wide))
             with m.If(start):
                 m.d.sync += count.eq(0)
             with m.Elif(sent & engines[engine]):
                 m.d.sync += count.eq(count + 1)
         pending = {}
         for engine, other in ((ROWS, LAYERS), (PARAMETERS, LAYERS), (LAYERS, ROWS), (LAYERS, PARAMETERS)):
+            gap, wide = gaps[other]
             count = pending[engine, other] = Signal(range(FAR + 1), name=f"pending_{engine}_{other}", reset_less=True)
             with m.If(start):
                 m.d.sync += count.eq(0)
-            with m.Elif(sent & engines[engine] & (gaps[other] < count)):
-                m.d.sync += count.eq(gaps[other])
+            with m.Elif(sent & engines[engine] & ~wide & (gap < count)):
+                m.d.sync += count.eq(gap)
             with m.Elif(sent & engines[other] & (count != FAR)):
                 m.d.sync += count.eq(count + 1)
         return pending
 
     def _compare(self, m: Module, config: MlpConfig, used, before: list[Signal], *, of, write: Value, against: Value,
                  at: Value) -> Value:
-        """Whether the instruction shares lines with the one of the engine `against` that is read: 3 cycles later."""
+        """Whether the instruction shares lines with the one of the engine `against` that is read: 4 cycles later."""
         kept = used_layout(config)
         names = {ROWS: ("rows", "loaded"), PARAMETERS: ("weights", "addends"),
                  LAYERS: ("rows", "weights", "addends", "written", "to_addends", "made")}
         read = {}
         for engine, own in names.items():
             layout = data.StructLayout({name: kept[name].shape for name in own})
-            store = memory.Memory(shape=layout, depth=WINDOW, init=[], attrs={"ram_style": "distributed"})
+            store = memory.Memory(shape=layout, depth=WINDOW, init=[], attrs={"ram_style": "block"})
             m.submodules[f"used_{FIELDS[engine][5:]}"] = store
-            port, out = store.write_port(), store.read_port(domain="comb")
+            port, out = store.write_port(), store.read_port()
             place = before[engine][:len(out.addr)]
             m.d.comb += [
                 port.en.eq(write & of.engines[engine]),
@@ -182,7 +186,8 @@ class Waits:
             ]
             read[engine] = out.data
         loaded, layer = read[PARAMETERS], read[LAYERS]
-        is_rows = (against == ROWS) | of.engines[ROWS]
+        is_rows = Signal(name="of_rows", reset_less=True)       # the load that is compared
+        m.d.sync += is_rows.eq((against == ROWS) | of.engines[ROWS])
         bits = depths(config)
         stretch = stretch_layout(config, max(bits))
         load, reads, writes = (Signal(stretch, name=f"{name}_stretch", reset_less=True)

@@ -61,7 +61,7 @@ class MlpProgram {
         // The lines of the one that was handed on, beside those of the ones that it does not wait for.
         const bool begins = state == ALLOWED && wait == 3, known = ages >> (LINES - 1) & 1;
         const bool compares = handed && (known || recorded), settling = handed || left_over || settles;
-        const bool blocked = handed || left_over || settles > 1, ends = endings >> 2 & 1;
+        const bool blocked = handed || left_over || settles > 1, ends = endings >> (FOUND - 1) & 1;
         bool sent = false, asks = left_over == 1, works = left_over;
         ages = (ages << 1 | begins) & ((1u << LINES) - 1);
         recorded = (known || recorded) && !compares;
@@ -71,8 +71,8 @@ class MlpProgram {
             works = outcome == OVERLAPS;
             asks = works && !left_over;
         }
-        settles = works ? 3 : std::max(0, settles - 1);
-        endings = (endings << 1 | asks) & 7;
+        settles = works ? FOUND : std::max(0, settles - 1);
+        endings = (endings << 1 | asks) & ((1u << FOUND) - 1);
         handed &= !compares;
         switch (state) {
         case IDLE:
@@ -134,6 +134,7 @@ class MlpProgram {
   private:
     static constexpr uint32_t QUEUE = 32;
     static constexpr int LINES = 7;         // cycles until it is known which ones an instruction uses: hw.mlp.stretches
+    static constexpr int FOUND = 4;         // from the last one that is compared: hw.mlp.waits
     static constexpr int64_t FAR = WINDOW + 1;
     enum State { IDLE, NEXT, ALLOWED, LOAD, ADD, COMPARE, SEND, DRAIN };
     const std::vector<MlpJob>& all;
