@@ -1,9 +1,10 @@
 """Which instructions the MLP core refuses: by themselves, for their order, for what they reach into.
 
 Waits. An instruction has to wait for every one before it, of another engine, that writes lines which it uses or uses
-lines which it writes: itself, or by one of its own engine that stands before it. Lines of an instruction are the
-stretches from the first to the last of them, around the end of their memory, of features from feature 0 on. Of another engine it has to wait for all
-but the last WINDOW in any case: more than ever wait for an engine, so that nothing is lost.
+lines which it writes: itself, or by one of its own engine that stands before it. The lines of an instruction are the
+stretches from the first to the last of them, around the end of their memory, of features from feature 0 on; but a layer
+that makes one of the first `rows` features shares no lines with a load of others of the same samples. Of another engine
+it has to wait for all but the last WINDOW in any case.
 """
 
 from collections import deque

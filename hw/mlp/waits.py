@@ -57,19 +57,15 @@ class Waits:
         handed, recorded, begin, shares = (
             Signal(name=f"waits_{name}") for name in ("handed", "recorded", "begin", "shares"))
         with m.If(sent):
-            m.d.sync += [
-                of.number.eq(number),
-                of.word.eq(item.as_value()[:WORD_BITS]),
-                of.engines.eq(engines),
-            ]
+            m.d.sync += of.number.eq(number)
+            m.d.sync += of.word.eq(item.as_value()[:WORD_BITS])
+            m.d.sync += of.engines.eq(engines)
         m.d.comb += begin.eq(handed & (stretches.known | recorded))
         overlapping = Signal(name="waits_overlapping")
         m.d.comb += shares.eq(stretches.found | overlapping)
-        m.d.sync += [
-            handed.eq(sent | (handed & ~begin)),
-            recorded.eq((stretches.known | recorded) & ~begin),
-            overlapping.eq(shares & ~begin),
-        ]
+        m.d.sync += handed.eq(sent | (handed & ~begin))
+        m.d.sync += recorded.eq((stretches.known | recorded) & ~begin)
+        m.d.sync += overlapping.eq(shares & ~begin)
 
         # -- One instruction of another engine per cycle, the latest first; LAYERS: of rows, then of parameters.
         walking = Signal(name="waits_walking")
@@ -198,12 +194,10 @@ class Waits:
             for field in ("first", "lines", "there"):
                 m.d.sync += to[field].eq(Mux(is_rows, of_rows[field], Mux(
                     loaded.addends.there, of_addends[field], of_weights[field])))
-        m.d.sync += [
-            writes.first.eq(layer.written.first),
-            writes.lines.eq(layer.written.lines),
-            writes.there.eq(layer.written.there & Mux(
-                is_rows, ~layer.to_addends, layer.to_addends & loaded.addends.there)),
-        ]
+        m.d.sync += writes.first.eq(layer.written.first)
+        m.d.sync += writes.lines.eq(layer.written.lines)
+        m.d.sync += writes.there.eq(layer.written.there & Mux(
+            is_rows, ~layer.to_addends, layer.to_addends & loaded.addends.there))
         mask = Signal(max(bits), name="lines_mask", reset_less=True)
         masks = [(1 << depth) - 1 for depth in bits]
         m.d.sync += mask.eq(Mux(is_rows, masks[0], Mux(loaded.addends.there, masks[2], masks[1])))
@@ -216,7 +210,7 @@ class Waits:
         for other in (reads, writes):
             name = "reads" if other is reads else "writes"
             there = Signal(name=f"{name}_there", reset_less=True)
-            far = []
+            far: list[Value] = []
             for begin, end in ((other, load), (load, other)):
                 way = Signal(max(bits), name=f"{name}_way_{len(far)}", reset_less=True)
                 lines = Signal.like(begin.lines, name=f"{name}_lines_{len(far)}", reset_less=True)
