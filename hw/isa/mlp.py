@@ -166,7 +166,7 @@ MLP = Kernel(
               "column groups' in whole beats, where target is memory and count is not 1"),
         Field("max_in_flight", 12, 0, 32,
               "tiles that may be under way when a tile of the first pass over the samples begins; with partials: any "
-              "tile. 0: all results before it are written"),
+              "tile. 0: all results before it are written. Not checked: what is read too early is what lay there"),
         Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before; at least those of EARLY"),
         Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before; at least those of "
                                          "EARLY"),

@@ -95,9 +95,9 @@ class Program(Part):
     Timing      besides its beats an instruction takes 4 cycles without sums; LOAD_ADDENDS 8, LOAD_WEIGHTS 7 + bits of
                 steps, LAYER to memory 7 + bits of out_stride, LOAD_ROWS 9 + bits of features and of stride, and with
                 feature >= rows 2 + bits of feature // rows more: at most 58 (bits of 0: none); 2 more to its stream.
-                QUEUE instructions and one more wait for each engine; a full queue holds up all. Whether a LAYER or an
-                INTERACT shares lines with itself is known a cycle after the 7 that it has been here; by then it may
-                have been handed on, and the next one is here
+                QUEUE instructions and one more wait for each engine; a full queue holds up all. Whether an
+                instruction shares lines with itself, or with one that it does not wait for, is known when it has been
+                handed on and the next one is here, which waits for that: see hw.mlp.waits
     Handshake   streams from registers
     Reset       drops everything
     Golden      golden.mlp.program; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_program.py

@@ -22,12 +22,14 @@ class Waits:
 
     Engines carry instructions out in their order, so what one of them waits for need not be waited for again: of each
     pair of engines that share a memory it is known how many instructions of the one the next of the other may not
-    find done, FAR at most. The lines of the last WINDOW instructions of each engine are in LUT memory, which is read an
-    instruction per cycle: only stretches of a load and of a LAYER or an INTERACT are ever compared. More than WINDOW
-    before an instruction none is still under way that did not have to be waited for to get there.
+    find done, FAR at most. The lines of the last WINDOW instructions of each engine are in block memory, whose LUTs
+    cost more here than blocks do; it is read an instruction per cycle, and a stretch of a load is compared with one or
+    two of a LAYER or an INTERACT. An engine's queue holds as many instructions as WINDOW, so that waiting for what lies
+    further back, as has to be, costs next to nothing.
 
-    The instruction has been handed on meanwhile, the next one is decoded; it is not handed on before the comparison
-    ends, and nothing it is refused for is told before. An engine may have begun what is refused: the run ends.
+    The comparison is off the way of the instruction, which has been handed on meanwhile: the next one is decoded, but
+    neither handed on nor refused before the comparison ends. An engine may have begun what is refused then; the run
+    ends all the same.
 
     Adds itself to `m`, as a part of a program's checks: nothing of it is wide enough to be placed by itself.
     Source: golden.mlp.program.Waits
