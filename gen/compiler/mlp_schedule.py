@@ -6,7 +6,8 @@ that follow, for every program:
     place    a span gets lines that no other one has while it is needed; of those free, the ones free for longest
     order    a load stands before the operation that needs it, and behind the last one that needs its lines otherwise,
              far enough ahead to run beside operations that do not need it
-    wait_*   an operation waits for the loads of what it reads; a load for the operation that last used its lines
+    wait_*   an operation waits for the loads of what it reads; a load for the operation that last used its lines; both
+             for what the core wants waited for, see golden.mlp.program
     max_in_flight    of tiles: a tile begins only when all that it reads has been written, or is before it reads it
 
 What is written in time. Only the beginning of a tile waits; whatever has begun runs at a fixed pace:
@@ -38,11 +39,14 @@ tile overtake another in writing, or a later write an earlier read.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.compiler.mlp_operations import Load, Op, Span, Step, Tiles
+from golden.mlp.program import ENGINES, OTHERS, Rules, Waits
+from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
@@ -52,6 +56,7 @@ FREELY = (1 << 32) - 1      # a lag that never holds a tile up
 # What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, instructions that wait for
 # an engine.
 DECODE, MEMORY, QUEUE = 48, 100, 2
+NOTHING = dict.fromkeys((field.name for field in MLP.fields), 0)
 
 
 class Full(Exception):
@@ -197,6 +202,7 @@ class Schedule:
         self.steps: list[Step] = []
         self.tiles: list[Tiles] = []
         self.known = -1
+        self.rules = Waits(Rules(self.config))
         begin = clock = behind = 0
         for item in self.order:
             values = dict(item.values)
@@ -218,7 +224,17 @@ class Schedule:
                 begin += tiles.number
                 clock += tiles.ends(tiles.number - 1)
                 self.tiles.append(tiles)
+            self._wait_more(item.name, values)
             self.steps.append(Step(item.name, values, item.about))
+
+    def _wait_more(self, name: str, values: dict[str, int]) -> None:
+        """For what the core wants waited for, which knows of spans only their first lines and their last."""
+        item = SimpleNamespace(**NOTHING | values | {"opcode": MLP.instruction(name).opcode})
+        for engine in OTHERS[ENGINES[item.opcode]]:
+            wait = ("wait_rows", "wait_weights", "wait_layers")[engine]
+            values[wait] = max(values[wait], self.rules.needed(item, engine, values[wait]))
+            setattr(item, wait, values[wait])
+        self.rules.add(item)
 
     def _lag(self, tiles: Tiles) -> int:
         """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - max_in_flight are written.

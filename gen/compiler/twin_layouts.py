@@ -65,6 +65,8 @@ def header() -> str:
               "namespace mlp {", *_enum("Opcode", "", _opcodes(MLP)), *_enum("Mode", "", MLP.modes),
               *_enum("Target", "TO_", mlp.TARGET.__members__), *_enum("Addend", "ADDEND_", mlp.ADDEND.__members__),
               *_enum("Activation", "ACTIVATION_", mlp.ACTIVATION.__members__),
+              "// Instructions of another engine that one may stand behind without waiting for them.",
+              f"constexpr int64_t WINDOW = {mlp.WINDOW};",
               "// An instruction: fields of hw.isa.MLP.", *_struct("Job", MLP_JOB),
               "// Sizes of a core, names as in its preset.", *_struct("ShapeFields", MLP_SHAPE),
               "// The others. results: cycles from a tile's last slot to its results.", *_struct("Depths", MLP_SIZES),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.fp.narrow import widen
-from golden.mlp.program import ENGINES, Rules, stored_beats
+from golden.mlp.program import Rules, Waits, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
@@ -77,7 +77,7 @@ class Mlp(Geometry):
     def __init__(self, *, units: int, rows: int, width: int, words: int, row_lines: int, weight_lines: int,
                  addend_lines: int, grouped: bool = False):
         self.units, self.rows, self.width, self.words, self.grouped = units, rows, width, words, grouped
-        self.row_lines, self.addend_lines = row_lines, addend_lines
+        self.row_lines, self.weight_lines, self.addend_lines = row_lines, weight_lines, addend_lines
         self.rules = Rules(self)
         self.row_memory = np.zeros((units, rows, row_lines, words), np.uint32)
         self.weight_memory = np.zeros((units, weight_lines, self.line_words), np.uint32)
@@ -107,12 +107,12 @@ class Mlp(Geometry):
 
     def _run(self, memory: Memory, count: int) -> Result:
         counters = dict.fromkeys(COUNTERS, 0)
-        before = [0, 0, 0]
+        waits = Waits(self.rules)
         sizes = [len(buffer) // self.words for buffer in (memory.inputs, memory.outputs, memory.weights)]
         for number in range(count):
             item = MLP.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
             try:
-                if refusal := self.rules.refusal(item, before, sizes):
+                if refusal := waits.refusal(item, sizes):
                     raise _Fault(*refusal)
                 carry_out = {
                     LOAD_ROWS: self._load_rows, LOAD_WEIGHTS: self._load_weights, LOAD_ADDENDS: self._load_addends,
@@ -120,7 +120,7 @@ class Mlp(Geometry):
                 carry_out(item, memory, counters)
             except _Fault as fault:
                 return Result(fault.code, number, fault.detail, counters, number)
-            before[ENGINES[item.opcode]] += 1
+            waits.add(item)
             counters["instructions"] += 1
         return Result(OK, 0, 0, counters, count)
 

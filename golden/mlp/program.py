@@ -1,19 +1,32 @@
-"""Which instructions the MLP core refuses: by themselves, for their order, for what they reach into."""
+"""Which instructions the MLP core refuses: by themselves, for their order, for what they reach into.
 
+Waits. An instruction has to wait for every one before it, of another engine, that writes lines which it uses or uses
+lines which it writes: itself, or by one of its own engine that stands before it. The lines of an instruction are the
+stretches from the first to the last of them, around the end of their memory, of features from feature 0 on; but a layer
+that makes one of the first `rows` features shares no lines with a load of others of the same samples. Of another engine
+it has to wait for all but the last WINDOW in any case.
+"""
+
+from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from hw.isa import MLP
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, WINDOW, Geometry
 
-__all__ = ["ENGINES", "INPUTS", "OUTPUTS", "WEIGHT_IMAGE", "Rules", "stored_beats"]
+__all__ = ["ENGINES", "INPUTS", "OTHERS", "OUTPUTS", "WEIGHT_IMAGE", "Rules", "Waits", "stored_beats"]
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
-BAD_INSTRUCTION, BAD_ORDER, BOUNDS = (MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS"))
+BAD_INSTRUCTION, BAD_ORDER, BOUNDS, EARLY = (
+    MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "EARLY"))
 INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
+ROWS, WEIGHTS, ADDENDS = range(3)               # memories on chip
 # Which engine carries an instruction out: that of rows, of parameters, of layers; detail of BAD_ORDER.
 ENGINES = {LOAD_ROWS: 0, LOAD_WEIGHTS: 1, LOAD_ADDENDS: 1, LAYER: 2, INTERACT: 2}
+# Those that share memories with it.
+OTHERS = ((2,), (2,), (0, 1))
 # What each instruction must not have 0 of.
 SIZES = {item.opcode: tuple(use.field for use in item.uses if MLP.field(use.field).minimum)
          for item in MLP.instructions}
@@ -24,28 +37,33 @@ def stored_beats(row_beats: int, half: int) -> int:
     return -(-row_beats // 2) if half else row_beats
 
 
+class Features(NamedTuple):
+    """Features of samples, none of which shares lines of the same row with another one. loaded: else a layer's result,
+    one of the first `rows`; stride: lines from a sample to the next; beats: of a feature."""
+
+    loaded: bool
+    numbers: range
+    stride: int
+    beats: int
+
+
+class Stretch(NamedTuple):
+    """Lines of a memory on chip, from the first to the last; features: what lies there, if that is known."""
+
+    memory: int
+    first: int
+    lines: int
+    features: Features | None = None
+
+
 class Rules:
-    """What programs of a core must keep to."""
+    """What the instructions of a core must keep to, each by itself."""
 
     def __init__(self, geometry: Geometry):
         self.geometry = geometry
         self.columns, self.groups_per_beat, self.line_beats = (
             geometry.columns, geometry.groups_per_beat, geometry.line_beats)
-
-    def refusal(self, item: SimpleNamespace, before: Sequence[int], sizes: Sequence[int]) -> tuple[int, int] | None:
-        """The code and detail that an instruction of hw.isa.MLP.decode ends a run with, None for none.
-
-        before: instructions of each engine in front of it; sizes: beats of inputs, outputs and weights
-        """
-        if not self.allowed(item):
-            return BAD_INSTRUCTION, item.word
-        for engine, after in enumerate((item.wait_rows, item.wait_weights, item.wait_layers)):
-            if after > before[engine]:
-                return BAD_ORDER, engine
-        if not self.apart(item):
-            return BAD_INSTRUCTION, item.word
-        reach = self.reach(item)
-        return (BOUNDS, reach[0]) if reach is not None and reach[1] > sizes[reach[0]] else None
+        self.depths = (geometry.row_lines, geometry.weight_lines, geometry.addend_lines)
 
     def reach(self, item: SimpleNamespace) -> tuple[int, int] | None:
         """The buffer that an instruction reads or writes, and the beat behind the last one there; None: none."""
@@ -60,39 +78,101 @@ class Rules:
             return OUTPUTS, item.out + (item.count - 1) * item.out_stride + self.beats(item.groups)
         return None
 
-    def apart(self, item: SimpleNamespace) -> bool:
-        """Whether an allowed instruction writes lines on chip that are different ones and none that it reads.
-
-        From the first line to the last, around the memory's end; partials are added to where they lie.
-        """
+    def reads(self, item: SimpleNamespace) -> list[Stretch]:
+        """The lines on chip that an allowed instruction reads."""
         core = self.geometry
-        if item.opcode != INTERACT and (item.opcode != LAYER or item.target == TARGET.MEMORY):
-            return True
-        group, rest = divmod(item.count - 1, core.samples)
-        groups = group + 1
-        last = group * core.rows + min(rest, core.rows - 1)     # sample, of a unit, counted as features' rows are
-        if item.opcode == LAYER and item.target == TARGET.PARTIAL:
-            units = core.units if item.mode else 1
-            written = -(-item.groups // units) * units * groups * core.rows
-            if item.addend == ADDEND.NONE or (
-                    item.addend == ADDEND.PARTIAL and not (item.addend_line - item.to_line) % core.addend_lines):
-                return written <= core.addend_lines
-            read = item.groups if item.addend == ADDEND.BIAS else written
-            return self._apart(item.addend_line, read, item.to_line, written, core.addend_lines)
+        groups, last = self._samples(item)
         if item.opcode == INTERACT:
-            beats = -(-core.product_pieces(item.features) // core.pieces)
-            read = last * item.line_stride + -(-item.features // core.rows) * item.row_beats
-        else:
-            beats = self.beats(item.groups)
-            read = (-(-item.steps * core.width // core.words) - 1) * item.line_stride + groups
-        steps, step = (last, beats) if item.opcode == LAYER and item.target == TARGET.FEATURE else (beats - 1, groups)
-        return ((not steps or item.to_line_stride >= step)
-                and self._apart(item.line, read, item.to_line, steps * item.to_line_stride + step, core.row_lines))
+            lines = last * item.line_stride + -(-item.features // core.rows) * item.row_beats
+            return [Stretch(ROWS, item.line, lines)]
+        if item.opcode != LAYER:
+            return []
+        stretches = [
+            Stretch(ROWS, item.line, (-(-item.steps * core.width // core.words) - 1) * item.line_stride + groups),
+            Stretch(WEIGHTS, item.weight_line, -(-item.groups // core.units) * item.steps)]
+        if item.addend == ADDEND.BIAS:
+            stretches.append(Stretch(ADDENDS, item.addend_line, item.groups))
+        elif item.addend == ADDEND.PARTIAL:
+            stretches.append(Stretch(ADDENDS, item.addend_line, self._partials(item)))
+        return stretches
 
-    @staticmethod
-    def _apart(first: int, lines: int, other: int, others: int, memory: int) -> bool:
-        """Whether two stretches of a memory's lines, both of one or more, share none."""
-        return (other - first) % memory >= lines and (first - other) % memory >= others
+    def writes(self, item: SimpleNamespace) -> Stretch | None:
+        """The lines on chip that an allowed instruction writes."""
+        core = self.geometry
+        groups, last = self._samples(item)
+        if item.opcode == LOAD_ROWS:
+            if not item.features_in:
+                return Stretch(ROWS, item.line, (item.row_beats - 1) * item.line_stride + groups)
+            of_sample = ((item.feature + item.features - 1) // core.rows + 1) * item.row_beats
+            lines, features = last * item.line_stride + of_sample, None
+            if of_sample <= item.line_stride and lines <= core.row_lines:
+                numbers = range(item.feature, item.feature + item.features)
+                features = Features(True, numbers, item.line_stride, item.row_beats)
+            return Stretch(ROWS, item.line, lines, features)
+        if item.opcode == LOAD_WEIGHTS:
+            return Stretch(WEIGHTS, item.weight_line, -(-item.count // core.units) * item.steps)
+        if item.opcode == LOAD_ADDENDS:
+            return Stretch(ADDENDS, item.addend_line, item.count)
+        if item.opcode == LAYER and item.target == TARGET.MEMORY:
+            return None
+        if item.opcode == LAYER and item.target == TARGET.PARTIAL:
+            return Stretch(ADDENDS, item.to_line, self._partials(item))
+        steps, step = self._written(item)
+        features = None
+        if item.opcode == LAYER and item.target == TARGET.FEATURE and item.feature < core.rows:
+            features = Features(False, range(item.feature, item.feature + 1), item.to_line_stride, step)
+        return Stretch(ROWS, item.to_line, steps * item.to_line_stride + step, features)
+
+    def uses(self, item: SimpleNamespace) -> list[Stretch]:
+        """The lines on chip that an allowed instruction reads or writes."""
+        written = self.writes(item)
+        return self.reads(item) if written is None else [*self.reads(item), written]
+
+    def _samples(self, item: SimpleNamespace) -> tuple[int, int]:
+        """Groups of samples; the last sample of a unit, counted as features' rows are."""
+        core = self.geometry
+        group, rest = divmod(item.count - 1, core.samples)
+        return group + 1, group * core.rows + min(rest, core.rows - 1)
+
+    def _partials(self, item: SimpleNamespace) -> int:
+        """Lines of partials."""
+        core = self.geometry
+        units = core.units if item.mode else 1
+        return -(-item.groups // units) * units * self._samples(item)[0] * core.rows
+
+    def _written(self, item: SimpleNamespace) -> tuple[int, int]:
+        """Of results in the rows' memory the steps of to_line_stride, and the lines from one to the next at least."""
+        groups, last = self._samples(item)
+        if item.opcode == LAYER and item.target == TARGET.FEATURE:
+            return last, self.beats(item.groups)
+        pieces = self.geometry.product_pieces(item.features) if item.opcode == INTERACT else 0
+        beats = -(-pieces // self.geometry.pieces) if item.opcode == INTERACT else self.beats(item.groups)
+        return beats - 1, groups
+
+    def apart(self, item: SimpleNamespace) -> bool:
+        """Whether an allowed instruction writes lines on chip that are different ones and none that it reads; partials
+        are added to where they lie."""
+        written = self.writes(item)
+        if item.opcode not in (LAYER, INTERACT) or written is None:
+            return True
+        if written.memory == ADDENDS:
+            adds = item.addend == ADDEND.PARTIAL and not (item.addend_line - item.to_line) % self.depths[ADDENDS]
+            return written.lines <= self.depths[ADDENDS] and (
+                adds or not any(self.share(read, written) for read in self.reads(item)))
+        steps, step = self._written(item)
+        return ((not steps or item.to_line_stride >= step)
+                and not any(self.share(read, written) for read in self.reads(item)))
+
+    def share(self, one: Stretch, other: Stretch) -> bool:
+        """Whether two stretches share a line, but for a layer's feature among loaded ones of the same samples."""
+        depth = self.depths[one.memory]
+        way, back = (other.first - one.first) % depth, (one.first - other.first) % depth
+        if one.memory != other.memory or (way >= one.lines and back >= other.lines):
+            return False
+        if one.features is None or other.features is None or one.features.loaded == other.features.loaded or way:
+            return True
+        made, loaded = sorted((one.features, other.features))
+        return (made.numbers[0] in loaded.numbers or made.stride != loaded.stride or made.beats > loaded.beats)
 
     def beats(self, groups: int) -> int:
         """Beats of column groups, or of lines of addends."""
@@ -114,3 +194,53 @@ class Rules:
                     and not (item.target == TARGET.MEMORY and item.count > 1
                              and item.out_stride < self.beats(item.groups)))
         return item.opcode != INTERACT or item.features >= 2
+
+
+class Waits:
+    """What stands before an instruction: how many of each engine, and the lines of the last ones."""
+
+    def __init__(self, rules: Rules):
+        self.rules = rules
+        self.before = [0, 0, 0]
+        self._last: list[deque[list[Stretch]]] = [deque(maxlen=WINDOW) for _ in range(3)]
+        self._waited = [[0, 0, 0] for _ in range(3)]    # by engine: of each one how many its instructions wait for
+
+    def refusal(self, item: SimpleNamespace, sizes: Sequence[int]) -> tuple[int, int] | None:
+        """The code and detail that an instruction of hw.isa.MLP.decode ends a run with, None for none. sizes: beats of
+        inputs, outputs and weights."""
+        rules = self.rules
+        if not rules.allowed(item):
+            return BAD_INSTRUCTION, item.word
+        for engine, after in enumerate(_waits(item)):
+            if after > self.before[engine]:
+                return BAD_ORDER, engine
+        if not rules.apart(item):
+            return BAD_INSTRUCTION, item.word
+        reach = rules.reach(item)
+        if reach is not None and reach[1] > sizes[reach[0]]:
+            return BOUNDS, reach[0]
+        for engine in OTHERS[ENGINES[item.opcode]]:
+            found = max(self._waited[ENGINES[item.opcode]][engine], _waits(item)[engine])
+            if found < self.needed(item, engine, found):
+                return EARLY, engine
+        return None
+
+    def needed(self, item: SimpleNamespace, engine: int, found: int = 0) -> int:
+        """How many instructions of another engine an allowed one has to wait for, if that is more than `found`."""
+        last, uses = self._last[engine], self.rules.uses(item)
+        for number in range(self.before[engine], max(found, self.before[engine] - len(last)), -1):
+            other = last[number - 1 - self.before[engine]]
+            if any(self.rules.share(one, two) for one in uses for two in other):
+                return number
+        return max(0, self.before[engine] - WINDOW)
+
+    def add(self, item: SimpleNamespace) -> None:
+        """An instruction that is not refused."""
+        own = ENGINES[item.opcode]
+        self._waited[own] = [max(pair) for pair in zip(self._waited[own], _waits(item), strict=True)]
+        self._last[own].append(self.rules.uses(item))
+        self.before[own] += 1
+
+
+def _waits(item: SimpleNamespace) -> tuple[int, int, int]:
+    return item.wait_rows, item.wait_weights, item.wait_layers

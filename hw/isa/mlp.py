@@ -20,7 +20,9 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET", "Geometry"]
+__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET", "WINDOW", "Geometry"]
+
+WINDOW = 32     # instructions of another engine that one may stand behind without waiting for them
 
 
 class TARGET(IntEnum):
@@ -56,6 +58,7 @@ class Geometry:
     width: int
     words: int
     row_lines: int
+    weight_lines: int
     addend_lines: int
 
     @property
@@ -163,12 +166,12 @@ MLP = Kernel(
               "column groups' in whole beats, where target is memory and count is not 1"),
         Field("max_in_flight", 12, 0, 32,
               "tiles that may be under way when a tile of the first pass over the samples begins; with partials: any "
-              "tile. 0: all results before it are written"),
-        Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before: of those that stand before it all that load "
-              "lines which it reads or writes, as nothing else makes it wait for them"),
-        Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before, likewise"),
+              "tile. 0: all results before it are written. Not checked: what is read too early is what lay there"),
+        Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before; at least those of EARLY"),
+        Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before; at least those of "
+                                         "EARLY"),
         Field("wait_layers", 15, 0, 32, "LAYER and INTERACT that must be done before, all that they write on chip "
-              "written: of those that stand before it all that read or write lines which it loads"),
+                                        "written; at least those of EARLY"),
     ),
     instructions=(
         Instruction(1, "LOAD_ROWS", "Brings rows from the inputs into the rows' memory, sample by sample, and "
@@ -211,6 +214,13 @@ MLP = Kernel(
         Code(7, "MEMORY", "an operand had a memory error that could not be corrected, as what was never loaded has; "
                           "detail: 0 rows, 1 weights, 2 addends", ("instruction",)),
         stalled(8),
+        Code(9, "EARLY", "an instruction does not wait, itself or by one of its kind before it, for all loads, or as a "
+                         "load for all LAYER and INTERACT, that stand before it and share lines with it, and for all "
+                         "but the last 32. Lines count from the first to the last, of features from feature 0 on; but "
+                         "a LAYER that writes a feature below the core's `rows` shares none with a LOAD_ROWS of others "
+                         "that has its `to_line` and `to_line_stride` as `line` and `line_stride`, and as many beats "
+                         "or more, where a sample's features fit in `line_stride` and those of all in the memory; "
+                         "detail: of what: 0 rows, 1 weights, 2 layers", ("instruction",)),
     ),
     channels=("m00 read", "m00 write", "m01 read"),
     result_words=256,

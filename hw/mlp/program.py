@@ -15,9 +15,10 @@ from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
 from hw.mlp.config import MlpConfig
 from hw.mlp.loader import RowsJob
-from hw.mlp.overlap import Overlap
 from hw.mlp.parameters import ParametersJob
 from hw.mlp.records import LayerJob
+from hw.mlp.stretches import Stretches
+from hw.mlp.waits import Waits
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
@@ -27,7 +28,6 @@ QUEUE = 32      # instructions that wait for an engine: as many as LUT memory ho
 KINDS = tuple(instruction.name for instruction in MLP.instructions)
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))
 INPUTS, OUTPUTS, WEIGHTS = range(3)     # detail of BOUNDS
-AFTER = ("wait_rows", "wait_weights", "wait_layers")     # by detail of BAD_ORDER
 
 
 class Check(enum.Enum, shape=3):
@@ -53,8 +53,6 @@ class _Allowed(NamedTuple):
 
     kind: Any
     refused: Any
-    before: list[Any]
-    early: Signal
 
 
 class _Sums(NamedTuple):
@@ -97,9 +95,9 @@ class Program(Part):
     Timing      besides its beats an instruction takes 4 cycles without sums; LOAD_ADDENDS 8, LOAD_WEIGHTS 7 + bits of
                 steps, LAYER to memory 7 + bits of out_stride, LOAD_ROWS 9 + bits of features and of stride, and with
                 feature >= rows 2 + bits of feature // rows more: at most 58 (bits of 0: none); 2 more to its stream.
-                QUEUE instructions and one more wait for each engine; a full queue holds up all. Whether a LAYER or an
-                INTERACT shares lines with itself is known a cycle after the 7 that it has been here; by then it may
-                have been handed on, and the next one is here
+                QUEUE instructions and one more wait for each engine; a full queue holds up all. Whether an
+                instruction shares lines with itself, or with one that it does not wait for, is known when it has been
+                handed on and the next one is here, which waits for that: see hw.mlp.waits
     Handshake   streams from registers
     Reset       drops everything
     Golden      golden.mlp.program; cycles: fpga/card/cpp/twin/mlp_front.h          Tests  verif/mlp/test_program.py
@@ -130,8 +128,8 @@ class Program(Part):
         return m
 
     def _allowed(self, m: Module, state: _State) -> _Allowed:
-        """What an instruction must keep to by itself and in its place. Registers: `refused` two cycles after the
-        instruction is there, `kind` and `early` one."""
+        """What an instruction must keep to by itself. Registers: `refused` two cycles after the instruction is there,
+        `kind` one."""
         item, config = state.item, self.config
         activation = item.activation
         # Rows that overlap; of groups there are no more than 12 bits.
@@ -145,12 +143,7 @@ class Program(Part):
             ((item.target == TARGET.MEMORY) & (item.count != 1) & overlap, {LAYER}),
             (item.features == 1, {INTERACT}),
         ])
-        kind, refused = decoder.kind, decoder.refused
-        # How many loads and layers came before, and whether an instruction waits for more.
-        before = [Signal(32, name=f"before_{name}", reset_less=True) for name in AFTER]
-        early = Signal(len(AFTER), reset_less=True)
-        m.d.sync += early.eq(Cat(item[name] > count for name, count in zip(AFTER, before, strict=True)))
-        return _Allowed(kind=kind, refused=refused, before=before, early=early)
+        return _Allowed(kind=decoder.kind, refused=decoder.refused)
 
     def _sums(self, m: Module, state: _State) -> _Sums:
         item, arguments, config = state.item, self.arguments, self.config
@@ -218,32 +211,26 @@ class Program(Part):
         instructions, error = state.instructions, self.error
         wait = Signal(2)
         begin = Signal(name="allowed_begin")
-        overlap = Overlap(m, self.config, item, begin=begin, layer=kind[LAYER], interact=kind[INTERACT],
-                          before_last=bounds.before_last, beats=bounds.out_beats)
-        # The instruction that is looked at, as the next one may be here.
-        looked = Signal(data.StructLayout({"number": 32, "word": WORD_BITS}), reset_less=True)
-        with m.If(overlap.keep):
-            m.d.sync += looked.number.eq(self.number)
-            m.d.sync += looked.word.eq(item.as_value()[:WORD_BITS])
-
-        def refuse(code: str, detail: Value | int) -> None:
-            """Unless one before is found out meanwhile."""
-            with m.If(error.valid):
-                m.next = "DRAIN"
-            with m.Else():
-                instructions.refuse(code, detail)
-
+        stretches = Stretches(m, self.config, item, begin=begin, kind=kind, before_last=bounds.before_last,
+                              beats=bounds.out_beats)
         groups = [kind[LOAD_ROWS], kind[LOAD_WEIGHTS] | kind[LOAD_ADDENDS], kind[LAYER] | kind[INTERACT]]
         send = Signal()
         ready = Signal()
+        sent = Signal()
+        waits = Waits(m, self.config, item, stretches, number=self.number, start=self.start, engines=Cat(groups),
+                      sent=sent)
         m.d.comb += ready.eq(
             Cat(queue.i.ready & group for queue, group in zip(queues.queues, groups, strict=True)).any())
-        for queue, group, before in zip(queues.queues, groups, allowed.before, strict=True):
+        m.d.comb += sent.eq(send & ready)
+        for queue, group in zip(queues.queues, groups, strict=True):
             m.d.comb += queue.i.valid.eq(send & group)
-            with m.If(self.start):
-                m.d.sync += before.eq(0)
-            with m.Elif(send & group & queue.i.ready):
-                m.d.sync += before.eq(before + 1)
+
+        def refuse(code: str, detail: Value | int) -> None:
+            """Unless the one before is found out, when it is known."""
+            with m.If(error.valid):
+                m.next = "DRAIN"
+            with m.Elif(~waits.settling):
+                instructions.refuse(code, detail)
 
         m.d.sync += wait.eq(0)
         with m.FSM():
@@ -256,10 +243,11 @@ class Program(Part):
                     kind[LOAD_ROWS], Mux(item.features_in & (bounds.group != 0), Check.FEATURES, Check.ROWS),
                     Mux(kind[LOAD_WEIGHTS], Check.WEIGHTS, Mux(kind[LOAD_ADDENDS], Check.ADDENDS, Check.OUTPUTS))))
                 with m.If(wait == 2):
+                    m.d.sync += wait.eq(2)
                     with m.If(allowed.refused):
                         refuse("BAD_INSTRUCTION", item.as_value()[:WORD_BITS])
-                    with m.Elif(allowed.early.any()):
-                        refuse("BAD_ORDER", Mux(allowed.early[0], 0, Mux(allowed.early[1], 1, 2)))
+                    with m.Elif(waits.early.any()):
+                        refuse("BAD_ORDER", Mux(waits.early[0], 0, Mux(waits.early[1], 1, 2)))
                     with m.Elif(kind[INTERACT] | (kind[LAYER] & (item.target != TARGET.MEMORY))):
                         m.next = "SEND"
                     with m.Else():
@@ -284,22 +272,22 @@ class Program(Part):
                 with m.Else():
                     m.next = "SEND"
             with m.State("SEND"):
-                m.d.comb += send.eq(1)
-                with m.If(ready):
+                m.d.comb += send.eq(~waits.blocked)
+                with m.If(sent):
                     instructions.step()
             with m.State("DRAIN"):
-                with m.If(~Cat(queue.held for queue in queues.queues).any() & ~overlap.busy):
+                with m.If(~Cat(queue.held for queue in queues.queues).any() & ~waits.settling):
                     m.d.sync += self.done.eq(1)
                     with m.If(~self.error.valid):
                         m.next = "IDLE"
         with m.If(error.valid):
             m.d.sync += instructions.more.eq(0)
-        with m.Elif(overlap.found):
+        with m.Elif(waits.found):
             m.d.sync += [
                 error.valid.eq(1),
-                error.code.eq(MLP.code("BAD_INSTRUCTION")),
-                error.detail.eq(looked.word),
-                error.instruction.eq(looked.number),
+                error.code.eq(waits.code),
+                error.detail.eq(waits.detail),
+                error.instruction.eq(waits.instruction),
                 instructions.more.eq(0),
             ]
         # The rows are counted when the check of their addresses begins.

@@ -4,11 +4,12 @@ mistakes in them.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 
 from gen.compiler.emb import encode
-from golden.mlp.program import Rules, stored_beats
+from golden.mlp.program import ENGINES, OTHERS, Rules, Waits, stored_beats
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -17,6 +18,7 @@ from tests.support.program_mutator import ProgramMutator, shorter
 
 MUTATOR = ProgramMutator(MLP)
 LAYER = MLP.instruction("LAYER").opcode
+FIELDS = ("wait_rows", "wait_weights", "wait_layers")       # by engine
 WAITS = {"LOAD_ROWS": "wait_rows", "LOAD_WEIGHTS": "wait_weights", "LOAD_ADDENDS": "wait_weights"}
 
 
@@ -277,6 +279,16 @@ class Wild(Mix):
         """An offset in a buffer, mostly one that so many beats fit behind."""
         return self.any(self.BEATS - beats if beats < self.BEATS else 0, max(1, self.BEATS - beats + 1))
 
+    def waiting(self, waits: Waits) -> SimpleNamespace:
+        """The last instruction, waiting for as little as it has to or for anything more."""
+        words = self.words[-1]
+        item = MLP.decode(words.tolist())
+        if waits.rules.allowed(item):
+            for engine in OTHERS[ENGINES[item.opcode]]:
+                least, most = waits.needed(item, engine), waits.before[engine]
+                MUTATOR.set(words, FIELDS[engine], int(self.draw.choice((least, self.draw.integers(least, most + 1)))))
+        return MLP.decode(words.tolist())
+
     def load_rows(self) -> None:
         config, features_in = self.config, self.any(2)
         count, half = 1 + self.any(config.samples, 3 * config.samples), self.any(2)
@@ -331,19 +343,19 @@ class Wild(Mix):
 def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
     """Up to a dozen of any instructions that do not share lines with themselves; now and then one does, or reaches
     past a buffer."""
-    mix, rules = Wild(config, draw), Rules(config)
+    mix, waits = Wild(config, draw), Waits(Rules(config))
     kinds = (mix.load_rows, mix.load_weights, mix.load_addends, mix.any_layer, mix.any_layer, mix.any_layer,
              mix.any_interact)
     refused = False
     for _ in range(mix.upto(12)):
         kinds[int(draw.integers(len(kinds)))]()
-        item = MLP.decode(mix.words[-1].tolist())
-        sizes = [mix.BEATS] * 3
-        if rules.refusal(item, [1 << 32] * 3, sizes):
+        item = mix.waiting(waits)
+        if waits.refusal(item, [mix.BEATS] * 3):
             if draw.random() < 0.9:
                 mix.take_back()
-            else:
-                refused = True
+                continue
+            refused = True
+        waits.add(item)
     if not mix.words:
         mix.load_addends()
     run = mix.run()
@@ -366,11 +378,10 @@ def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
 
 
 class Programs(Draw):
-    """Draws programs, and mistakes in them; what an instruction waits for is not taken away, as the results would
-    depend on time."""
+    """Draws programs, and mistakes in them; `max_in_flight` is not made larger, as the results would depend on
+    time."""
 
-    spared = frozenset({"wait_rows", "wait_weights", "wait_layers", "max_in_flight"})
-    orders = ("missing", "last")        # behind one that is there twice, instructions wait for too little
+    spared = frozenset({"max_in_flight"})
     LONGEST = 20_000        # steps of an instruction
 
     def __init__(self, config: MlpConfig, random: np.random.Generator):
@@ -388,7 +399,7 @@ class Programs(Draw):
             if not wrong:
                 return run
             self.spoil(run, self.edge, self.edge, self.edge, self.reserved, self.order, self.unlike, self.unlike,
-                       self.word, self.late, self.shorter)
+                       self.word, self.late, self.early, self.early, self.shorter)
             if not self.long(run):
                 return run
 
@@ -419,8 +430,14 @@ class Programs(Draw):
 
     def late(self, run: Run, number: int) -> str:
         """Waits for more than comes before it."""
-        name = self.one(("wait_rows", "wait_weights", "wait_layers"))
+        name = self.one(FIELDS)
         return self.put(run, number, name, self.one((self.mutator.value_of(run.words[number], name) + 1, 1 << 31)))
+
+    def early(self, run: Run, number: int) -> str:
+        """Waits for less."""
+        name = self.one(FIELDS)
+        value = self.mutator.value_of(run.words[number], name)
+        return self.put(run, number, name, self.one((0, max(0, value - 1), int(self.r.integers(value + 1)))))
 
     def shorter(self, run: Run, number: int) -> str:
         buffer = self.one([name for name in ("inputs", "weights", "outputs")

@@ -17,7 +17,7 @@ import numpy as np
 from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
 from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
 from golden.mlp.order import Shape, Tile, tiles
-from golden.mlp.program import ENGINES, Rules
+from golden.mlp.program import Rules, Waits
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench.cycle_model import address, load
@@ -26,8 +26,8 @@ __all__ = ["STALLS", "Arguments", "Fault", "Line", "Load", "ParameterLoader", "P
            "RowLoader", "Sequencer", "Sigmoid"]
 
 STALLS = ("rows", "weights", "in_flight", "write", "program")
-BAD_INSTRUCTION, BAD_ORDER, BOUNDS, READ_ERROR = (
-    MLP.code(name) for name in ("BAD_INSTRUCTION", "BAD_ORDER", "BOUNDS", "READ_ERROR"))
+BAD_INSTRUCTION, BOUNDS, READ_ERROR, EARLY = (
+    MLP.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR", "EARLY"))
 OPCODES = {instruction.name: instruction.opcode for instruction in MLP.instructions}
 Job = Mapping[str, int]
 Request = tuple[int, int]
@@ -103,10 +103,14 @@ class Program(_Part):
              "late")
 
     def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
-        self._rules = Rules(config)
+        self._waits = Waits(Rules(config))
         self.items = [MLP.decode(words[at:at + MLP.words]) for at in range(0, len(words), MLP.words)]
-        self._arguments, self._before = arguments, [0, 0, 0]
+        self._arguments = arguments
         self._begun = False
+        self._looked = -1
+        # What the one that is looked at is refused for, and those that have been handed on, by number.
+        self._refusal: tuple[int, int] | None = None
+        self._late: dict[int, tuple[int, int]] = {}
         self.error: Fault | None = None
         jobs = np.array([_job(vars(item), item.opcode, item.out) for item in self.items], np.int64)
         super().__init__(_sizes(config), jobs, len(jobs))
@@ -134,23 +138,23 @@ class Program(_Part):
     def step(self, *, data: bool, request_taken: bool, taken: Sequence[bool], bad: bool = False) -> None:
         """data: a beat stands at the client, bad: it has an error; taken: of the three streams."""
         before, reads = self.number, self.takes(data or None)
-        refusal = None
-        if before < len(self.items):
-            refusal = self._rules.refusal(self.items[before], self._before, self._arguments[2:])
-        kind = 0 if refusal is None else 2 if refusal[0] == BOUNDS else 1
-        if kind == 1 and self._rules.allowed(self.items[before]) and refusal[0] == BAD_INSTRUCTION:
-            kind = 3
+        if self._looked != before and before < len(self.items):
+            self._looked, self._refusal = before, self._waits.refusal(self.items[before], self._arguments[2:])
+        refusal, kind = self._refusal, 0
+        if refusal is not None:
+            shares = refusal[0] == BAD_INSTRUCTION and self._waits.rules.allowed(self.items[before])
+            kind = 3 if shares else {BOUNDS: 2, EARLY: 4}.get(refusal[0], 1)
         self._call("step", data, request_taken, sum(flag << at for at, flag in enumerate(taken)), bad, kind)
         self._show()
         if self.number > before:
-            self._before[ENGINES[self.items[before].opcode]] += 1
+            if refusal is not None:
+                self._late[before] = refusal
+            self._waits.add(self.items[before])
+            self._refusal = None
         if self._shown["error"] and self.error is None:
             late = self._shown["late"]
-            if late >= 0:
-                self.error = Fault(BAD_INSTRUCTION, late, self.items[late].word)
-                return
-            code, detail = (READ_ERROR, 0) if reads or refusal is None else refusal
-            self.error = Fault(code, before, detail)
+            code, detail = self._late[late] if late >= 0 else (READ_ERROR, 0) if reads or refusal is None else refusal
+            self.error = Fault(code, before if late < 0 else late, detail)
 
 
 class Load(NamedTuple):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from cocotb.triggers import RisingEdge
 
-from golden.mlp.program import ENGINES, INPUTS, OUTPUTS, WEIGHT_IMAGE, Rules, stored_beats
+from golden.mlp.program import ENGINES, INPUTS, OTHERS, OUTPUTS, WEIGHT_IMAGE, Rules, Waits, stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
@@ -16,7 +16,7 @@ from verif.mlp.cycles import Program as Model
 from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, encode
 
 __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
-           "end_of", "fitting", "fresh", "near", "packed_arguments"]
+           "end_of", "fitting", "fresh", "near", "packed_arguments", "waiting"]
 
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
@@ -199,12 +199,22 @@ def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     return None if reach is None else (BUFFERS[reach[0]], reach[1])
 
 
-def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], sizes: dict[str, int]) -> dict[str, int]:
-    """An allowed instruction inside its buffer."""
+def waiting(r: random.Random, item: dict[str, int], waits: Waits) -> dict[str, int]:
+    """The instruction, waiting for what it has to wait for."""
+    changed = {}
+    for engine in OTHERS[ENGINES[item["opcode"]]]:
+        name, least = AFTER[engine], waits.needed(SimpleNamespace(**item), engine)
+        changed[name] = max(item[name], r.choice([least, r.randint(least, waits.before[engine])]))
+    return item | changed
+
+
+def fitting(r: random.Random, unit: MlpConfig, kind: str, waits: Waits, sizes: dict[str, int]) -> dict[str, int]:
+    """An allowed instruction inside its buffer that waits for what it has to wait for."""
     while True:
-        item = any_item(r, unit, kind, before)
+        item = any_item(r, unit, kind, waits.before)
         while not Rules(unit).apart(SimpleNamespace(**item)):
             item = near(r, item)
+        item = waiting(r, item, waits)
         reach = end_of(unit, item)
         if reach is None or reach[1] <= sizes[reach[0]]:
             return item
@@ -213,12 +223,14 @@ def fitting(r: random.Random, unit: MlpConfig, kind: str, before: list[int], siz
             return item | {offset: sizes[reach[0]] - (reach[1] - item[offset])}
 
 
-def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, int]) -> list[dict[str, int]]:
-    before, items = [0, 0, 0], []
+def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, int],
+                waits: Waits | None = None) -> list[dict[str, int]]:
+    """waits: of what stands before it, kept up to date."""
+    waits = waits or Waits(Rules(unit))
+    items = []
     for _ in range(count):
-        kind = r.choice(list(KINDS))
-        items.append(fitting(r, unit, kind, before, sizes))
-        before[ENGINE[kind]] += 1
+        items.append(fitting(r, unit, r.choice(list(KINDS)), waits, sizes))
+        waits.add(SimpleNamespace(**items[-1]))
     return items
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import cocotb
 import pytest
 
-from golden.mlp.program import Rules
+from golden.mlp.program import ENGINES, OTHERS, Rules, Waits
 from hw.isa import MLP
+from hw.isa.mlp import WINDOW
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
 from verif.bench import report, rng
@@ -18,7 +19,6 @@ from verif.mlp.cycles import Fault
 from verif.mlp.front import CONFIGS, KINDS, Feed, encode
 from verif.mlp.program import (
     AFTER,
-    ENGINE,
     STREAMS,
     TOP,
     USED,
@@ -32,6 +32,7 @@ from verif.mlp.program import (
     fresh,
     near,
     packed_arguments,
+    waiting,
 )
 
 
@@ -48,9 +49,9 @@ async def smoke(dut):
          "out_stride": 9, "wait_rows": 1, "wait_weights": 2},
         # Rows of five beats in three, one behind the other.
         {"opcode": KINDS["LOAD_ROWS"], "half": 1, "count": 8, "source": 100, "stride": 3, "row_beats": 5,
-         "features": 1},
-        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_layers": 1, "to_line": 20,
-         "to_line_stride": 2},
+         "features": 1, "wait_layers": 1},
+        {"opcode": KINDS["INTERACT"], "count": 3, "row_beats": 2, "features": 4, "wait_rows": 2, "wait_layers": 1,
+         "to_line": 20, "to_line_stride": 2},
     ]
     bench = Bench(dut, unit, items, feed=Feed(rng("smoke")), arguments={
         "inputs_beats": 124, "weights_beats": 43, "outputs_beats": 25})
@@ -99,7 +100,8 @@ async def backpressure_both_sides(dut):
         await clean(dut)
     # A full queue.
     r = rng("full")
-    bench = Bench(dut, unit, [fitting(r, unit, "INTERACT", [0, 0, 0], {}) for _ in range(QUEUE + 8)], feed=Feed(r),
+    nothing = Waits(Rules(unit))
+    bench = Bench(dut, unit, [fitting(r, unit, "INTERACT", nothing, {}) for _ in range(QUEUE + 8)], feed=Feed(r),
                   arguments=any_sizes(r))
     await bench.step(start=True)
     for _ in range(6 * (QUEUE + 8) + 40):
@@ -239,10 +241,10 @@ async def malformed_programs(dut):
     codes: dict[int, int] = {}
     for kind, change, code in cases:
         sizes = any_sizes(r)
-        items = any_program(r, unit, r.randrange(4), sizes)
-        before = [sum(ENGINE[name] == k for item in items for name, opcode in KINDS.items()
-                      if opcode == item["opcode"]) for k in range(3)]
-        item = fitting(r, unit, kind, before, sizes)
+        waits = Waits(Rules(unit))
+        items = any_program(r, unit, r.randrange(4), sizes, waits)
+        before = list(waits.before)
+        item = fitting(r, unit, kind, waits, sizes)
         for name, value in change.items():
             if name != "_bit":
                 item[name] = before[AFTER.index(name)] + 1 if value is None else value
@@ -273,7 +275,8 @@ async def overlaps(dut):
     for number in range(160):
         r = rng(f"overlaps {number}")
         sizes = any_sizes(r)
-        items = any_program(r, unit, r.randrange(3), sizes)
+        waits = Waits(rules)
+        items = any_program(r, unit, r.randrange(3), sizes, waits)
         kind = ("LAYER", "LAYER", "INTERACT")[number % 3]
         want = bool(number // 3 % 2)
         while True:
@@ -289,7 +292,9 @@ async def overlaps(dut):
         for step in (64, 8, 1):
             while 1 <= item[name] - step and rules.apart(SimpleNamespace(**item | {name: item[name] - step})) != want:
                 item[name] -= step
-        items += [item, *any_program(r, unit, r.randrange(4), sizes)]
+        item = waiting(r, item, waits)
+        waits.add(SimpleNamespace(**item))
+        items += [item, *any_program(r, unit, r.randrange(4), sizes, waits)]
         place = len(items) - 1 if item is items[-1] else items.index(item)
         bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 5])), arguments=sizes)
         await bench.carry_out(room=r.choice([0.1, 1.0]), quiet=8)
@@ -297,6 +302,78 @@ async def overlaps(dut):
         tried[want] += 1
         await clean(dut)
     report(overlaps_refused=tried[True], stretches_apart=tried[False])
+
+
+def _close(r: random.Random, unit: MlpConfig, waits: Waits) -> dict[str, int]:
+    """An allowed instruction of few lines, near those of others, that waits for little."""
+    while True:
+        item = near(r, any_item(r, unit, r.choice(list(KINDS)), waits.before))
+        item |= {"count": 1 + r.getrandbits(4), "feature": r.getrandbits(3), "out_stride": 15,
+                 **{name: r.getrandbits(r.choice([5, 8])) for name in (
+                     "line", "weight_line", "addend_line", "to_line", "source", "stride", "out")},
+                 **dict.fromkeys(AFTER, 0)}
+        if r.random() < 0.3:    # features of the same samples
+            item |= {"feature": r.getrandbits(2), "features": 1 + r.getrandbits(3), "features_in": 1, "target": 1,
+                     "row_beats": 1 + r.getrandbits(1), "groups": 1 + r.getrandbits(1), "activation": 0,
+                     **dict.fromkeys(("line", "to_line"), 40 * r.getrandbits(1)),
+                     **dict.fromkeys(("line_stride", "to_line_stride"), r.choice([8, 9]))}
+        whole = MLP.decode(encode(item))
+        if Rules(unit).allowed(whole) and Rules(unit).apart(whole):
+            return item
+
+
+@cocotb.test()
+@pytest.mark.testpoint("waits")
+async def waits(dut):
+    """An instruction that does not wait for one of another engine that shares lines with it, or that stands more than
+    WINDOW before it, is refused, with all before it handed on; one that waits for the last of them is not."""
+    unit = await fresh(dut)
+    tried: dict[bool | str, int] = {False: 0, True: 0, "far": 0}
+    for number in range(60):
+        r = rng(f"waits {number}")
+        known = Waits(Rules(unit))
+        items: list[dict[str, int]] = []
+        sizes = {name: TOP for name in ("inputs_beats", "outputs_beats", "weights_beats")}
+        early = None
+        least = [0, 0, 0]
+        far = number % 4 == 3       # the loads of a kind behind one another, or the layers
+        kinds = [KINDS[kind] for kind in r.choice([
+            ("LOAD_ROWS",), ("LOAD_WEIGHTS", "LOAD_ADDENDS"), ("LAYER", "INTERACT")])]
+        for place in range(r.choice([WINDOW + 1, WINDOW + 2]) + 1 if far else 40):
+            while True:
+                item = _close(r, unit, known)
+                others = OTHERS[ENGINES[item["opcode"]]]
+                if not far or place <= WINDOW and item["opcode"] in kinds:
+                    break
+                # None of the last ones shares lines with it.
+                if place > WINDOW and item["opcode"] not in kinds and all(
+                        known.needed(SimpleNamespace(**item), other) <= max(0, known.before[other] - WINDOW)
+                        for other in others):
+                    break
+            for other in others:
+                least[other] = known.needed(SimpleNamespace(**item), other)
+                # What is needed, or one less: the last one that shares lines is not waited for.
+                fewer = place > WINDOW or place > 4 and not far and r.random() < 0.15
+                item[AFTER[other]] = max(0, least[other] - fewer)
+            items.append(item)
+            refusal = known.refusal(MLP.decode(encode(item)), list(sizes.values()))
+            if refusal is not None:
+                early = Fault(MLP.code("EARLY"), place, refusal[1])
+                assert refusal[0] == early.code
+                tried["far"] += least[refusal[1]] == known.before[refusal[1]] - WINDOW
+                break
+            known.add(SimpleNamespace(**item))
+        # What comes behind may be refused itself: the first one counts.
+        items += [_close(r, unit, known) | {"wait_rows": r.choice([0, TOP])} for _ in range(r.randrange(3))]
+        if early is None:
+            items = items[:place + 1]
+        bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 5])), arguments=sizes)
+        await bench.carry_out(room=r.choice([0.1, 1.0]), quiet=8)
+        assert bench.model.error == early, (number, bench.model.error, early)
+        tried[early is not None] += 1
+        await clean(dut)
+    assert min(tried.values()) > 3, tried
+    report(early=tried[True], in_time=tried[False], far=tried["far"])
 
 
 @cocotb.test()
@@ -309,9 +386,9 @@ async def bounds(dut):
         r = rng(f"bounds {number}")
         kind = ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER")[number % 4]
         sizes = any_sizes(r)
-        before = [0, 0, 0]
-        items = any_program(r, unit, r.randrange(3), sizes)
-        item = any_item(r, unit, kind, before)
+        waits = Waits(Rules(unit))
+        items = any_program(r, unit, r.randrange(3), sizes, waits)
+        item = any_item(r, unit, kind, [0, 0, 0])
         if kind == "LAYER":
             item["target"], item["activation"], item["groups"] = 3, r.randrange(3), 1 + r.getrandbits(4)
         offset, stride = ("out", "out_stride") if kind == "LAYER" else ("source", "stride")
@@ -337,6 +414,7 @@ async def bounds(dut):
             item[offset] = min(TOP, max(0, (1 << 32) + r.randrange(1000) - length))
         name, end = end_of(unit, item)      # type: ignore[misc]
         outside = end > sizes[name]
+        item = waiting(r, item, waits)
         items.append(item)
         bench = Bench(dut, unit, items, feed=Feed(r), arguments=sizes)
         await bench.carry_out(quiet=8)
@@ -373,12 +451,12 @@ async def read_errors(dut):
 
 
 NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and_rate_as_documented",
-         "reset_midstream", "corner_values", "malformed_programs", "bounds", "overlaps", "read_errors")
+         "reset_midstream", "corner_values", "malformed_programs", "bounds", "overlaps", "waits", "read_errors")
 
 
 @pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")), ("flat", ("bounds", "overlaps")),
-    ("low", ("bounds", "malformed_programs", "overlaps"))], 1))
+    ("tiny", NAMES), ("wide", ("random_match_golden", "bounds", "corner_values")),
+    ("flat", ("bounds", "overlaps", "waits")), ("low", ("bounds", "malformed_programs", "overlaps", "waits"))], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),

@@ -10,7 +10,7 @@ from golden.mlp import core as mlp
 from golden.mlp import program
 from golden.mlp.core import Memory, Mlp
 from hw.isa import MLP
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, WINDOW
 
 TINY = dict(units=2, rows=2, width=2, words=8, row_lines=64, weight_lines=64, addend_lines=64)
 SCREC = dict(units=2, rows=4, width=1, words=8, row_lines=64, weight_lines=128, addend_lines=128)
@@ -143,6 +143,7 @@ LOAD = {"count": 4, "source": 1, "stride": 2, "row_beats": 2, "features": 1, "li
 WEIGHTS = {"count": 3, "source": 2, "steps": 2}
 ADDENDS = {"count": 5, "source": 1}
 DENSE = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "target": 3, "out": 1, "out_stride": 2}
+ALL = {"wait_rows": 1, "wait_weights": 2, "wait_layers": 1}
 DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2, "to_line": 20}
 TO_ROWS = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "line_stride": 2, "to_line": 2, "to_line_stride": 2}
 TO_PARTIALS = {**TO_ROWS, "addend": 1, "target": 2, "to_line": 3}
@@ -202,13 +203,12 @@ REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 
 def test_refusals_name_their_instruction_and_write_nothing(name, fields, change, code, detail):
     core, _ = filled("tiny", 5)
     lead = [encode("LOAD_ROWS", LOAD, MLP), encode("LOAD_WEIGHTS", WEIGHTS, MLP),
-            encode("LOAD_ADDENDS", ADDENDS, MLP), encode("LAYER", DENSE, MLP)]
-    words = encode(name, fields, MLP)
+            encode("LOAD_ADDENDS", ADDENDS, MLP), encode("LAYER", {**DENSE, **ALL, "wait_layers": 0}, MLP)]
+    words = encode(name, ALL | fields, MLP)
     if change:
         words[change[0]] = change[1]
     buffers = {"inputs": np.zeros(18 * 8), "weights": np.zeros(20 * 8), "outputs": 12}
-    good, _ = run(core, *lead, encode(name, {**fields, **dict.fromkeys(
-        [key for key in fields if key.startswith("wait")], 0)}, MLP), **buffers)
+    good, _ = run(core, *lead, encode(name, fields | ALL, MLP), **buffers)
     assert code == program.BOUNDS or good.code == mlp.OK, "sound but for what the case changes"
     result, memory = run(core, *lead, words, lead[0], **buffers)
     assert (result.code, result.detail) == (code, int(words[0]) if detail is None else detail)
@@ -223,18 +223,78 @@ def test_refusals_name_their_instruction_and_write_nothing(name, fields, change,
 def test_operands_that_were_never_loaded(missing, detail, dry):
     """A layer that needs them ends in MEMORY, and nothing else does: what a layer writes is known."""
     core = Mlp(**SHAPES["tiny"])
-    loads = [encode(name, fields, MLP) for name, fields in (
-        ("LOAD_ROWS", {**LOAD, "count": 5}), ("LOAD_WEIGHTS", WEIGHTS), ("LOAD_ADDENDS", ADDENDS)) if name != missing]
-    layer = encode("LAYER", {**DENSE, "addend": 1}, MLP)
-    memory = Memory(np.concatenate([*loads, layer]), np.zeros(18 * 8, np.uint32), np.zeros(20 * 8, np.uint32),
-                    np.zeros(12 * 8, np.uint32))
+    every = {"LOAD_ROWS": {**LOAD, "count": 5}, "LOAD_WEIGHTS": WEIGHTS, "LOAD_ADDENDS": ADDENDS}
+
+    def program_of(*names):
+        rows = "LOAD_ROWS" in names
+        layer = {**DENSE, "addend": 1, "wait_rows": int(rows), "wait_weights": len(names) - rows}
+        return np.concatenate([*(encode(name, every[name], MLP) for name in names), encode("LAYER", layer, MLP)])
+
+    memory = Memory(program_of(*(name for name in every if name != missing)), np.zeros(18 * 8, np.uint32),
+                    np.zeros(20 * 8, np.uint32), np.zeros(12 * 8, np.uint32))
     result = core.run(memory, dry=dry)
     assert (result.code, result.instruction, result.detail) == (mlp.MEMORY, 2, detail)
     assert any(known.any() for known in core.known) != dry
     if not dry:
-        memory.program = np.concatenate([encode(missing, {**LOAD, "count": 5} if missing == "LOAD_ROWS" else
-                                                WEIGHTS if missing == "LOAD_WEIGHTS" else ADDENDS, MLP), layer])
+        memory.program = program_of(missing)
         assert core.run(memory).code == mlp.OK
+
+
+FEATURE = {**TO_ROWS, "groups": 2, "target": 1, "to_line_stride": 4, "to_line": 40, "line": 10, "addend_line": 40}
+OTHERS = {**LOAD, "features_in": 1, "features": 2, "feature": 1, "line": 40, "line_stride": 4}
+PAIRS = [       # the instruction before, an instruction that waits for nothing; the detail of EARLY, None: it may
+    (("LOAD_ROWS", LOAD), ("LAYER", DENSE), 0),
+    (("LOAD_ROWS", {**LOAD, "line": 1, "count": 1, "line_stride": 0}), ("LAYER", {**DENSE, "line_stride": 0}), 0),
+    (("LOAD_ROWS", {**LOAD, "line": 2}), ("LAYER", DENSE), None),
+    (("LOAD_ROWS", {**LOAD, "line": 62}), ("LAYER", DENSE), 0),     # around the end
+    (("LOAD_ROWS", {**LOAD, "line": 60}), ("LAYER", DENSE), None),
+    (("LOAD_ROWS", {**LOAD, "line": 2}), ("LAYER", {**TO_ROWS, "line": 30}), 0),
+    (("LOAD_ROWS", {**LOAD, "line": 20}), ("INTERACT", DOTS), 0),
+    (("LOAD_WEIGHTS", WEIGHTS), ("LAYER", DENSE), 1),
+    (("LOAD_WEIGHTS", {**WEIGHTS, "weight_line": 4}), ("LAYER", DENSE), None),
+    (("LOAD_ADDENDS", ADDENDS), ("LAYER", DENSE), None),
+    (("LOAD_ADDENDS", ADDENDS), ("LAYER", {**DENSE, "addend": 1}), 1),
+    (("LOAD_ADDENDS", {**ADDENDS, "addend_line": 14}), ("LAYER", TO_PARTIALS), 1),
+    (("LAYER", DENSE), ("LOAD_ROWS", LOAD), 2),
+    (("LAYER", DENSE), ("LOAD_ROWS", {**LOAD, "line": 2}), None),
+    (("LAYER", {**TO_ROWS, "line": 30}), ("LOAD_ROWS", {**LOAD, "line": 4}), 2),
+    (("LAYER", DENSE), ("LOAD_WEIGHTS", {**WEIGHTS, "weight_line": 3}), 2),
+    (("LAYER", {**DENSE, "addend": 1}), ("LOAD_ADDENDS", {**ADDENDS, "addend_line": 2}), 2),
+    (("LAYER", TO_PARTIALS), ("LOAD_ADDENDS", {**ADDENDS, "addend_line": 14}), 2),
+    (("LOAD_ROWS", OTHERS), ("LAYER", FEATURE), None),
+    (("LAYER", FEATURE), ("LOAD_ROWS", OTHERS), None),
+    (("LAYER", FEATURE), ("LOAD_ROWS", {**OTHERS, "feature": 0}), 2),
+    (("LAYER", FEATURE), ("LOAD_ROWS", {**OTHERS, "line": 41}), 2),
+    (("LAYER", FEATURE), ("LOAD_ROWS", {**OTHERS, "line_stride": 5}), 2),
+    (("LAYER", {**FEATURE, "groups": 6}), ("LOAD_ROWS", OTHERS), 2),
+    (("LAYER", FEATURE), ("LOAD_ROWS", {**OTHERS, "line_stride": 3}), 2),
+    (("LAYER", {**FEATURE, "feature": 3, "to_line": 42}), ("LOAD_ROWS", OTHERS), 2),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "detail"), PAIRS)
+def test_lines_that_are_shared_are_waited_for(before, after, detail):
+    """Without a wait it is refused; with one, or behind one of its engine that waits, it is not."""
+    core, _ = filled("tiny", 8)
+    buffers = {"inputs": np.zeros(40 * 8), "weights": np.zeros(40 * 8), "outputs": 12}
+    known = [("LOAD_ADDENDS", ADDENDS), ("LOAD_WEIGHTS", WEIGHTS)]
+    assert run(core, *(encode(*item, MLP) for item in known), **buffers)[0].code == mlp.OK
+    first, second = encode(*before, MLP), encode(*after, MLP)
+    result, _ = run(core, first, second, **buffers)
+    assert (result.code, result.instruction, result.detail) == (
+        (mlp.OK, 0, 0) if detail is None else (program.EARLY, 1, detail))
+    waits = {("wait_rows", "wait_weights", "wait_layers")[detail or 0]: int(detail is not None)}
+    assert run(core, first, encode(after[0], after[1] | waits, MLP), **buffers)[0].code == mlp.OK
+    assert run(core, first, encode(after[0], after[1] | waits, MLP), second, **buffers)[0].code == mlp.OK
+
+
+def test_more_than_the_last_ones_are_waited_for():
+    core, _ = filled("tiny", 9)
+    layer, load = encode("LAYER", DENSE, MLP), {**LOAD, "line": 30}
+    for layers, wait, code in ((WINDOW, 0, mlp.OK), (WINDOW + 1, 0, program.EARLY), (WINDOW + 1, 1, mlp.OK)):
+        result, _ = run(core, *[layer] * layers, encode("LOAD_ROWS", load | {"wait_layers": wait}, MLP),
+                        inputs=np.zeros(18 * 8), outputs=12)
+        assert (result.code, result.detail) == (code, 2 if code else 0)
 
 
 def test_edges_that_just_fit():

@@ -69,6 +69,8 @@ enum Addend {
 enum Activation {
     ACTIVATION_NONE = 0, ACTIVATION_RELU = 1, ACTIVATION_SIGMOID = 2
 };
+// Instructions of another engine that one may stand behind without waiting for them.
+constexpr int64_t WINDOW = 32;
 // An instruction: fields of hw.isa.MLP.
 struct Job {
     int64_t opcode, mode, addend, target, activation, features_in, half, count, source, stride, row_beats,

@@ -33,10 +33,11 @@ class MlpProgram {
     Requester requests;
     Fifo<const MlpJob*> queues[ENGINES]{Fifo<const MlpJob*>(QUEUE), Fifo<const MlpJob*>(QUEUE),
                                         Fifo<const MlpJob*>(QUEUE)};
-    enum Refusal { ALLOWED_ALL, MALFORMED, OUT_OF_BOUNDS, OVERLAPS };   // of an instruction, where its checks find it
+    // Of an instruction, where its checks find it; the last two when it has been handed on.
+    enum Refusal { ALLOWED_ALL, MALFORMED, OUT_OF_BOUNDS, OVERLAPS, TOO_EARLY };
     bool done = false, error = false;
     uint64_t number = 0;        // instructions that have been handed on
-    int64_t late = -1;          // the one that is refused as it overlaps
+    int64_t late = -1;          // the one that is refused when it has been
 
     MlpProgram(const std::vector<MlpJob>& jobs, const MlpShape& shape)
         : all(jobs), shape(shape), beats(shape.words < 16 ? 16 / shape.words : 1) {}
@@ -46,6 +47,8 @@ class MlpProgram {
         requests.step(false, true);
         requests.begin(program, instructions * uint64_t(beats));
         if (state != IDLE) return;
+        for (auto& of_engine : unwaited) std::fill(std::begin(of_engine), std::end(of_engine), 0);
+        std::fill(std::begin(before), std::end(before), 0);
         count = instructions;
         state = NEXT;
     }
@@ -55,11 +58,22 @@ class MlpProgram {
         bool push[ENGINES] = {}, held = false;
         for (const auto& queue : queues) held |= queue.held();
         const MlpJob* item = number < all.size() ? &all[number] : nullptr;
-        const bool checking = checks, begins = state == ALLOWED && wait == 3, shares = begins && refusal == OVERLAPS;
-        const bool found = overlaps >> (OVERLAP - 1) & 1;
-        if (shares && !overlaps) shared = int64_t(number);
-        checks = (checks << 1 | begins) & ((1u << OVERLAP) - 1);
-        overlaps = (overlaps << 1 | shares) & ((1u << OVERLAP) - 1);
+        // The lines of the one that was handed on, beside those of the ones that it does not wait for.
+        const bool begins = state == ALLOWED && wait == 3, known = ages >> (LINES - 1) & 1;
+        const bool compares = handed && (known || recorded), settling = handed || left_over || settles;
+        const bool blocked = handed || left_over || settles > 1, ends = endings >> (FOUND - 1) & 1;
+        bool sent = false, asks = left_over == 1, works = left_over;
+        ages = (ages << 1 | begins) & ((1u << LINES) - 1);
+        recorded = (known || recorded) && !compares;
+        if (left_over) left_over--;
+        if (compares) {
+            left_over = pending(*compared);
+            works = outcome == OVERLAPS;
+            asks = works && !left_over;
+        }
+        settles = works ? FOUND : std::max(0, settles - 1);
+        endings = (endings << 1 | asks) & ((1u << FOUND) - 1);
+        handed &= !compares;
         switch (state) {
         case IDLE:
             break;
@@ -77,7 +91,8 @@ class MlpProgram {
         case ALLOWED:
             if (--wait) break;
             if (refusal == MALFORMED) {
-                refuse();
+                wait = 1;
+                if (error || !settling) refuse();
                 break;
             }
             sums(*item);
@@ -94,41 +109,70 @@ class MlpProgram {
                 state = left ? LOAD : COMPARE;
             break;
         case COMPARE:
-            state = SEND;
-            if (refusal == OUT_OF_BOUNDS) refuse();
+            if (refusal != OUT_OF_BOUNDS)
+                state = SEND;
+            else if (error || !settling)
+                refuse();
             break;
         case SEND: {
             const Engine engine = engine_of(*item);
-            if (!queues[engine].ready()) break;
-            push[engine] = true;
+            if (blocked || !queues[engine].ready()) break;
+            push[engine] = sent = true;
             number++;
             state = NEXT;
             break;
         }
         case DRAIN:
-            if (!held && !checking) done = true, state = error ? DRAIN : IDLE;
+            if (!held && !settling) done = true, state = error ? DRAIN : IDLE;
             break;
         }
-        if (found && !error) error = true, late = shared;
+        if (ends && outcome >= OVERLAPS && !error) error = true, late = compared - all.data();
+        if (sent) hand_on(*item, refusal);
         for (int k = 0; k < ENGINES; k++) queues[k].step(push[k], item, taken[k]);
     }
 
   private:
     static constexpr uint32_t QUEUE = 32;
-    static constexpr int OVERLAP = 7;       // hw.mlp.overlap
+    static constexpr int LINES = 7;         // cycles until it is known which ones an instruction uses: hw.mlp.stretches
+    static constexpr int FOUND = 4;         // from the last one that is compared: hw.mlp.waits
+    static constexpr int64_t FAR = WINDOW + 1;
     enum State { IDLE, NEXT, ALLOWED, LOAD, ADD, COMPARE, SEND, DRAIN };
     const std::vector<MlpJob>& all;
     const MlpShape shape;
     int64_t beats, got = 0;
     uint64_t count = 0;         // instructions
-    uint32_t checks = 0, overlaps = 0;  // instructions that are looked at, those that overlap: bit k, k + 1 cycles later
-    int64_t shared = -1;
+    // hw.mlp.waits: one that is handed on and compared, and how that ends; instructions that are left to compare it with;
+    // bit k: k + 1 cycles ago one came, a comparison ended.
+    const MlpJob* compared = nullptr;
+    Refusal outcome = ALLOWED_ALL;
+    bool handed = false, recorded = false;
+    int64_t left_over = 0;
+    int settles = 0;
+    uint32_t ages = 0, endings = 0;
+    int64_t unwaited[ENGINES][ENGINES] = {}, before[ENGINES] = {};  // of an engine the next one, of the other
     int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
     State state = IDLE;
 
     void refuse() {
         error = true;
         state = DRAIN;
+    }
+    void hand_on(const MlpJob& item, Refusal refusal) {
+        const Engine own = engine_of(item);
+        const int64_t waits[ENGINES] = {item.wait_rows, item.wait_weights, item.wait_layers};
+        for (int other = 0; other < ENGINES; other++) {
+            unwaited[own][other] = std::min(unwaited[own][other], before[other] - waits[other]);
+            if (other != own) unwaited[other][own] = std::min(unwaited[other][own] + 1, FAR);
+        }
+        before[own]++;
+        compared = &item;
+        outcome = refusal;
+        handed = true;
+    }
+    // How many it is compared with.
+    int64_t pending(const MlpJob& item) const {
+        const Engine own = engine_of(item);
+        return own == LAYERS ? unwaited[own][ROWS] + unwaited[own][PARAMETERS] : unwaited[own][LAYERS];
     }
     static int width(int64_t value) { return value ? 64 - __builtin_clzll(uint64_t(value)) : 0; }
     static Engine engine_of(const MlpJob& item) {
