@@ -15,8 +15,17 @@ from numpy.typing import NDArray
 
 from fpga.card import CardError
 from fpga.card.runs import Runs
-from gen.compiler.hotline import GATHERED, HOT_BIT, NONE, POPULAR, HotRows, Layout, Train
-from hw.isa.hotline import DISPATCHED, FINISHED
+from gen.compiler.hotline import (
+    DISPATCHED,
+    FINISHED,
+    GATHERED,
+    HOT_BIT,
+    NONE,
+    POPULAR,
+    HotRows,
+    Layout,
+    Train,
+)
 
 __all__ = ["GATHERED", "POPULAR", "Batch", "Embeddings", "Gpu", "Model", "Places", "Taken", "Times"]
 

@@ -19,10 +19,10 @@ from golden.hotline import randomizer, reducer
 from golden.hotline.bank import ID_BITS, VALID, WAYS
 from golden.hotline.train import HOT_BIT, NONE
 from hw.isa import HOTLINE
-from hw.isa.hotline import JOIN, KIND
+from hw.isa.hotline import DISPATCHED, FINISHED, JOIN, KIND
 
-__all__ = ["GATHERED", "HOT_BIT", "JOINS", "NONE", "POPULAR", "HotRows", "Layout", "Position", "Table", "Train",
-           "indices_of"]
+__all__ = ["DISPATCHED", "FINISHED", "GATHERED", "HOT_BIT", "JOINS", "NONE", "POPULAR", "HotRows", "Layout", "Position",
+           "Table", "Train", "indices_of"]
 
 POPULAR, GATHERED = KIND     # kinds of mini-batches
 JOINS = {"begin": JOIN.BEGIN, "add": JOIN.ADD, "multiply": JOIN.MULTIPLY}
