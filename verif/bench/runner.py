@@ -7,6 +7,7 @@ with its four states, reads the Verilog in seconds and runs a hundred times slow
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def build_texts(
         # What is linked is cocotb's as well: its version is a part of the model.
         sources={"main.cpp": f"// cocotb {version('cocotb')}\n"
                              + (share / "lib" / "verilator" / "verilator.cpp").read_text("utf-8")},
-        ldflags=f"-Wl,-rpath,{libs} -L{libs} -lcocotbvpi_verilator",
+        ldflags=shlex.join([f"-Wl,-rpath,{libs}", f"-L{libs}", "-lcocotbvpi_verilator"]),
         opt=opt,
         random=not COVERAGE,    # what a power-up has drawn would count as changes
         asserts=True,
