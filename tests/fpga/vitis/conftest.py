@@ -13,7 +13,9 @@ from tests.support.vitis_flow import FLAT, STANDARD
 from tests.support.vitis_kernels import prepared
 
 # Every stand-in: writes its arguments to $RECORD, tells a version, makes what it is asked for unless told otherwise.
-TOOL = """#!{python}
+TOOL = """#!/bin/sh
+'''exec' '{python}' "$0" "$@"
+# The path of an interpreter that a system starts by itself has no spaces. '''
 import json, os, sys, zipfile
 from pathlib import Path
 name, said = Path(sys.argv[0]).name, sys.argv[1:]
