@@ -97,14 +97,15 @@ class Stretches:
 
         # -- The products.
         # Of features those up to the last, of a LOAD_ROWS those before the first as well.
-        features, feature_end = Signal(8, name="features_before_last"), Signal(9, name="feature_end", reset_less=True)
-        m.d.comb += features.eq(item.features - 1)
+        feature_end = Signal(9, name="feature_end", reset_less=True)
         m.d.sync += feature_end.eq(item.features + Mux(item.opcode == LOAD_ROWS, item.feature, 0))
-        turns, left = features[piece_log2:], features[:piece_log2]
         product_beats = Signal(12, name="products_before_last", reset_less=True)
         steps = Mux(feature, last, Mux(layer, row_beats, product_beats))
         factors = (
-            (turns + 1, (turns << piece_log2 - 1) + left),
+            # Of q, r = divmod(features - 1, piece), with no sum behind another: q + 1, and piece / 2 * q + r.
+            (item.features[piece_log2:] + item.features[:piece_log2].any(), Cat(
+                (item.features - 1)[:piece_log2 - 1],
+                item.features[piece_log2:] + (item.features[:piece_log2] > config.piece // 2))),
             (Mux(layer, groups, (feature_end + config.rows - 1) >> rows_log2), Mux(layer, partials, item.row_beats)),
             (Mux(by_feature, last, read_beats), item.line_stride),
             (Mux(partial, groups, steps), Mux(partial, partials, item.to_line_stride)),
