@@ -322,6 +322,17 @@ def _close(r: random.Random, unit: MlpConfig, waits: Waits) -> dict[str, int]:
             return item
 
 
+def _apart(r: random.Random, unit: MlpConfig, waits: Waits) -> tuple[dict[str, int], dict[str, int]]:
+    """Two instructions of engines that share a memory, and no lines."""
+    rules = Rules(unit)
+    while True:
+        pair = first, last = _close(r, unit, waits), _close(r, unit, waits)
+        uses = [rules.uses(SimpleNamespace(**item)) for item in pair]
+        if ENGINES[first["opcode"]] in OTHERS[ENGINES[last["opcode"]]] and not any(
+                rules.share(one, two) for one in uses[0] for two in uses[1]):
+            return pair
+
+
 @cocotb.test()
 @pytest.mark.testpoint("waits")
 async def waits(dut):
@@ -336,24 +347,16 @@ async def waits(dut):
         sizes = {name: TOP for name in ("inputs_beats", "outputs_beats", "weights_beats")}
         early = None
         least = [0, 0, 0]
-        far = number % 4 == 3       # the loads of a kind behind one another, or the layers
-        kinds = [KINDS[kind] for kind in r.choice([
-            ("LOAD_ROWS",), ("LOAD_WEIGHTS", "LOAD_ADDENDS"), ("LAYER", "INTERACT")])]
-        for place in range(r.choice([WINDOW + 1, WINDOW + 2]) + 1 if far else 40):
-            while True:
-                item = _close(r, unit, known)
-                others = OTHERS[ENGINES[item["opcode"]]]
-                if not far or place <= WINDOW and item["opcode"] in kinds:
-                    break
-                # None of the last ones shares lines with it.
-                if place > WINDOW and item["opcode"] not in kinds and all(
-                        known.needed(SimpleNamespace(**item), other) <= max(0, known.before[other] - WINDOW)
-                        for other in others):
-                    break
+        far = number % 4 == 3       # one instruction as often as may be, or once more, before one that shares no lines
+        most = WINDOW + number // 4 % 2 if far else 39
+        first, last = _apart(r, unit, known) if far else ({}, {})
+        for place in range(most + 1):
+            item = _close(r, unit, known) if not far else dict(first if place < most else last)
+            others = OTHERS[ENGINES[item["opcode"]]]
             for other in others:
                 least[other] = known.needed(SimpleNamespace(**item), other)
                 # What is needed, or one less: the last one that shares lines is not waited for.
-                fewer = place > WINDOW or place > 4 and not far and r.random() < 0.15
+                fewer = place == most if far else place > WINDOW or place > 4 and r.random() < 0.15
                 item[AFTER[other]] = max(0, least[other] - fewer)
             items.append(item)
             refusal = known.refusal(MLP.decode(encode(item)), list(sizes.values()))
