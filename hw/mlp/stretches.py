@@ -99,13 +99,13 @@ class Stretches:
         # Of features those up to the last, of a LOAD_ROWS those before the first as well.
         feature_end = Signal(9, name="feature_end", reset_less=True)
         m.d.sync += feature_end.eq(item.features + Mux(item.opcode == LOAD_ROWS, item.feature, 0))
+        turns, left = item.features[piece_log2:], item.features[:piece_log2]
         product_beats = Signal(12, name="products_before_last", reset_less=True)
         steps = Mux(feature, last, Mux(layer, row_beats, product_beats))
         factors = (
             # Of q, r = divmod(features - 1, piece), with no sum behind another: q + 1, and piece / 2 * q + r.
-            (item.features[piece_log2:] + item.features[:piece_log2].any(), Cat(
-                (item.features - 1)[:piece_log2 - 1],
-                item.features[piece_log2:] + (item.features[:piece_log2] > config.piece // 2))),
+            (turns + left.any(), Cat((item.features - 1)[:piece_log2 - 1], turns + (
+                left > config.piece // 2 if piece_log2 > 1 else 0))),
             (Mux(layer, groups, (feature_end + config.rows - 1) >> rows_log2), Mux(layer, partials, item.row_beats)),
             (Mux(by_feature, last, read_beats), item.line_stride),
             (Mux(partial, groups, steps), Mux(partial, partials, item.to_line_stride)),
