@@ -28,6 +28,7 @@ from hw.mlp.config import MlpConfig
 
 __all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
 
+ALONE = 1.01            # cycles over slots below which no mini-batches go hand in hand
 COUNT_MAX = MLP.field("count").highest
 SAMPLE_GROUPS = 32      # of a mini-batch at most: with more the weights are read no less often to speak of
 TRIED = 4               # sizes of mini-batches that are compared
@@ -112,12 +113,16 @@ class Compiler:
         forced = None if mode is None else MLP.modes.index(mode)
         best = None
         for prefer in (THROUGHPUT, LATENCY) if mode is None else (forced or 0,):
-            for pair in (False, True):
-                if pair and count <= self._samples(self.sizes):
-                    continue
+            one_by_one = None
+            for pair in (0, *self._pairs(count)):
                 candidate = self._ahead(count, replace(self.sizes, prefer=prefer, pair=pair, mode=forced), cold)
-                if candidate is not None and (best is None or candidate.predicted < best.predicted):
+                one_by_one = one_by_one or candidate
+                if candidate is None or candidate.slots > one_by_one.slots:
+                    continue
+                if best is None or candidate.predicted < best.predicted:
                     best = candidate
+                if candidate.predicted < ALONE * candidate.slots:
+                    break
         if best is None:
             raise ValueError(f"{count} samples do not fit the core as planned for batches of {self.batch}")
         return best
@@ -158,7 +163,7 @@ class Compiler:
     def operations(self, count: int, sizes: Sizes | None = None) -> list[Op]:
         """All operations of a batch, in order."""
         sizes = sizes or self.sizes
-        most = self._samples(sizes)
+        most = sizes.pair or self._samples(sizes)
         batches: list[list[Op]] = []
         modes: dict[int, dict[str, int]] = {}
         for start in range(0, count, most):
@@ -233,6 +238,13 @@ class Compiler:
                 except Full:
                     pass
         return self._compile(count, sizes, False).issued * (self.batch / count), sizes, sizes.window >= one
+
+    def _pairs(self, count: int) -> list[int]:
+        """Samples of each of two mini-batches that could go hand in hand: of as many as fit, and of half of them, in
+        whole groups or, for latency mode, in whole arrays."""
+        most = min(count, self._samples(self.sizes))
+        halves = {-(-most // (2 * step)) * step for step in (self.config.samples, self.config.rows)}
+        return sorted((size for size in {most, *halves} if size < count), reverse=True)
 
     def _samples(self, sizes: Sizes) -> int:
         return min(sizes.samples * self.config.samples, COUNT_MAX)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from golden.mlp import results
-from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
+from hw.isa.mlp import ACTIVATION, TARGET
 from hw.mlp.config import MlpConfig
 
 __all__ = ["LATENCY", "THROUGHPUT", "Load", "Op", "Span", "Step", "Tiles"]
@@ -27,9 +27,6 @@ class Span:
     first: int = -1
     last: int = -1
     loads: list["Load"] = field(default_factory=list)
-    # The tiles that write there, and the first word of a row that they write, counted from the span's first line.
-    written: list[tuple["Tiles", int]] = field(default_factory=list)
-    partial: dict[int, "Tiles"] = field(default_factory=dict)   # of partial results: first column group -> the last
 
 
 @dataclass(eq=False)
@@ -79,12 +76,7 @@ class Step:
 
 
 class Tiles:
-    """The tiles of one operation, in order.
-
-    begin: number of the first one in the run; clock: cycle of the last slot before it, in a run in which no tile waits
-    for anything; behind: rows' turns from a tile's first result on that may still be ahead of its last result's end.
-    `Schedule` sets all three.
-    """
+    """The tiles of one operation."""
 
     def __init__(self, config: MlpConfig, op: Op):
         self.config, self.op = config, op
@@ -102,7 +94,6 @@ class Tiles:
             self.number = -(-self.groups // config.units) * self.units
         else:
             self.number = self.groups * self.samples
-        self.begin = self.clock = self.behind = 0
 
     @property
     def slots(self) -> int:
@@ -116,16 +107,6 @@ class Tiles:
     @property
     def in_all(self) -> int:
         return self.slots if self.op.name == "INTERACT" else self.number * self.slots
-
-    @property
-    def held_up(self) -> int:
-        """Tiles that wait for the lag: those of the first pass; with partials, all."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return 1
-        if self.op.values.get("addend") == ADDEND.PARTIAL:
-            return self.number
-        return self.units if self.mode == LATENCY else self.samples * min(self.groups, config.groups_per_beat)
 
     @property
     def leaves(self) -> float:
@@ -154,72 +135,9 @@ class Tiles:
             return 1
         return -(-min(self.groups, self.config.units) // self.config.groups_per_beat)
 
-    # What is certain of time, see gen.compiler.mlp_schedule.
-
-    @property
-    def pace(self) -> int:
-        """Of a layer, least cycles from a tile's last slot to the next one's."""
-        config = self.config
-        live = (self.count - 1) % config.rows + 1       # rows of the last tile; the others are full
-        writes = live * config.units // config.groups_per_beat if self.mode == LATENCY else 0
-        return max(self.op.values["steps"], config.rows, writes)
-
-    @property
-    def turns(self) -> int:
-        """Most cycles from a tile's first result to the end of its last one's turn, if none waits for another tile's;
-        with those before the first result that grow with the live rows."""
-        return self.live * (1 + self.writes)
-
-    @property
-    def latency(self) -> int:
-        """Cycles from a tile's last slot to its first result, but for its live rows."""
-        return results.latency(self.config.width, self.config.columns, grouped=self.config.grouped)
-
     @property
     def drain(self) -> int:
-        """Cycles from a tile's last slot to the first slot that finds all its results, at most."""
-        return self.latency + results.WRITTEN + self.behind
-
-    @property
-    def added(self) -> int:
-        """Cycles from a tile's last slot to the first line of addends that it reads, at least."""
-        return self.latency + 2
-
-    def ends(self, number: int) -> int:
-        """Cycles from the last slot before the operation to the last one of a tile, at least."""
-        if self.op.name == "INTERACT":
-            samples, tile = divmod(number, len(self.op.shapes))
-            return samples * sum(self.op.shapes) + sum(self.op.shapes[:tile + 1])
-        return (number + 1) * self.pace
-
-    def there(self, number: int) -> int:
-        """The cycle, if no tile waits for anything, of the first slot that finds all results of a tile."""
-        return self.clock + self.ends(number) + self.drain
-
-    def place(self, number: int) -> tuple[int, int, int]:
-        """Of a tile the first column group, the group of samples, and the first unit whose samples it takes."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return 0, number // len(self.op.shapes) // config.rows, 0
-        if self.mode == LATENCY:
-            turn, inner = divmod(number, self.units)
-            return turn * config.units, *divmod(inner, config.units)
-        turn, inner = divmod(number, self.samples * config.groups_per_beat)
-        in_turn = min(config.groups_per_beat, self.groups - turn * config.groups_per_beat)
-        return turn * config.groups_per_beat + inner % in_turn, inner // in_turn, 0
-
-    def reader(self, samples: int, unit: int) -> tuple[int, int]:
-        """The first tile that reads rows of a group of samples, of that unit or of those from it on; if that one does
-        not heed `max_in_flight`, the last one before it that does. And the cycles before the reader's first slot."""
-        config = self.config
-        if self.op.name == "INTERACT":
-            return 0, samples * config.rows * sum(self.op.shapes)
-        if self.mode == LATENCY:
-            number = samples * config.units + unit
-        else:
-            number = samples * min(self.groups, config.groups_per_beat)
-        return number, number * self.pace
-
-    def step(self, word: int) -> int:
-        """The step that reads a word of a row; of an interaction, the first."""
-        return 0 if self.op.name == "INTERACT" else min(word // self.config.width, self.op.values["steps"] - 1)
+        """Cycles from the last slot to the first one that finds all results, at most, if no other operation's results
+        are in their way."""
+        first = results.latency(self.config.width, self.config.columns, grouped=self.config.grouped)
+        return first + results.WRITTEN + self.live * (1 + self.writes)

@@ -6,30 +6,9 @@ that follow, for every program:
     place    a span gets lines that no other one has while it is needed; of those free, the ones free for longest
     order    a load stands before the operation that needs it, and behind the last one that needs its lines otherwise,
              far enough ahead to run beside operations that do not need it
-    wait_*   an operation waits for the loads of what it reads; a load for the operation that last used its lines; both
-             for what the core wants waited for, see golden.mlp.program
-    max_in_flight    of tiles: a tile begins only when all that it reads has been written, or is before it reads it
-
-What is written in time. Only the beginning of a tile waits; whatever has begun runs at a fixed pace:
-    slots    a tile's slots come one per cycle, and step k reads the words from k * width on
-    pace     the last slot of a tile comes no earlier behind the one of the tile before than `Tiles.pace` says
-    results  row r of a tile of `live` rows comes `latency` + live + r cycles behind the tile's last slot. Nothing holds
-             the way of results up: no part of it has a ready, loads make way for results in the memories, and a tile
-             for DRAM begins only when its rows have a place
-    turns    a row has its turn as it comes, or when the row before has had a cycle for each of its writes; WRITTEN
-             cycles behind its last row's last cycle a tile is written, and the slot behind finds it
-Let d(t) be the cycles from the last slot of tile t, less `latency`, to the end of its last row's turn, b(t) the writes
-of each of its live(t) rows, and g the cycles from the last slot before to its own:
-    d(t) = max(live(t), d(t - 1) - g) + live(t) * b(t)
-With rows of one write g >= rows >= live, with rows of several g >= live * units / groups_per_beat >= live * b: so
-d(t) <= max(d(t - 1), live(t) * (1 + b(t))), and d never exceeds the largest live * (1 + b) so far, however many rows
-wait. Hence a slot finds tile w from `latency` + WRITTEN + d cycles behind w's last slot on: `Tiles.drain`.
-Let now all tiles follow each other at their pace, and call the cycles of that run the tiles' clock. In any other run
-the last slot of w comes some cycles later, and every slot of a tile behind it no fewer cycles later: a tile's wait,
-for whatever reason, puts off all slots from its own on. So a step that on the clock comes when w is written comes then
-in every run, and w needs no wait. For the others `max_in_flight` holds the reader up until w is written, as if the
-time in between did not matter. Words that no step reads count as read by the last one. Addends are no operands of
-slots: they are read at least `Tiles.added` cycles behind a tile's last one.
+    wait_*   an operation waits for the loads of what it reads, a load for the operation that last used its lines, and
+             both for what the core wants waited for, see golden.mlp.program: among that, an operation for those that
+             make what it reads
 
 Why the waits suffice. An operation is done when its last tile is written, and tiles are written in the order in which
 they begin; so when the one that last used a load's lines is done, nothing of it or of those before it is under way. A
@@ -37,22 +16,17 @@ load is needed by an operation that waits for it; so when that one begins nothin
 tile overtake another in writing, or a later write an earlier read.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from types import SimpleNamespace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from gen.compiler.mlp_operations import Load, Op, Span, Step, Tiles
 from golden.mlp.program import ENGINES, OTHERS, Rules, Waits
 from hw.isa import MLP
-from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["FREELY", "Full", "Schedule"]
+__all__ = ["Full", "Schedule"]
 
-FREELY = (1 << 32) - 1      # a lag that never holds a tile up
 # What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, instructions that wait for
 # an engine.
 DECODE, MEMORY, QUEUE = 48, 100, 2
@@ -92,7 +66,7 @@ class Schedule:
             for span in op.all_spans():
                 if id(span) not in seen:
                     seen[id(span)] = span
-                    span.first, span.written, span.partial = number, [], {}
+                    span.first = number
                     if not span.fixed:
                         span.line = -1
                 span.last = number
@@ -198,12 +172,10 @@ class Schedule:
                 numbers[item.is_rows] += 1
 
     def _waits(self) -> None:
-        """The instructions, their waits and lags."""
+        """The instructions, and their waits."""
         self.steps: list[Step] = []
         self.tiles: list[Tiles] = []
-        self.known = -1
         self.rules = Waits(Rules(self.config))
-        begin = clock = behind = 0
         for item in self.order:
             values = dict(item.values)
             if isinstance(item, Load):
@@ -216,14 +188,7 @@ class Schedule:
                 waits = [load for span in sources for load in span.loads if load.number >= 0]
                 values["wait_rows"] = max((load.number + 1 for load in waits if load.is_rows), default=0)
                 values["wait_weights"] = max((load.number + 1 for load in waits if not load.is_rows), default=0)
-                tiles = Tiles(self.config, item)
-                behind = max(behind, tiles.turns)
-                tiles.begin, tiles.clock, tiles.behind = begin, clock, behind
-                values["max_in_flight"] = self._lag(tiles)
-                self._written(tiles)
-                begin += tiles.number
-                clock += tiles.ends(tiles.number - 1)
-                self.tiles.append(tiles)
+                self.tiles.append(Tiles(self.config, item))
             self._wait_more(item.name, values)
             self.steps.append(Step(item.name, values, item.about))
 
@@ -232,56 +197,17 @@ class Schedule:
         item = SimpleNamespace(**NOTHING | values | {"opcode": MLP.instruction(name).opcode})
         for engine in OTHERS[ENGINES[item.opcode]]:
             wait = ("wait_rows", "wait_weights", "wait_layers")[engine]
-            values[wait] = max(values[wait], self.rules.needed(item, engine, values[wait]))
+            values[wait] = max(values.get(wait, 0), self.rules.needed(item, engine, values.get(wait, 0)))
             setattr(item, wait, values[wait])
         self.rules.add(item)
 
-    def _lag(self, tiles: Tiles) -> int:
-        """When tile t begins and at most `max_in_flight` are under way, tiles 0 to t - 1 - max_in_flight are written.
-        `known`: the last tile that is known to be, from the operations before."""
-        max_in_flight = min((reader - 1 - writer for reader, writer in self._late(tiles)), default=FREELY)
-        self.known = max(self.known, tiles.begin + tiles.held_up - 2 - max_in_flight)
-        return max_in_flight
-
-    def _late(self, tiles: Tiles) -> Iterator[tuple[int, int]]:
-        """Tiles of an operation, each with one before whose results it might miss if it did not wait."""
-        op, first = tiles.op, tiles.clock + 1
-        for span in op.reads:
-            for writer, word in span.written:
-                for number in reversed(range(writer.number)):
-                    there = writer.there(number)
-                    if writer.begin + number <= self.known or there <= first:
-                        break       # and so for those before
-                    group, samples, unit = writer.place(number)
-                    reader, later = tiles.reader(samples, unit)
-                    if first + later + tiles.step(word + group * self.config.columns) < there:
-                        yield tiles.begin + reader, writer.begin + number
-        if op.values.get("addend") == ADDEND.PARTIAL:
-            # The chunk before wrote these column groups in the same order of tiles. Time grows evenly in both.
-            span, lines = op.spans["addend_line"]
-            writer, last = span.partial[lines], tiles.number - 1
-            if writer.begin + last > self.known and any(
-                    tiles.clock + tiles.ends(number) + tiles.added < writer.there(number) for number in (0, last)):
-                yield tiles.begin, writer.begin
-
-    def _written(self, tiles: Tiles) -> None:
-        op = tiles.op
-        for span in op.writes:
-            beats = op.spans["to_line"][1] // span.line_stride
-            span.written.append((tiles, beats * self.config.words))
-        if op.values.get("target") == TARGET.PARTIAL:
-            span, lines = op.spans["to_line"]
-            span.partial[lines] = tiles
-
     def predict(self) -> tuple[int, int]:
-        """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads, for lags,
+        """About how many cycles the program takes to its last slot, and to its end: slots, waits for loads and results,
         decoding and results on their way to memory."""
         config = self.config
         busy, done = {True: 0, False: 0}, {True: [0], False: [0]}
         begun: dict[str, list[int]] = {"rows": [], "weights": [], "layers": []}
-        ends = [0]              # of the operations' slots
-        tile_ends: list[NDArray[np.float64]] = []
-        starts_of: list[int] = []
+        written = [0]           # of the operations' results
         left = [0.0] * max(config.staged_tiles // config.groups_per_beat,
                            1)     # when the last tiles that were staged are gone
         running: list[tuple[int, int, int]] = []    # operations that write rows: their begin, end, and writes
@@ -292,7 +218,7 @@ class Schedule:
             decoded += DECODE
             if len(begun[engine]) > QUEUE:
                 decoded = max(decoded, begun[engine][-QUEUE])
-            after = ends[step.values.get("wait_layers", 0)]
+            after = written[step.values["wait_layers"]]
             if isinstance(item, Load):
                 start = max(decoded, after, busy[item.is_rows])
                 busy[item.is_rows] = start + item.cycles
@@ -302,38 +228,24 @@ class Schedule:
                 begun[engine].append(start)
                 continue
             tiles = next(ops)
-            start = max(now, decoded, done[True][step.values["wait_rows"]], done[False][step.values["wait_weights"]])
+            start = max(now, decoded, after, done[True][step.values["wait_rows"]],
+                        done[False][step.values["wait_weights"]])
             begun[engine].append(start)
-            max_in_flight, slots, leaves = step.values["max_in_flight"], tiles.in_all / tiles.number, tiles.leaves
-            drain = tiles.drain
-            own, time = np.empty(tiles.number), float(start)
-            held_up = tiles.number if leaves else tiles.held_up
-            for number in range(held_up):
-                needed = tiles.begin + number - 1 - max_in_flight
-                if number >= tiles.held_up or needed < 0:
-                    pass
-                elif needed >= tiles.begin:
-                    time = max(time, own[needed - tiles.begin] + drain)
-                else:
-                    at = bisect_right(starts_of, needed) - 1
-                    time = max(time, tile_ends[at][needed - starts_of[at]] + drain)
-                if leaves:
-                    time = max(time, left[0])
-                    left = [*left[1:], max(left[-1], time + slots + drain) + leaves]
-                time += slots
-                own[number] = time
-            own[held_up:] = time + slots * np.arange(1, tiles.number - held_up + 1)
-            now = int(own[-1])
-            tile_ends.append(own)
-            starts_of.append(tiles.begin)
-            ends.append(now)
-            written = tiles.number * tiles.live * tiles.writes if tiles.to_rows else 0
-            running = [*(run for run in running if run[1] > start), (start, now, written)]
+            now = start + tiles.in_all
+            if tiles.leaves:
+                time, slots = float(start), tiles.in_all / tiles.number
+                for _ in range(tiles.number):
+                    time = max(time, left[0]) + slots
+                    left = [*left[1:], max(left[-1], time + tiles.drain) + tiles.leaves]
+                now = int(time)
+            written.append(now + tiles.drain)
+            rows = tiles.number * tiles.live * tiles.writes if tiles.to_rows else 0
+            running = [*(run for run in running if run[1] > start), (start, now, rows)]
             if busy[True] > start:
                 late = _share(running[-1], start, busy[True])
                 busy[True] += late
                 done[True][-1] += late
-        return now, max(now + drain, int(left[-1]))
+        return now, max(written[-1], int(left[-1]))
 
 
 def _share(run: tuple[int, int, int], first: int, last: int) -> int:

@@ -51,13 +51,13 @@ def widest_row(network: Network, config: MlpConfig) -> int:
 @dataclass(frozen=True)
 class Sizes:
     """How a network is cut: sample groups of a mini-batch, chunks of the layer that takes loaded rows, operations
-    that loads go ahead, whether two mini-batches go hand in hand, which mode takes a layer for which both are equal,
-    and which one takes all layers (None: the better one for each)."""
+    that loads go ahead, samples of each of two mini-batches that go hand in hand (0: they go one by one), which mode
+    takes a layer for which both are equal, and which one takes all layers (None: the better one for each)."""
 
     samples: int
     chunks: int
     window: int = 0
-    pair: bool = False
+    pair: int = 0
     prefer: int = 0
     mode: int | None = None
 

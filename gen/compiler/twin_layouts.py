@@ -29,8 +29,8 @@ EMB_RUN = ("program", "inputs", "outputs", "rows", "ring", "result", "ring_beats
 EMB_TIMED = ("cycles", "coalesced_rows", "beats_fetched", "stall_dram", "stall_tt", "stall_ssd", "stall_write",
              "stall_feeder", "tt_computed", "tt_reused", "tt_slots")
 MLP_JOB = ("opcode", "mode", "addend", "target", "activation", "features_in", "half", "count", "source", "stride",
-           "row_beats", "features", "feature", "steps", "groups", "last_columns", "out", "out_stride", "max_in_flight",
-           "wait_rows", "wait_weights", "wait_layers")
+           "row_beats", "features", "feature", "steps", "groups", "last_columns", "out", "out_stride", "wait_rows",
+           "wait_weights", "wait_layers")
 MLP_SHAPE = ("units", "rows", "width", "words")
 MLP_SIZES = ("program_beats", "load_beats", "output_beats", "staged_tiles", "results")
 MLP_RUN = ("program", "inputs", "outputs", "weights", "result", "jobs")

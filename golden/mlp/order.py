@@ -35,9 +35,8 @@ class Tile(NamedTuple):
     """A tile of results.
 
     fields: of hw.mlp.records.tile_layout; slots: cycles with operands; need: least cycles from the last slot of the
-    tile before, as far as the tile itself says; lagged: begins only when few enough are under way; new, final: the
-    first and the last of its instruction; place: (group of weights, sample group, unit) or, of an interaction,
-    (sample of the unit, group a, block b); twice: slots a step
+    tile before, as far as the tile itself says; new, final: the first and the last of its instruction; place: (group of
+    weights, sample group, unit) or, of an interaction, (sample of the unit, group a, block b); twice: slots a step
     """
 
     item: Item
@@ -45,7 +44,6 @@ class Tile(NamedTuple):
     slots: int
     need: int
     live: int
-    lagged: bool
     new: bool
     final: bool
     place: tuple[int, int, int]
@@ -128,14 +126,12 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
         "sigmoid": int(item["activation"] == ACTIVATION.SIGMOID), "outs": -(-in_use // groups_per_beat),
         "number": item["number"] % (1 << 16),
     }
-    lagged = q == 0 or item["addend"] == ADDEND.PARTIAL
-    return Tile(item, fields, item["steps"], need, live, lagged, False, False, (group, s, unit))
+    return Tile(item, fields, item["steps"], need, live, False, False, (group, s, unit))
 
 
 def _interact(shape: Shape, item: Item) -> Iterator[Tile]:
     rows, columns = shape.rows, shape.columns
     count, features = item["count"], item["features"]
-    first = True
     for s in range(-(-count // shape.samples)):
         for r in range(rows):
             if s * shape.samples + r >= count:
@@ -143,11 +139,11 @@ def _interact(shape: Shape, item: Item) -> Iterator[Tile]:
             for a in range(-(-features // rows)):
                 b = 0
                 while b * columns < min(features, (a + 1) * rows) - 1:
-                    yield _interact_tile(shape, item, s, r, a, b, first)
-                    b, first = b + 1, False
+                    yield _interact_tile(shape, item, s, r, a, b)
+                    b += 1
 
 
-def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int, first: bool) -> Tile:
+def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int) -> Tile:
     rows, pieces = shape.rows, shape.pieces
     live = min(rows, item["features"] - a * rows)
     lanes = [s * shape.samples + unit * rows + r < item["count"] and row < live
@@ -164,7 +160,7 @@ def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int, fir
         "number": item["number"] % (1 << 16),
     }
     steps = item["row_beats"] * pieces * shape.parts
-    return Tile(item, fields, steps << twice, rows, live, first, False, False, (s * rows + r, a, b), twice)
+    return Tile(item, fields, steps << twice, rows, live, False, False, (s * rows + r, a, b), twice)
 
 
 def _mask(bits: list[bool]) -> int:

@@ -1,10 +1,12 @@
 """Which instructions the MLP core refuses: by themselves, for their order, for what they reach into.
 
 Waits. An instruction has to wait for every one before it, of another engine, that writes lines which it uses or uses
-lines which it writes: itself, or by one of its own engine that stands before it. The lines of an instruction are the
+lines which it writes, and of its own engine for layers that write lines which it reads: itself, or by one of its own
+engine that stands before it. What else an engine's instructions do to each other's lines they do in their order. The
+lines of an instruction are the
 stretches from the first to the last of them, around the end of their memory, of features from feature 0 on; but a layer
-that makes one of the first `rows` features shares no lines with a load of others of the same samples. Of another engine
-it has to wait for all but the last WINDOW in any case.
+that makes one of the first `rows` features shares no lines with a load of others of the same samples. Of each engine it
+has to wait for all but the last WINDOW in any case.
 """
 
 from collections import deque
@@ -25,8 +27,8 @@ INPUTS, OUTPUTS, WEIGHT_IMAGE = range(3)        # detail of BOUNDS
 ROWS, WEIGHTS, ADDENDS = range(3)               # memories on chip
 # Which engine carries an instruction out: that of rows, of parameters, of layers; detail of BAD_ORDER.
 ENGINES = {LOAD_ROWS: 0, LOAD_WEIGHTS: 1, LOAD_ADDENDS: 1, LAYER: 2, INTERACT: 2}
-# Those that share memories with it.
-OTHERS = ((2,), (2,), (0, 1))
+# Those that it may have to wait for.
+OTHERS = ((2,), (2,), (0, 1, 2))
 # What each instruction must not have 0 of.
 SIZES = {item.opcode: tuple(use.field for use in item.uses if MLP.field(use.field).minimum)
          for item in MLP.instructions}
@@ -123,11 +125,6 @@ class Rules:
             features = Features(False, range(item.feature, item.feature + 1), item.to_line_stride, step)
         return Stretch(ROWS, item.to_line, steps * item.to_line_stride + step, features)
 
-    def uses(self, item: SimpleNamespace) -> list[Stretch]:
-        """The lines on chip that an allowed instruction reads or writes."""
-        written = self.writes(item)
-        return self.reads(item) if written is None else [*self.reads(item), written]
-
     def _samples(self, item: SimpleNamespace) -> tuple[int, int]:
         """Groups of samples; the last sample of a unit, counted as features' rows are."""
         core = self.geometry
@@ -197,12 +194,12 @@ class Rules:
 
 
 class Waits:
-    """What stands before an instruction: how many of each engine, and the lines of the last ones."""
+    """What stands before an instruction: how many of each engine, and the lines that the last ones read and write."""
 
     def __init__(self, rules: Rules):
         self.rules = rules
         self.before = [0, 0, 0]
-        self._last: list[deque[list[Stretch]]] = [deque(maxlen=WINDOW) for _ in range(3)]
+        self._last: list[deque[tuple[list[Stretch], list[Stretch]]]] = [deque(maxlen=WINDOW) for _ in range(3)]
         self._waited = [[0, 0, 0] for _ in range(3)]    # by engine: of each one how many its instructions wait for
 
     def refusal(self, item: SimpleNamespace, sizes: Sequence[int]) -> tuple[int, int] | None:
@@ -226,11 +223,13 @@ class Waits:
         return None
 
     def needed(self, item: SimpleNamespace, engine: int, found: int = 0) -> int:
-        """How many instructions of another engine an allowed one has to wait for, if that is more than `found`."""
-        last, uses = self._last[engine], self.rules.uses(item)
+        """How many instructions of an engine an allowed one has to wait for, if that is more than `found`."""
+        last, (reads, writes) = self._last[engine], self._lines(item)
+        own = engine == ENGINES[item.opcode]
         for number in range(self.before[engine], max(found, self.before[engine] - len(last)), -1):
-            other = last[number - 1 - self.before[engine]]
-            if any(self.rules.share(one, two) for one in uses for two in other):
+            read, written = last[number - 1 - self.before[engine]]
+            if any(self.rules.share(one, two) for one in reads for two in written) or not own and any(
+                    self.rules.share(one, two) for one in writes for two in (*read, *written)):
                 return number
         return max(0, self.before[engine] - WINDOW)
 
@@ -238,8 +237,12 @@ class Waits:
         """An instruction that is not refused."""
         own = ENGINES[item.opcode]
         self._waited[own] = [max(pair) for pair in zip(self._waited[own], _waits(item), strict=True)]
-        self._last[own].append(self.rules.uses(item))
+        self._last[own].append(self._lines(item))
         self.before[own] += 1
+
+    def _lines(self, item: SimpleNamespace) -> tuple[list[Stretch], list[Stretch]]:
+        written = self.rules.writes(item)
+        return self.rules.reads(item), [] if written is None else [written]
 
 
 def _waits(item: SimpleNamespace) -> tuple[int, int, int]:

@@ -107,8 +107,6 @@ class Geometry:
 
 
 _AFTER = tuple(Use(name) for name in ("wait_rows", "wait_weights", "wait_layers"))
-_IN_ORDER = (*_AFTER[:2], Use("wait_layers", "no more than stand before it: LAYER and INTERACT go in order, and "
-                                             "`max_in_flight` says what of their results is written"))
 
 MLP = Kernel(
     name="mlp",
@@ -164,9 +162,6 @@ MLP = Kernel(
         Field("out", 10, 0, 32, "outputs offset of sample 0, in beats"),
         Field("out_stride", 11, 0, 32, "beats from a sample's row to the next in the outputs; at least a row's, the "
               "column groups' in whole beats, where target is memory and count is not 1"),
-        Field("max_in_flight", 12, 0, 32,
-              "tiles that may be under way when a tile of the first pass over the samples begins; with partials: any "
-              "tile. 0: all results before it are written. Not checked: what is read too early is what lay there"),
         Field("wait_rows", 13, 0, 32, "LOAD_ROWS that must be done before; at least those of EARLY"),
         Field("wait_weights", 14, 0, 32, "LOAD_WEIGHTS and LOAD_ADDENDS that must be done before; at least those of "
                                          "EARLY"),
@@ -188,13 +183,10 @@ MLP = Kernel(
             Use("mode"), Use("addend"), Use("target"), Use("activation"), Use("count", "samples"), Use("feature"),
             Use("line"), Use("line_stride"), Use("steps"), Use("groups"), Use("weight_line"), Use("last_columns"),
             Use("addend_line"), Use("to_line"), Use("to_line_stride"), Use("out"), Use("out_stride"),
-            Use("max_in_flight"), *_IN_ORDER)),
+            *_AFTER)),
         Instruction(5, "INTERACT", "Dot products of all pairs of a sample's features.", (
             Use("count", "samples"), Use("row_beats"), Use("features", "features of a sample, 2 or more"), Use("line"),
-            Use("line_stride"), Use("to_line"),
-            Use("to_line_stride"),
-            Use("max_in_flight", "tiles that may be under way when the first tile begins; 0: all results before it "
-                                 "are written"), *_IN_ORDER)),
+            Use("line_stride"), Use("to_line"), Use("to_line_stride"), *_AFTER)),
     ),
     modes=("throughput", "latency"),
     devices=(),
@@ -215,8 +207,9 @@ MLP = Kernel(
                           "detail: 0 rows, 1 weights, 2 addends", ("instruction",)),
         stalled(8),
         Code(9, "EARLY", "an instruction does not wait, itself or by one of its kind before it, for all loads, or as a "
-                         "load for all LAYER and INTERACT, that stand before it and share lines with it, and for all "
-                         "but the last 32. Lines count from the first to the last, of features from feature 0 on; but "
+                         "load for all LAYER and INTERACT, that stand before it and share lines with it; or as LAYER "
+                         "or INTERACT for all of those that write lines which it reads; or for all but the last 32 of "
+                         "any of these. Lines count from the first to the last, of features from feature 0 on; but "
                          "a LAYER that writes a feature below the core's `rows` shares none with a LOAD_ROWS of others "
                          "that has its `to_line` and `to_line_stride` as `line` and `line_stride`, and as many beats "
                          "or more, where a sample's features fit in `line_stride` and those of all in the memory; "

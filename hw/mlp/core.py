@@ -162,7 +162,7 @@ class MlpCore(Part):
             with m.If(parts.frame.flush):
                 m.d.sync += count.eq(0)
             for other, _ in engines.values():
-                if other is not engine:
+                if other is not engine or other is sequencer:
                     m.d.comb += getattr(other, f"{name}_done").eq(count)
 
     def _array(self, m: Module, parts: _Parts) -> None:

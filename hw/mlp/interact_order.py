@@ -127,7 +127,6 @@ class InteractOrder(wiring.Component):
         lanes, live = self._live(m, row, last_group, last_a)
 
         m.d.comb += [
-            o.lagged.eq(first),
             o.final.eq(last_group & last_row & last_a & last_b),
             o.twice.eq(twice),
             o.short.eq(plan.short << twice),

@@ -14,16 +14,15 @@ __all__ = ["LayerOrder", "below", "order_layout"]
 def order_layout(config: MlpConfig) -> data.StructLayout:
     """A tile: names as in the records, but for
 
-    lagged: begins only when few enough are under way; final: the instruction's last; twice: slots a step; short: slots,
-    2 * LONG at most; spacing: least cycles from the last slot before to its own last one; x_line, y_lines, x_bank,
-    y_bank: of its first step, y_bank of the first group.
+    final: the instruction's last; twice: slots a step; short: slots, 2 * LONG at most; spacing: least cycles from the
+    last slot before to its own last one; x_line, y_lines, x_bank, y_bank: of its first step, y_bank of the first group.
     """
     tile, slot = tile_layout(config), slot_layout(config)
     line = (config.row_lines - 1).bit_length()
     names = ("live", "lanes", "unit", "addend_line", "line", "start", "bank", "out", "half", "fills", "columns",
              "idle_units", "group", "block", "begin")
     return data.StructLayout({
-        "lagged": 1, "final": 1, "twice": 1, "short": SHORT_BITS + 1,
+        "final": 1, "twice": 1, "short": SHORT_BITS + 1,
         "spacing": range(max(config.rows, config.samples // config.groups_per_beat) + 1),
         "x_line": line, "y_lines": data.ArrayLayout(line, 2), "x_bank": slot["x_bank"].shape,
         "y_bank": slot["x_bank"].shape, "y_groups": 2, "y_own": 2, "weight_line": slot["weight_line"].shape,
@@ -71,8 +70,7 @@ class LayerOrder(wiring.Component):
         passes = Signal(12, reset_less=True)
         groups = Signal(group_bits(config), reset_less=True)
         inner = Signal(units_log2, reset_less=True)
-        first_pass, last_pass, last_group = (Signal(name=name, reset_less=True)
-                                             for name in ("first_pass", "last_pass", "last_group"))
+        last_pass, last_group = (Signal(name=name, reset_less=True) for name in ("last_pass", "last_group"))
         # one more to go
         pass_before = Signal(reset_less=True)
         group_before = Signal(reset_less=True)
@@ -91,7 +89,6 @@ class LayerOrder(wiring.Component):
             m.d.sync += [
                 passes.eq(following.passes_less_one),
                 last_pass.eq(following.one_pass),
-                first_pass.eq(1),
                 groups.eq(following.groups_less_one),
                 last_group.eq(following.one_group),
                 inner.eq(0),
@@ -105,7 +102,6 @@ class LayerOrder(wiring.Component):
                 m.d.sync += [
                     passes.eq(passes - 1),
                     last_pass.eq(pass_before),
-                    first_pass.eq(0),
                     groups.eq(plan.groups_less_one),
                     last_group.eq(plan.one_group),
                 ]
@@ -141,7 +137,6 @@ class LayerOrder(wiring.Component):
         pieces_log2 = (config.columns // config.piece - 1).bit_length()
         m.d.comb += [
             half.eq(Mux(latency, 0, inner)),
-            o.lagged.eq(first_pass | plan.every),
             o.final.eq(last_pass & last_group & last_inner),
             o.short.eq(plan.short),
             o.spacing.eq(Mux(latency & (writes > config.rows), writes, config.rows)),

@@ -8,9 +8,8 @@ from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import SOURCE, LayerJob, tile_layout
 
-__all__ = ["LAG_BITS", "LONG", "SHORT_BITS", "Planner", "group_bits", "plan_layout", "shared_layout"]
+__all__ = ["LONG", "SHORT_BITS", "Planner", "group_bits", "plan_layout", "shared_layout"]
 
-LAG_BITS = 12       # of tiles under way: more than the core ever has
 SHORT_BITS = 6
 LONG = (1 << SHORT_BITS) - 1    # slots of a tile that needs no empty ones, whatever came before
 
@@ -36,8 +35,8 @@ def shared_layout(config: MlpConfig) -> data.StructLayout:
 def plan_layout(config: MlpConfig) -> data.StructLayout:
     """An instruction with what follows from its fields. Names as in the instruction, but for
 
-    short: steps, LONG at most; max_in_flight: as high as LAG_BITS go; groups_less_one: groups of samples less one,
-    of `samples`; one_group: there is but one; rest: samples of the last group less one; last_rows: of unit 0 less one.
+    short: steps, LONG at most; groups_less_one: groups of samples less one, of `samples`; one_group: there is but one;
+    rest: samples of the last group less one; last_rows: of unit 0 less one.
     LAYER: passes_less_one, one_pass: over the samples; last_inner: tiles of the last pass (latency: of the last group)
     for a group less one; last_idle, start, bank: of the tile; addend, to and out strides: from a pass, a group of
     samples and a tile within it to the next.
@@ -48,12 +47,12 @@ def plan_layout(config: MlpConfig) -> data.StructLayout:
     rows_log2, samples_log2 = (config.rows - 1).bit_length(), (config.samples - 1).bit_length()
     units_log2 = (config.units - 1).bit_length()
     return data.StructLayout({
-        "shared": shared_layout(config), "interact": 1, "wait_rows": 32, "wait_weights": 32, "max_in_flight": LAG_BITS,
+        "shared": shared_layout(config), "interact": 1, "wait_rows": 32, "wait_weights": 32, "wait_layers": 32,
         "short": SHORT_BITS, "groups_less_one": group_bits(config), "one_group": 1, "rest": samples_log2,
         "line": lines, "to_line": 16,
         "passes_less_one": 12, "one_pass": 1, "last_inner": units_log2, "last_idle": units_log2,
         "last_columns": tile["columns"].shape, "start": tile["start"].shape, "bank": tile["bank"].shape,
-        "every": 1, "weight_line": (config.weight_lines - 1).bit_length(), "steps": 12,
+        "weight_line": (config.weight_lines - 1).bit_length(), "steps": 12,
         "addend_line": addends, "addend_pass": addends, "addend_group": addends, "addend_inner": addends,
         "to_pass": 16, "to_group": 16, "to_inner": 16,
         "out": 32, "out_pass": 3, "out_group": 32,
@@ -164,8 +163,7 @@ class Planner(wiring.Component):
             plan.interact.eq(interact),
             plan.wait_rows.eq(item.wait_rows),
             plan.wait_weights.eq(item.wait_weights),
-            plan.max_in_flight.eq(item.max_in_flight[:LAG_BITS]
-                                  | item.max_in_flight[LAG_BITS:].any().replicate(LAG_BITS)),
+            plan.wait_layers.eq(item.wait_layers),
             plan.short.eq(steps[:SHORT_BITS] | steps[SHORT_BITS:].any().replicate(SHORT_BITS)),
             plan.groups_less_one.eq(group),
             plan.one_group.eq(group == 0),
@@ -179,7 +177,6 @@ class Planner(wiring.Component):
             plan.last_columns.eq(item.last_columns),
             plan.start.eq(Mux(feature, item.feature >> rows_log2, 0)),
             plan.bank.eq(Mux(feature, item.feature[:rows_log2], 0)),
-            plan.every.eq(addend_partial),
             plan.weight_line.eq(item.weight_line),
             plan.steps.eq(item.steps),
             plan.addend_line.eq(item.addend_line),

@@ -131,7 +131,7 @@ class LayerJob(data.Struct):
     to_line_stride: 16
     out: 32
     out_stride: 32
-    max_in_flight: 32
     wait_rows: 32
     wait_weights: 32
+    wait_layers: 32
     number: 32

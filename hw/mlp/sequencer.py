@@ -10,8 +10,9 @@ from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.interact_order import InteractOrder
 from hw.mlp.layer_order import LayerOrder, order_layout
-from hw.mlp.plan import LAG_BITS, SHORT_BITS, Planner, plan_layout, shared_layout
+from hw.mlp.plan import SHORT_BITS, Planner, plan_layout, shared_layout
 from hw.mlp.records import LayerJob, slot_layout, tile_layout
+from hw.mlp.results import Results
 from hw.place import Part
 
 __all__ = ["STALLS", "Sequencer"]
@@ -26,7 +27,6 @@ class _State(NamedTuple):
     end: Signal
     under_way: Signal
     empty: Signal
-    change: Signal
     current: Signal
     shared: Signal
 
@@ -37,7 +37,6 @@ class _Orders(NamedTuple):
     plan: Signal
     cutting: Signal
     unbegun: Signal
-    loaded: Signal
     emit: Signal
     new: Signal
     order: Signal
@@ -76,7 +75,7 @@ class Sequencer(Part):
 
     Parameters  config: MlpConfig
     Members     i                 In(stream of LayerJob)
-                rows_done, weights_done  In  loads that are done
+                rows_done, weights_done, layers_done  In  how many of each are done
                 written           In  a pulse, a tile's results can be read by the slot of the next cycle
                 room              In  for another tile on its way to memory
                 valid, slot       Out  of slot_layout
@@ -88,10 +87,10 @@ class Sequencer(Part):
                 idle              Out  nothing is inside and all tiles are written
     Timing      a slot per cycle. The first slot comes 9 cycles after i. Before a tile lie as many cycles without
                 a slot as its last slot needs to be behind the last one before it: rows; in latency mode the writes of
-                its live rows; what the array needs after a tile of more live rows. From `written` to the slot that
-                waited for it 2 cycles
+                its live rows; what the array needs after a tile of more live rows. From `layers_done` to the slot
+                that waited for it 2 cycles
     Handshake   all outputs but `idle` come from registers; i.ready does; room has to count a `reserve` in the cycle
-                after it
+                after it, and does not count in its own
     Reset       drops everything
     Golden      golden.mlp.order, verif.mlp.cycles          Tests  verif/mlp/test_sequencer.py
     """
@@ -100,7 +99,8 @@ class Sequencer(Part):
         self.config = config
         super().__init__({
             "i": In(stream.Signature(LayerJob)),
-            "rows_done": In(32), "weights_done": In(32), "written": In(1), "room": In(1), "reserve": Out(1),
+            "rows_done": In(32), "weights_done": In(32), "layers_done": In(32), "written": In(1), "room": In(1),
+            "reserve": Out(1),
             "valid": Out(1), "slot": Out(slot_layout(config)),
             "tile_valid": Out(1), "tile": Out(tile_layout(config)),
             "done": Out(1), "number": Out(32),
@@ -112,17 +112,14 @@ class Sequencer(Part):
         config = self.config
         begin = Signal()       # a tile's first slot goes
         end = Signal()         # a tile's last slot does
-        under_way = Signal(LAG_BITS)
+        under_way = Signal(range(Results(config).tiles + 2))
         empty = Signal()       # no tile waits or is issued
-        change = Signal(signed(2))     # of the tiles under way
-        m.d.comb += change.eq(begin - self.written)
-        m.d.sync += under_way.eq(under_way + change)
+        m.d.sync += under_way.eq(under_way + begin - self.written)
 
         current = Signal(data.StructLayout({"order": order_layout(config), "new": 1}), reset_less=True)
         shared = Signal(shared_layout(config), reset_less=True)
         state = _State(
-            begin=begin, end=end, under_way=under_way, empty=empty, change=change, current=current,
-            shared=shared)
+            begin=begin, end=end, under_way=under_way, empty=empty, current=current, shared=shared)
         orders = self._orders(m, state)
         queue = self._queue(m, state, orders)
         issue = self._may(m, state, orders, queue)
@@ -139,7 +136,6 @@ class Sequencer(Part):
         # tiles are left; its first has not begun
         cutting = Signal()
         unbegun = Signal()
-        loaded = Signal()      # the plan is new
         settled = Signal()
         fresh = Signal(reset_less=True)
         emit = Signal()
@@ -164,7 +160,6 @@ class Sequencer(Part):
                 part.step.eq(emit),
             ]
         m.d.sync += [
-            loaded.eq(load),
             settled.eq(cutting & ~emit & ~load),
             cutting.eq(load | (cutting & ~(emit & order.final))),
             unbegun.eq(load | (unbegun & ~(state.begin & state.current.new))),
@@ -173,7 +168,7 @@ class Sequencer(Part):
         with m.If(load):
             m.d.sync += plan.eq(planner.plan)
         return _Orders(
-            plan=plan, cutting=cutting, unbegun=unbegun, loaded=loaded, emit=emit, new=new, order=order,
+            plan=plan, cutting=cutting, unbegun=unbegun, emit=emit, new=new, order=order,
             first_free=first_free)
 
     def _queue(self, m: Module, state: _State, orders: _Orders) -> _Queue:
@@ -232,33 +227,19 @@ class Sequencer(Part):
     def _may(self, m: Module, state: _State, orders: _Orders, queue: _Queue) -> _Verdict:
         """Whether the tile that is next may begin, from registers and `room`."""
         plan, current, shared = orders.plan, state.current, state.shared
-        rows_there = Signal(reset_less=True)
-        weights_there = Signal(reset_less=True)
-        m.d.sync += rows_there.eq(self.rows_done >= plan.wait_rows)
-        m.d.sync += weights_there.eq(self.weights_done >= plan.wait_weights)
-        # How many more may be under way: of the instruction that is cut, and of the one that is issued.
-        width = signed(LAG_BITS + 1)
-        coming, margin, difference = (Signal(width, name=name, reset_less=True)
-                                      for name in ("coming_margin", "margin", "difference"))
-        changed = Signal(signed(2), reset_less=True)
-        subtracted = Signal(reset_less=True)
-        begins_new = state.begin & current.new
-        # The difference takes a cycle of its own, and what changes meanwhile is put right behind it.
-        m.d.sync += subtracted.eq(orders.loaded)
-        m.d.sync += changed.eq(state.change)
-        m.d.sync += difference.eq(plan.max_in_flight - state.under_way)
-        correction = Signal(signed(3))
-        m.d.comb += correction.eq(state.change + Mux(subtracted, changed, 0))
-        m.d.sync += coming.eq(Mux(subtracted, difference, coming) - correction)
-        m.d.sync += margin.eq(Mux(begins_new, coming, margin) - state.change)
+        missing = []
+        for name in ("rows", "weights", "layers"):
+            there, done = Signal(name=f"{name}_there", reset_less=True), getattr(self, f"{name}_done")
+            m.d.sync += there.eq(done >= plan[f"wait_{name}"])
+            missing.append(current.new & ~there)
         inside = Signal()
         go = Signal()
         may = Signal()
         memory = shared.target == TARGET.MEMORY
-        crowded = current.order.lagged & Mux(current.new, coming[-1], margin[-1])
-        full = memory & ~self.room
+        # A tile of one slot may begin in the cycle before.
+        full = memory & (~self.room | self.reserve)
         # In the order in which they are told.
-        waits = [current.new & ~rows_there, current.new & ~weights_there, crowded, full]
+        waits = [*missing, full]
         m.d.comb += may.eq(queue.padded & ~Cat(waits).any())
         m.d.comb += go.eq(queue.valid_now & (inside | may))
         m.d.comb += state.begin.eq(go & ~inside)

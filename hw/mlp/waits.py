@@ -2,9 +2,10 @@
 
 from itertools import pairwise
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 
+from hw.fp.logic import named
 from hw.isa import MLP, WORD_BITS
 from hw.isa.mlp import WINDOW
 from hw.mlp.config import MlpConfig
@@ -21,11 +22,12 @@ class Waits:
     """Compares the lines that an instruction uses with those of the instructions before it that it does not wait for.
 
     Engines carry instructions out in their order, so what one of them waits for need not be waited for again: of each
-    pair of engines that share a memory it is known how many instructions of the one the next of the other may not
-    find done, FAR at most. The lines of the last WINDOW instructions of each engine are in block memory, whose LUTs
-    cost more here than blocks do; it is read an instruction per cycle, and a stretch of a load is compared with one or
-    two of a LAYER or an INTERACT. An engine's queue holds as many instructions as WINDOW, so that waiting for what lies
-    further back, as has to be, costs next to nothing.
+    pair of engines that share a memory it is known how many instructions of the one the next of the other may not find
+    done, FAR at most. The lines of the last WINDOW instructions of each engine are in block memory, whose LUTs cost
+    more here than blocks do; it is read an instruction per cycle, and a stretch of a load is compared with one or two
+    of a LAYER or an INTERACT; one that the latter reads with the one that another LAYER or INTERACT writes. An engine's
+    queue holds as many instructions as WINDOW, so that waiting for what lies further back, as has to be, costs next to
+    nothing.
 
     The comparison is off the way of the instruction, which has been handed on meanwhile: the next one is decoded, but
     neither handed on nor refused before the comparison ends. An engine may have begun what is refused then; the run
@@ -69,61 +71,57 @@ class Waits:
         m.d.sync += recorded.eq((stretches.known | recorded) & ~begin)
         m.d.sync += overlapping.eq(shares & ~begin)
 
-        # -- One instruction of another engine per cycle, the latest first; LAYERS: of rows, then of parameters.
+        # -- One instruction per cycle, the latest first; LAYERS: of rows, of parameters, then of its own.
         walking = Signal(name="waits_walking")
         against = Signal(range(len(FIELDS)), name="waits_against", reset_less=True)
         left = Signal(range(FAR + 1), name="waits_left", reset_less=True)
         at = Signal(range(WINDOW), name="waits_at", reset_less=True)
         is_layer = of.engines[LAYERS]
-        rows, parameters = pending[LAYERS, ROWS], pending[LAYERS, PARAMETERS]
-        with m.If(begin):
-            for engine, count, now in (
-                    (ROWS, rows, is_layer & (rows != 0)), (PARAMETERS, parameters, is_layer & (rows == 0)),
-                    (LAYERS, Mux(of.engines[ROWS], pending[ROWS, LAYERS], pending[PARAMETERS, LAYERS]), ~is_layer)):
-                with m.If(now):
-                    m.d.sync += [
-                        against.eq(engine),
-                        left.eq(count),
-                        at.eq(before[engine]),
-                        walking.eq(count != 0),
-                    ]
+        # How many of each engine there are to compare with, and where the last of them is; of its own not itself.
+        some, counts, places = Signal(len(FIELDS), name="waits_some"), [], []
+        for engine in range(len(FIELDS)):
+            count = pending[LAYERS, engine]
+            if engine == LAYERS:
+                count = Mux(is_layer, count, Mux(of.engines[ROWS], pending[ROWS, LAYERS], pending[PARAMETERS, LAYERS]))
+            counts.append(count)
+            places.append(before[engine] - (is_layer if engine == LAYERS else 0))
+            m.d.comb += some[engine].eq((count != 0) & (is_layer | (engine == LAYERS)))
+        ahead = Signal(len(FIELDS), name="waits_ahead")         # of these, those that come next
+        m.d.comb += ahead.eq(Mux(begin, some, Mux(walking, some & Cat(0, against == ROWS, against != LAYERS), 0)))
+        with m.If(begin | (walking & (left == 1))):
+            m.d.sync += walking.eq(ahead.any())
+            for engine in reversed(range(len(FIELDS))):
+                with m.If(ahead[engine]):
+                    m.d.sync += against.eq(engine)
+                    m.d.sync += left.eq(counts[engine])
+                    m.d.sync += at.eq(places[engine])
         with m.Elif(walking):
             m.d.sync += left.eq(left - 1)
             m.d.sync += at.eq(at - 1)
-            with m.If(left == 1):
-                m.d.sync += [
-                    against.eq(PARAMETERS),
-                    left.eq(parameters),
-                    at.eq(before[PARAMETERS]),
-                    walking.eq((against == ROWS) & (parameters != 0)),
-                ]
         last = Signal(name="waits_last")
-        m.d.comb += last.eq(walking & (left == 1) & ~((against == ROWS) & (parameters != 0)))
+        m.d.comb += last.eq(walking & (left == 1) & ~ahead.any())
         clash = self._compare(m, config, stretches.used, before, of=of, write=begin, against=against, at=at)
 
         # -- What is found out comes 4 cycles later; of one that shares lines with itself as well.
         alone = begin & shares
-        asked = Signal(data.StructLayout({"valid": 1, "far": 1, "rows": 1, "last": 1, "shares": 1}), name="asked")
+        asked = Signal(data.StructLayout(
+            {"valid": 1, "far": 1, "against": range(len(FIELDS)), "last": 1, "shares": 1}), name="asked")
         stages = [asked, *(Signal.like(asked, name=f"asked_{at}") for at in range(1, 4))]
         asked_now = stages[-1]
-        nothing = Signal(name="waits_nothing")      # to compare with
-        m.d.comb += nothing.eq(Mux(is_layer, (rows == 0) & (parameters == 0), Mux(
-            of.engines[ROWS], pending[ROWS, LAYERS] == 0, pending[PARAMETERS, LAYERS] == 0)))
         m.d.sync += [
             asked.valid.eq(walking),
             asked.far.eq(left == FAR),
-            asked.rows.eq(against == ROWS),
-            asked.last.eq(last | (alone & nothing)),
+            asked.against.eq(against),
+            asked.last.eq(last | (alone & ~some.any())),
             asked.shares.eq(alone),
             *(after.eq(stage) for stage, after in pairwise(stages)),
         ]
-        hits = Signal(data.StructLayout({"rows": 1, "others": 1, "shares": 1}), name="hits")
+        hits = Signal(data.StructLayout({"engines": len(FIELDS), "shares": 1}), name="hits")
         at_work = [Cat(stage.valid, stage.last, stage.shares).any() for stage in stages]
         hit = asked_now.valid & (clash | asked_now.far)
         now = Signal.like(hits, name="hits_now")
         m.d.comb += [
-            now.rows.eq(hits.rows | (hit & asked_now.rows)),
-            now.others.eq(hits.others | (hit & ~asked_now.rows)),
+            now.engines.eq(hits.engines | (hit << asked_now.against)),
             now.shares.eq(hits.shares | asked_now.shares),
             self.found.eq(asked_now.last & now.as_value().any()),
             self.blocked.eq(handed | walking | Cat(at_work[:-1]).any()),
@@ -131,13 +129,14 @@ class Waits:
         ]
         m.d.sync += hits.eq(Mux(asked_now.last, 0, now))
         self.code = Mux(now.shares, MLP.code("BAD_INSTRUCTION"), MLP.code("EARLY"))
-        self.detail = Mux(now.shares, of.word, Mux(is_layer, ~now.rows, LAYERS))
+        self.detail = Mux(now.shares, of.word, Mux(now.engines[ROWS], ROWS, Mux(
+            now.engines[PARAMETERS], PARAMETERS, LAYERS)))
         self.instruction = of.number
 
     def _pending(self, m: Module, item, before: list[Signal], *, start: Value, engines: Value,
                  sent: Value) -> dict[tuple[int, int], Signal]:
-        """By engine and other engine: how many instructions of the other the next of the engine may not find done,
-        from when it is handed on."""
+        """By engine and engine that it waits for: how many instructions of the latter the one of the former that is
+        handed on may not find done."""
         gaps = []
         for engine, (name, count) in enumerate(zip(FIELDS, before, strict=True)):
             gap = Signal(33, name=f"gap_{name}", reset_less=True)
@@ -152,12 +151,14 @@ class Waits:
             with m.Elif(sent & engines[engine]):
                 m.d.sync += count.eq(count + 1)
         pending = {}
-        for engine, other in ((ROWS, LAYERS), (PARAMETERS, LAYERS), (LAYERS, ROWS), (LAYERS, PARAMETERS)):
+        for engine, other in ((ROWS, LAYERS), (PARAMETERS, LAYERS), *((LAYERS, other) for other in range(len(FIELDS)))):
             gap, wide = gaps[other]
             count = pending[engine, other] = Signal(range(FAR + 1), name=f"pending_{engine}_{other}", reset_less=True)
+            # Of its own engine, the one before comes to those that were not found done there.
+            fewer = gap <= count if engine == other else gap < count
             with m.If(start):
                 m.d.sync += count.eq(0)
-            with m.Elif(sent & engines[engine] & ~wide & (gap < count)):
+            with m.Elif(sent & engines[engine] & ~wide & fewer):
                 m.d.sync += count.eq(gap)
             with m.Elif(sent & engines[other] & (count != FAR)):
                 m.d.sync += count.eq(count + 1)
@@ -166,26 +167,31 @@ class Waits:
     def _compare(self, m: Module, config: MlpConfig, used, before: list[Signal], *, of, write: Value, against: Value,
                  at: Value) -> Value:
         """Whether the instruction shares lines with the one of the engine `against` that is read: 4 cycles later."""
-        kept = used_layout(config)
+        kept, is_layer = used_layout(config), of.engines[LAYERS]
         names = {ROWS: ("rows", "loaded"), PARAMETERS: ("weights", "addends"),
                  LAYERS: ("rows", "weights", "addends", "written", "to_addends", "made")}
         read = {}
         for engine, own in names.items():
             layout = data.StructLayout({name: kept[name].shape for name in own})
-            store = memory.Memory(shape=layout, depth=WINDOW, init=[], attrs={"ram_style": "block"})
+            store = memory.Memory(shape=layout, depth=2 * WINDOW, init=[], attrs={"ram_style": "block"})
             m.submodules[f"used_{FIELDS[engine][5:]}"] = store
             port, out = store.write_port(), store.read_port()
-            place = before[engine][:len(out.addr)]
+            place = before[engine][:len(at)]
+            # What a LAYER reads lies beside the loads as well: for when it is compared with others of its engine.
+            beside = is_layer if engine != LAYERS else Const(0)
             m.d.comb += [
-                port.en.eq(write & of.engines[engine]),
-                port.addr.eq(place),
+                port.en.eq(write & (of.engines[engine] | beside)),
+                port.addr.eq(Cat(place, beside)),
                 *(port.data[name].eq(used[name]) for name in own),
-                out.addr.eq(Mux(against == engine, at, place)),
+                out.addr.eq(Cat(Mux(against == engine, at, place), beside & (against == LAYERS))),
             ]
             read[engine] = out.data
         loaded, layer = read[PARAMETERS], read[LAYERS]
-        is_rows = Signal(name="of_rows", reset_less=True)       # the load that is compared
-        m.d.sync += is_rows.eq((against == ROWS) | of.engines[ROWS])
+        # The load that is compared, or in its place what a LAYER reads.
+        of_loaded, of_own = (Signal(name=name, reset_less=True) for name in ("of_loaded_rows", "of_own"))
+        m.d.sync += of_loaded.eq((against == ROWS) | of.engines[ROWS])
+        m.d.sync += of_own.eq(is_layer & (against == LAYERS))
+        is_rows = named(m, "of_rows", Mux(of_own, ~layer.to_addends, of_loaded))
         bits = depths(config)
         stretch = stretch_layout(config, max(bits))
         load, reads, writes = (Signal(stretch, name=f"{name}_stretch", reset_less=True)
@@ -196,6 +202,8 @@ class Waits:
             for field in ("first", "lines", "there"):
                 m.d.sync += to[field].eq(Mux(is_rows, of_rows[field], Mux(
                     loaded.addends.there, of_addends[field], of_weights[field])))
+        with m.If(of_own):
+            m.d.sync += reads.there.eq(0)
         m.d.sync += writes.first.eq(layer.written.first)
         m.d.sync += writes.lines.eq(layer.written.lines)
         m.d.sync += writes.there.eq(layer.written.there & Mux(
@@ -206,7 +214,7 @@ class Waits:
         # A layer's feature among others that are loaded, where they begin at the same line.
         rows, made = read[ROWS].loaded, layer.made
         others = Signal(name="among_others", reset_less=True)
-        m.d.sync += others.eq(is_rows & made.there & rows.others.bit_select(made.feature, 1)
+        m.d.sync += others.eq(of_loaded & made.there & rows.others.bit_select(made.feature, 1)
                               & (made.stride == rows.stride) & (made.beats <= rows.beats))
         clashes = []
         for other in (reads, writes):

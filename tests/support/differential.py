@@ -37,11 +37,10 @@ def opened(kind, core, config, **options):
 class Draw:
     """Draws programs of a core, and mistakes.
 
-    A run has `words`, a row for each instruction, and `mistake`, what is wrong with it in words. spared: fields whose
-    values no mistake changes; orders: mistakes in the order of instructions.
+    A run has `words`, a row for each instruction, and `mistake`, what is wrong with it in words. orders:
+    mistakes in the order of instructions.
     """
 
-    spared: frozenset[str] = frozenset()
     orders: tuple[str, ...] = ("missing", "twice", "last")
 
     def __init__(self, kernel, random):
@@ -73,8 +72,7 @@ class Draw:
     def edge(self, run, number):
         """A field at the end of what is allowed, or behind it."""
         opcode = int(run.words[number, 0]) & 0xFF
-        names = [item.name for item in self.kernel.fields
-                 if opcode in self.kernel.uses(item) and item.name not in self.spared]
+        names = [item.name for item in self.kernel.fields if opcode in self.kernel.uses(item)]
         field = self.one(names)
         return self.put(run, number, field, self.one(self.mutator.edges(field)))
 

@@ -159,7 +159,7 @@ class Mix:
         self.add("LAYER", mode=mode, addend=addend, target=target, activation=activation, count=count, line=line,
                  line_stride=line_stride, steps=steps, groups=groups, weight_line=weight_line,
                  last_columns=self.upto(config.columns),
-                 addend_line=addend_line, max_in_flight=0, **where)
+                 addend_line=addend_line, **where)
 
     def to_rows(self, region: tuple[int, int, int, int], groups: int, **more: int) -> tuple[int, int, int, int]:
         """Behind the last group its beat stays as it was: it may be read where the region was loaded before."""
@@ -221,7 +221,7 @@ class Mix:
                     pieces += -(-min(max(f - b * config.columns, 0), config.columns) // config.piece)
         products = self.plain(count, -(-pieces // config.pieces))
         self.add("INTERACT", count=count, row_beats=beats, features=features, line=line, line_stride=line_stride,
-                 to_line=products[0], to_line_stride=products[1], max_in_flight=0)
+                 to_line=products[0], to_line_stride=products[1])
         self.to_memory(products, self.upto(3), steps=pieces * config.piece // config.width)
 
 
@@ -329,15 +329,14 @@ class Wild(Mix):
                  weight_line=self.of(config.weight_lines), last_columns=self.upto(config.columns),
                  addend_line=addend_line, to_line=addend_line if addend == ADDEND.PARTIAL and self.any(2) else to_line,
                  to_line_stride=least + self.any(0, 3), out=self.place((count - 1) * out_stride + beats),
-                 out_stride=out_stride, max_in_flight=0)
+                 out_stride=out_stride)
 
     def any_interact(self) -> None:
         config = self.config
         count = 1 + self.any(0, config.samples)
         self.add("INTERACT", count=count, row_beats=1 + self.any(0, 3), features=2 + self.any(0, 4 * config.rows),
                  line=self.of(config.row_lines), line_stride=self.any(0, 1, config.row_lines, 0xFFFF, 20),
-                 to_line=self.of(config.row_lines), to_line_stride=self.samples(count) + self.any(0, 3),
-                 max_in_flight=0)
+                 to_line=self.of(config.row_lines), to_line_stride=self.samples(count) + self.any(0, 3))
 
 
 def wild_program(config: MlpConfig, draw: np.random.Generator) -> Run:
@@ -378,10 +377,8 @@ def everything(config: MlpConfig, draw: np.random.Generator) -> Run:
 
 
 class Programs(Draw):
-    """Draws programs, and mistakes in them; `max_in_flight` is not made larger, as the results would depend on
-    time."""
+    """Draws programs, and mistakes in them."""
 
-    spared = frozenset({"max_in_flight"})
     LONGEST = 20_000        # steps of an instruction
 
     def __init__(self, config: MlpConfig, random: np.random.Generator):

@@ -1,22 +1,14 @@
 """Whether a program of the MLP core can read anything before it is written, whatever its engines' speed.
 
-All words of the on-chip memories are followed through the program, tile by tile. Of time only this is known:
-    tiles begin one after the other and are written one after the other
-    a tile's slots come a cycle each, its last one as many behind the one before as golden.mlp.order says, or more, and
-    it is written as golden.mlp.results says; so no wait leaves less time for writing than there is on a clock on which
-    no tile waits
-    a tile that `max_in_flight` holds up begins when all but `max_in_flight` of the tiles before it are written
-    an operation begins when the loads that it waits for, by itself or through one before it, are done
+All words of the on-chip memories are followed through the program. Of time only this is known:
+    operations begin one after the other, and their results are written one after the other
+    an operation begins when those loads and operations are done that it, or one before it, waits for
     a load begins when the operations that it, or a load of its engine before it, waits for have written all results
 """
 
-from bisect import bisect_right
-
 import numpy as np
 
-from golden.mlp import results
 from golden.mlp.core import INTERACT, LATENCY, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
-from golden.mlp.order import Shape, tiles
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 
@@ -28,7 +20,7 @@ class Race(AssertionError):
 
 
 class Memory:
-    """Who wrote each place last, and the last tile that read it."""
+    """Who wrote each place last, and the last operation that read it."""
 
     def __init__(self, shape):
         self.writer, self.reader = np.full(shape, NEVER), np.full(shape, NEVER)
@@ -38,10 +30,6 @@ class Replay:
     def __init__(self, core: Mlp, held=()):
         """held: programs that ran before, whose loads are done."""
         self.core = core
-        self.shape = Shape(core.units, core.rows, core.width, core.words, core.row_memory.shape[2],
-                           *(memory.shape[1] for memory in (core.weight_memory, core.addend_memory)))
-        self.sizes = results.Sizes(core.units, core.rows, core.columns, core.words, core.piece)
-        self.latency = results.latency(core.width, core.columns, grouped=core.grouped)
         self.rows = Memory((core.units, core.rows, core.row_memory.shape[2], core.pieces))
         self.weights = Memory(core.weight_memory.shape[:2])
         self.addends = Memory(core.addend_memory.shape[:2])
@@ -49,22 +37,17 @@ class Replay:
             self.run(program, settle=True)
 
     def run(self, words, settle=False):
-        self.tile, self.written = 0, -1     # next tile; the last one that a wait tells to be written
-        # On the clock: first and last slot of the tile at hand, its live rows, when all its rows have had their turn;
-        # of each tile the first slot that finds what it writes.
-        self.first = self.last = self.live = self.turned = 0
-        self.there = []
-        self.waits = {"rows": 0, "weights": 0}
+        self.operation = 0      # the next one's number
+        self.waits = {"rows": 0, "weights": 0, "layers": 0}     # of operations
         self.loads = {"rows": 0, "weights": 0}
         self.layers = {"rows": 0, "weights": 0}
-        self.ends = []      # of the operations: tiles so far
         for number, line in enumerate(words):
             self.number, self.item = number, MLP.decode(line)
             if self.item.opcode in (LAYER, INTERACT):
-                self.waits["rows"] = max(self.waits["rows"], self.item.wait_rows)
-                self.waits["weights"] = max(self.waits["weights"], self.item.wait_weights)
+                for engine in self.waits:
+                    self.waits[engine] = max(self.waits[engine], getattr(self.item, f"wait_{engine}"))
                 (self._layer if self.item.opcode == LAYER else self._interact)()
-                self.ends.append(self.tile)
+                self.operation += 1
             else:
                 self._load()
         if settle:
@@ -83,7 +66,7 @@ class Replay:
         mine = self.loads[engine]
         self.loads[engine] += 1
         self.layers[engine] = max(self.layers[engine], item.wait_layers)
-        done = self.ends[self.layers[engine] - 1] if self.layers[engine] else 0
+        done = self.layers[engine]
         if item.opcode == LOAD_ROWS and not item.features_in:
             unit, row, line = c._plain(item.count, item.line, item.line_stride, item.row_beats)
             self._bring(self.rows, (unit, row, line), mine, done)
@@ -114,41 +97,23 @@ class Replay:
         memory.writer[at] = -2 - mine
         memory.reader[at] = NEVER
 
-    # Tiles.
+    # Operations.
 
-    def _tiles(self):
-        return tiles(self.shape, {**vars(self.item), "interact": self.item.opcode == INTERACT, "number": self.number})
-
-    def _begin(self, tile):
-        if tile.lagged:
-            self.written = max(self.written, self.tile - 1 - self.item.max_in_flight)
-        self.last += max(tile.slots, tile.need, 2 * self.live - tile.live)
-        self.first, self.live = self.last - tile.slots + 1, tile.live
-        self.turned = (max(self.last + self.latency + tile.live, self.turned)
-                       + tile.live * results.beats(tile.fields, self.sizes))
-        self.there.append(self.turned + results.WRITTEN)
-
-    def _found(self, cycle):
-        """The last tile whose results are there in a cycle of the clock."""
-        return max(self.written, bisect_right(self.there, cycle) - 1)
-
-    def _read(self, memory, at, engine, cycles=None):
-        """cycles: in which it is read, broadcast to what is read."""
-        found = self.written if cycles is None else np.vectorize(self._found)(cycles)
+    def _read(self, memory, at, engine):
         writer = memory.writer[at]
         if (writer == NEVER).any():
             self._race("a tile reads what was never written")
         if (writer <= -2 - self.waits[engine]).any():
             self._race("a tile reads what may not have been loaded")
-        if ((writer >= 0) & (writer < 1 << 60) & (writer > found)).any():
+        if ((writer < 1 << 60) & (writer >= self.waits["layers"])).any():
             self._race("a tile reads what may not have been written")
-        memory.reader[at] = self.tile
+        memory.reader[at] = self.operation
 
     def _write(self, memory, at, engine):
         writer = memory.writer[at]
         if (writer <= -2 - self.waits[engine]).any():
             self._race("a tile writes where a load may still come")
-        memory.writer[at] = self.tile
+        memory.writer[at] = self.operation
         memory.reader[at] = NEVER
 
     def _layer(self):
@@ -162,8 +127,7 @@ class Replay:
             order = [(q * c.groups_per_beat + h, s,
                       None) for q in range(-(-item.groups // c.groups_per_beat)) for s in range(samples)
                      for h in range(c.groups_per_beat) if q * c.groups_per_beat + h < item.groups]
-        for (group, s, source), tile in zip(order, self._tiles(), strict=True):
-            self._begin(tile)
+        for group, s, source in order:
             lane = s * per + np.arange(per)
             if source is not None:
                 lane = lane[source * c.rows:(source + 1) * c.rows]
@@ -172,12 +136,10 @@ class Replay:
             piece = np.arange(-(-item.steps * c.width // c.piece))
             line = item.line + piece // c.pieces * item.line_stride + s
             depth = self.rows.writer.shape[2]
-            self._read(self.rows, (unit[:, None], row[:, None], line % depth, piece % c.pieces), "rows",
-                       self.first + piece * (c.piece // c.width))
+            self._read(self.rows, (unit[:, None], row[:, None], line % depth, piece % c.pieces), "rows")
             for g in range(group * c.units, min(item.groups, (group + 1) * c.units)) if source is not None else (
                     group,):
                 self._group(g, s, samples, source, unit, row)
-            self.tile += 1
 
     def _group(self, g, s, samples, source, unit, row):
         """A column group of a tile: its weights, addends and results."""
@@ -189,8 +151,7 @@ class Replay:
         if source is not None:
             place, nth = np.full(len(unit), g % c.units), (g // c.units * samples + s) * c.units + source
         if item.addend == ADDEND.PARTIAL:
-            self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights",
-                       self.last + self.latency + 2)
+            self._read(self.addends, (place, (item.addend_line + nth * c.rows + row) % lines), "weights")
         elif item.addend:
             self._read(self.addends, (np.unique(place), (item.addend_line + g) % lines), "weights")
         q, h = divmod(g, c.groups_per_beat)
@@ -211,24 +172,21 @@ class Replay:
     def _interact(self):
         item, c = self.item, self.core
         per, depth = c.rows * c.units, self.rows.writer.shape[2]
-        order = self._tiles()
         for s in range(-(-item.count // per)):
             for r in range(c.rows):
                 lane = s * per + np.arange(c.units) * c.rows + r
                 unit = np.flatnonzero(lane < item.count)
                 piece = 0
                 for a, b in c.tiles(item.features) if len(unit) else ():
-                    self._begin(next(order))
                     live = range(a * c.rows, min(item.features, (a + 1) * c.rows))
                     for group in {a, *(m for m in (2 * b, 2 * b + 1) if m <= a)}:
                         row = np.arange(group * c.rows, min(item.features, (group + 1) * c.rows)) % c.rows
                         line = item.line + (s * c.rows + r) * item.line_stride + group * item.row_beats
                         line = (line + np.arange(item.row_beats)) % depth
-                        self._read(self.rows, (unit[:, None, None], row[:, None], line), "rows", self.first)
+                        self._read(self.rows, (unit[:, None, None], row[:, None], line), "rows")
                     kept = sum(-(-min(max(f - b * c.columns, 0), c.columns) // c.piece) for f in live)
                     number = piece + np.arange(kept)
                     piece += kept
                     self._write(self.rows, (unit[:, None], r,
                                             (item.to_line + number // c.pieces * item.to_line_stride + s)
                                             % depth, number % c.pieces), "rows")
-                    self.tile += 1

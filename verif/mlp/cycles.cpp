@@ -116,9 +116,10 @@ void sequencer_shows(void* h, int64_t* shown) {
     give(shown, {s.ready(), s.idle(), s.slot, s.ends, s.reserve, s.done, s.stall, number(s.slot_of)});
 }
 // job: the instruction that is taken, null: none is.
-void sequencer_step(void* h, const MlpJob* job, int64_t rows, int64_t weights, int32_t written, int32_t room) {
+void sequencer_step(void* h, const MlpJob* job, int64_t rows, int64_t weights, int64_t layers, int32_t written,
+                    int32_t room) {
     SequencerOf& of = *static_cast<SequencerOf*>(h);
-    of.sequencer.step(keep(of.jobs, job), {rows, weights, 0}, written, room);
+    of.sequencer.step(keep(of.jobs, job), {rows, weights, layers}, written, room);
 }
 
 // A request, a beat stands there, there is room for a tile, nothing is inside.

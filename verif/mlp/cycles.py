@@ -302,14 +302,15 @@ class Sequencer(_Part):
         self.tile = self.slot[0] if self.slot is not None and shown["ends"] else None
         self.stall = ("", *STALLS, "")[shown["stall"]]
 
-    def step(self, *, item: Job | None = None, rows_done: int = 0, weights_done: int = 0, written: bool = False,
-             room: bool = True) -> None:
+    def step(self, *, item: Job | None = None, rows_done: int = 0, weights_done: int = 0, layers_done: int = 0,
+             written: bool = False, room: bool = True) -> None:
         """item: the instruction that stands at the input; taken if `ready`."""
         job = None
         if item is not None and self.ready:
             self._items.append(item)
             job = _job(item, OPCODES["INTERACT" if item["interact"] else "LAYER"], item["number"])
-        self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done), written, room)
+        self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done),
+                   ctypes.c_int64(layers_done), written, room)
         self._show()
 
 

@@ -36,7 +36,7 @@ TOLD = (
     ("count", "source", "steps", "wait_rows", "wait_layers"),
     ("mode", "addend", "target", "activation", "count", "row_beats", "features", "feature", "line", "line_stride",
      "steps", "groups", "weight_line", "last_columns", "addend_line", "to_line", "to_line_stride", "out", "out_stride",
-     "max_in_flight", "wait_rows", "wait_weights"),
+     *AFTER),
 )
 
 

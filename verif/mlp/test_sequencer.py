@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.mlp.order import LATENCY, Shape, slot, tiles
-from hw.isa.mlp import ADDEND, TARGET
+from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import slot_layout
 from hw.mlp.sequencer import Sequencer
@@ -31,7 +31,6 @@ SIZES = {
 }
 REST = {"lut_products": 0, "reads_in_flight": 8, "writes_in_flight": 8, "program_beats": 16, "load_beats": 32,
         "output_beats": 32, "staged_tiles": 8}
-ANY_LAG = (1 << 32) - 1
 
 
 def layer(r, shape, number, **fields):
@@ -48,8 +47,8 @@ def layer(r, shape, number, **fields):
         "groups": r.choice([1, width, width + 1, r.randint(1, 3 * width + 2)]),
         "weight_line": r.randrange(1 << 16), "last_columns": r.randint(1, shape.columns),
         "addend_line": r.randrange(1 << 16), "to_line": r.randrange(1 << 16), "to_line_stride": r.randrange(1 << 16),
-        "out": r.randrange(1 << 32), "out_stride": r.randrange(1 << 32), "max_in_flight": ANY_LAG,
-        "wait_rows": 0, "wait_weights": 0, "number": number, **fields,
+        "out": r.randrange(1 << 32), "out_stride": r.randrange(1 << 32),
+        "wait_rows": 0, "wait_weights": 0, "wait_layers": 0, "number": number, **fields,
     }
 
 
@@ -72,15 +71,15 @@ def draw(r, shape, number, **fields):
 class Bench:
     """Unit and model side by side, with what stands around them: loads, results, room."""
 
-    def __init__(self, dut, *, random, offer=None, room=None, loads=0.0, loaded=(0, 0),
+    def __init__(self, dut, *, random, offer=None, room=None, loads=0.0, done=(0, 0, 0),
                  delay=lambda: 30):
         self.dut = dut
         self.shape = shape_of_unit()
         self.model = Model(self.shape)
         self.random, self.offer, self.room, self.loads, self.delay = random, offer, room, loads, delay
         self.layouts = {name: layout_of(name) for name in ("slot", "tile", "i__payload")}
-        self.cycle, (self.rows, self.weights) = 0, loaded
-        self.due = []           # cycles in which results are written
+        self.cycle, (self.rows, self.weights, self.layers) = 0, done
+        self.due = []           # cycles in which results are written, and whether they are their instruction's last
         self.slots, self.tiles, self.at = 0, 0, []      # at: (cycle, tile) of each tile's last slot
         self.begins, self.taken_at = [], []
         self.stalls = dict.fromkeys((*STALLS, ""), 0)
@@ -96,7 +95,7 @@ class Bench:
         if item is not None:
             dut.i__payload.value = self.layouts["i__payload"].pack(item)
         dut.written.value, dut.room.value = written, room
-        dut.rows_done.value, dut.weights_done.value = self.rows, self.weights
+        dut.rows_done.value, dut.weights_done.value, dut.layers_done.value = self.rows, self.weights, self.layers
 
     async def run(self, items, cycles=None, limit=200_000):
         """Until all is done, or for some cycles."""
@@ -107,16 +106,17 @@ class Bench:
         for _ in range(limit if cycles is None else cycles):
             if offered is None and waiting and (self.offer is None or next(self.offer)):
                 offered = waiting[0]
-            written = bool(self.due) and self.due[0] <= self.cycle
-            if written:
-                self.due.pop(0)
+            written = bool(self.due) and self.due[0][0] <= self.cycle
+            final = written and self.due.pop(0)[1]
             room = self.room is None or next(self.room)
             self.drive(offered, written, room)
             await edge
             self.compare()
             ready = self.model.ready
-            self.model.step(item=offered, rows_done=self.rows, weights_done=self.weights, written=written, room=room)
+            self.model.step(item=offered, rows_done=self.rows, weights_done=self.weights, layers_done=self.layers,
+                            written=written, room=room)
             self.cycle += 1
+            self.layers += final
             if offered is not None and ready:
                 waiting.pop(0)
                 offered = None
@@ -154,7 +154,8 @@ class Bench:
             self.record("tile", dut.tile, model.tile.fields)
             self.at.append((self.cycle, model.tile))
             self.tiles += 1
-            self.due.append(max(self.cycle + self.delay(), self.due[-1] + 1 if self.due else 0))
+            self.due.append((max(self.cycle + self.delay(), self.due[-1][0] + 1 if self.due else 0),
+                             model.tile.final))
 
     def same(self, name, signal, want):
         got = int(signal.value)
@@ -219,8 +220,8 @@ async def random_match_golden(dut):
     items = []
     for number in range(120):
         loads += r.randrange(2)
-        items.append(draw(r, bench.shape, number, max_in_flight=r.choice([ANY_LAG, r.randrange(6), 1 << 12, 4]),
-                          wait_rows=r.choice([0, loads]), wait_weights=r.choice([0, loads])))
+        items.append(draw(r, bench.shape, number, wait_rows=r.choice([0, loads]), wait_weights=r.choice([0, loads]),
+                          wait_layers=r.choice([0, number, r.randint(0, number)])))
     await bench.run(items)
     bench.distances()
     report(tiles=bench.tiles, slots=bench.slots, cycles=bench.cycle, stalls=bench.stalls)
@@ -234,8 +235,8 @@ async def backpressure_both_sides(dut):
     bench = Bench(dut, random=r, offer=bursty(r, 100), room=sometimes(0.15, r), loads=0.05,
                   delay=lambda: r.choice([3, 20, 80]))
     await bench.begin()
-    items = [draw(r, bench.shape, number, max_in_flight=r.choice([0, 0, 1, 2, 5, ANY_LAG]), wait_rows=number // 3,
-                  wait_weights=number // 4) for number in range(60)]
+    items = [draw(r, bench.shape, number, wait_rows=number // 3, wait_weights=number // 4,
+                  wait_layers=max(0, number - r.choice([0, 0, 1, 2, 5]))) for number in range(60)]
     await bench.run(items)
     bench.distances()
     assert all(bench.stalls[name] > 0 for name in STALLS), bench.stalls
@@ -244,7 +245,7 @@ async def backpressure_both_sides(dut):
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
     """The first slot after 9 cycles, then a slot every cycle across tiles and instructions; tiles of one step at their
-    least distance; two cycles from a result to the tile that waits for it, `written` counting at once."""
+    least distance; two cycles from `layers_done` to the instruction that waits for it."""
     r = rng("rate")
     bench = Bench(dut, random=r)
     await bench.begin()
@@ -267,13 +268,11 @@ async def latency_and_rate_as_documented(dut):
     await short.run(items)
     for (last, _), (cycle, tile) in pairwise(short.at):
         assert cycle - last == max(shape.rows, shape.rows * writes if tile.fields["latency"] else 0)
-    # Every tile waits for the one before: from `written` to the slot two cycles.
+    # Every instruction waits for the one before: a cycle after the last of its results is written that one is done.
     await reset(dut)
     alone = Bench(dut, random=r, delay=lambda: 40)
-    await alone.run([layer(r, shape, 0, addend=ADDEND.PARTIAL, max_in_flight=0, mode=0, groups=3,
-                           count=shape.samples, steps=9)])
-    assert [after - before[0] for before, after in zip(alone.at, alone.begins[1:], strict=False)] == [42] * (
-        len(alone.at) - 1)
+    await alone.run([layer(r, shape, number, groups=1, count=1, steps=9, wait_layers=number) for number in range(4)])
+    assert [after - before[0] for before, after in zip(alone.at, alone.begins[1:], strict=False)] == [43] * 3
 
 
 @cocotb.test()
@@ -284,12 +283,12 @@ async def reset_midstream(dut):
     bench = Bench(dut, random=r, loads=0.2)
     await bench.begin()
     for number in range(12):
-        await bench.run([draw(r, bench.shape, k, max_in_flight=r.choice([3, ANY_LAG])) for k in range(8)],
+        await bench.run([draw(r, bench.shape, k, wait_layers=r.choice([0, k])) for k in range(8)],
                         cycles=r.randint(1, 90))
         dut.i__valid.value = 0
         await reset(dut, 1 + number % 2)
         bench = Bench(dut, random=r, loads=0.2)
-        await bench.run([draw(r, bench.shape, k, max_in_flight=r.choice([3, ANY_LAG])) for k in range(3)])
+        await bench.run([draw(r, bench.shape, k, wait_layers=r.choice([0, k])) for k in range(3)])
 
 
 @cocotb.test()
@@ -332,8 +331,9 @@ async def corner_values(dut):
             for groups in {1, shape.groups_per_beat, shape.groups_per_beat + 1, shape.units - 1 or 1, shape.units,
                            shape.units + 1}:
                 items.append(layer(r, shape, len(items), mode=mode, count=count, groups=groups, steps=1))
-        items.append(layer(r, shape, len(items), mode=mode, steps=63, groups=1, count=shape.samples, max_in_flight=0))
-        items.append(layer(r, shape, len(items), mode=mode, steps=64, groups=1, count=1, max_in_flight=(1 << 12)))
+        items.append(layer(r, shape, len(items), mode=mode, steps=63, groups=1, count=shape.samples,
+                           wait_layers=len(items)))
+        items.append(layer(r, shape, len(items), mode=mode, steps=64, groups=1, count=1))
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=70, count=1))
         items.append(layer(r, shape, len(items), mode=mode, steps=1, groups=1, count=40 * shape.samples + 1))
         everything = (1 << 16) - 1
@@ -341,7 +341,7 @@ async def corner_values(dut):
                            line_stride=everything,
                            to_line=everything, to_line_stride=everything, weight_line=everything,
                            addend_line=everything,
-                           wait_rows=0, out=(1 << 32) - 1, out_stride=(1 << 32) - 1, feature=255, max_in_flight=0))
+                           wait_rows=0, out=(1 << 32) - 1, out_stride=(1 << 32) - 1, feature=255))
     items.append(layer(r, shape, len(items), steps=(1 << 12) - 1, groups=1, count=1, last_columns=1))
     rows = shape.rows
     for features in {2, rows, rows + 1, 2 * rows, 2 * rows + 1, 2 * rows + 2, 3 * rows + 1, 4 * rows + 1, 5 * rows}:
@@ -351,13 +351,15 @@ async def corner_values(dut):
     items.append(interact(r, shape, len(items), features=2, count=1, row_beats=500))
     await bench.run(items)
     bench.distances()
-    # Counts of loads, and numbers of instructions, in all of their 32 bits.
+    # Counts of what is done, and numbers of instructions, in all of their 32 bits.
     most = 1 << 32
-    for rows, weights in (((1 << 16) - 3, (1 << 31) - 3), ((1 << 31) - 2, (1 << 16) - 2), (most - 8, most - 9)):
+    for rows, weights, layers in (((1 << 16) - 3, (1 << 31) - 3, (1 << 16) - 3),
+                                  ((1 << 31) - 2, (1 << 16) - 2, (1 << 31) - 3), (most - 8, most - 9, most - 8)):
         await reset(dut)
-        bench = Bench(dut, random=r, loads=0.3, loaded=(rows, weights))
+        bench = Bench(dut, random=r, loads=0.3, done=(rows, weights, layers))
         await bench.run([layer(r, shape, (1 << 32) - 1 - number, count=1, groups=1, steps=1, wait_rows=rows + number,
-                               wait_weights=weights + (number + 1) // 2) for number in range(7)])
+                               wait_weights=weights + (number + 1) // 2, wait_layers=layers + number)
+                         for number in range(7)])
 
 
 def test_illegal_config_wrong():

@@ -21,7 +21,6 @@ from tests.support.mlp_bench import TIMEOUT, Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import Mix, Run, any_program
 from tests.support.mlp_sizes import NETWORKS, TINY, batch, joined, plain
-from tests.support.mlp_timed import freed, two_layers
 
 UNIT = "mlp/core"
 
@@ -95,22 +94,37 @@ def test_random_networks(benches, memory):
 
 
 @pytest.mark.parametrize("mode", MLP.modes)
-def test_a_layer_that_begins_in_time(benches, mode):
-    """What a step reads is written in the very cycle before, as the compiler has it; a program that lets the step come
-    a cycle sooner reads what was there before."""
+def test_a_layer_that_waits_too_little(benches, mode):
+    """Layers wait for those whose results they read, to the bit; one that waits for one fewer is refused."""
     bench = benches()
-    for steps_less in 0, 1:
-        compiler, program = two_layers("tiny", mode, steps_less)
-        runs = [Run(program.words, compiler.inputs(batch(compiler.network, program.count, seed)[0]), compiler.weights,
-                    program.outputs_beats) for seed in range(3)]
-        bench.same(Run(compiler.load.words, runs[0].inputs[:0], compiler.weights, 0))
-        for run in runs[:2]:
-            bench.same(run)
-    early = replace(runs[2], words=freed(program.words))
+    network = plain(40, 2 * bench.config.columns + 3, 9)
+    compiler = Compiler(network, bench.config, batch=2 * bench.config.samples)
+    program = compiler.compile(2 * bench.config.samples, mode=mode)
+    run = Run(program.words, compiler.inputs(batch(network, program.count)[0]), compiler.weights, program.outputs_beats)
+    bench.same(Run(compiler.load.words, run.inputs[:0], compiler.weights, 0))
+    bench.same(run)
+    early = run.copy()
+    early.words[-1, MLP.field("wait_layers").word] -= 1
     bench.start(early)
-    told, outputs = bench.finish(early)
-    assert told["code"] == 0 and (outputs != bench.expected(early)[1]).any()
-    bench.same(runs[2])
+    told, _ = bench.finish(early)
+    assert (told["code"], told["instruction"], told["detail"]) == (MLP.code("EARLY"), len(run.words) - 1, 2)
+    bench.same(run)
+
+
+@pytest.mark.testpoint("coincidences")
+def test_a_tile_begins_in_the_cycle_behind_another(benches):
+    """A tile of one slot to memory takes the last place there, and a layer of more steps follows it at once."""
+    bench = benches()
+    for _ in range(8):
+        mix, samples = Mix(bench.config, bench.draw), bench.config.samples
+        first, second = mix.rows(3 * samples + mix.upto(samples), 1), mix.rows(mix.upto(2 * samples), 2)
+        mix.to_memory(first, mix.upto(8), steps=1)
+        mix.to_memory(second, mix.upto(8), steps=1 + mix.upto(4))
+        run = mix.run()
+        layers = run.words[:, 0] % 256 == MLP.instruction("LAYER").opcode
+        run.words = np.concatenate([run.words[~layers], run.words[layers]])
+        run.words[:, MLP.field("wait_layers").word] = 0
+        bench.same(run)
 
 
 @pytest.mark.skipif("HOTRAIL_REGRESS" not in os.environ, reason="builds models of other shapes: make regress")

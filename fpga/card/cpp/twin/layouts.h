@@ -74,8 +74,7 @@ constexpr int64_t WINDOW = 32;
 // An instruction: fields of hw.isa.MLP.
 struct Job {
     int64_t opcode, mode, addend, target, activation, features_in, half, count, source, stride, row_beats,
-        features, feature, steps, groups, last_columns, out, out_stride, max_in_flight, wait_rows,
-        wait_weights, wait_layers;
+        features, feature, steps, groups, last_columns, out, out_stride, wait_rows, wait_weights, wait_layers;
 };
 // Sizes of a core, names as in its preset.
 struct ShapeFields {

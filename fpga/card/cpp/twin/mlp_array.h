@@ -11,7 +11,7 @@ namespace twin {
 struct MlpTile {
     const MlpJob* job;
     int64_t slots, need, live, writes, group, block, count, address, wait, each, words;
-    bool lagged, first, final, triangle, half, fills;
+    bool first, final, triangle, half, fills;
 
     int64_t target() const { return triangle ? int64_t(TO_ROWS) : job->target; }
 };
@@ -89,7 +89,6 @@ class MlpTiles {
         tile.each = latency() ? ceil_div(in_use, halves) : 1;
         tile.words = (latency() ? (in_use - 1) % halves : half) * shape.columns()
                      + (last ? job->last_columns : shape.columns());
-        tile.lagged = outer == 0 || job->addend == ADDEND_PARTIAL;
         tile.half = half != 0;
         tile.fills = latency() || half == halves - 1 || last;
         return tile;
@@ -105,7 +104,6 @@ class MlpTiles {
         tile.live = std::min(shape.rows, job->features - inner * shape.rows);
         tile.writes = 1;
         tile.group = inner, tile.block = block;
-        tile.lagged = first;
         tile.triangle = true;
         return tile;
     }
@@ -142,6 +140,7 @@ class MlpSequencer {
         if (item) {
             rows_there = so_far.rows >= item->wait_rows;
             weights_there = so_far.weights >= item->wait_weights;
+            layers_there = so_far.layers >= item->wait_layers;
         }
         if (go) at++;
         if (pads) pads--;
@@ -186,7 +185,8 @@ class MlpSequencer {
     // Tiles on their way: to be emitted, behind, in front of the array, at the array.
     MlpTile hand_tile{}, first_tile{}, second_tile{}, now_tile{};
     bool at_hand = false, first = false, second = false, now = false;
-    bool settled = false, waiting = false, rows_there = false, weights_there = false;
+    bool settled = false, waiting = false, rows_there = false, weights_there = false,
+         layers_there = false;
     int64_t pads = 0, at = 0, before = 0, second_need = 0, under_way = 0;
 
     // What the tile at the front waits for before its first slot.
@@ -195,8 +195,8 @@ class MlpSequencer {
         if (at || pads) return pads ? PADS : NONE;
         if (now_tile.first && !rows_there) return FOR_ROWS;
         if (now_tile.first && !weights_there) return FOR_WEIGHTS;
-        if (now_tile.lagged && under_way > now_tile.job->max_in_flight) return IN_FLIGHT;
-        return now_tile.target() == TO_MEMORY && !room ? FOR_WRITE : NONE;
+        if (now_tile.first && !layers_there) return IN_FLIGHT;
+        return now_tile.target() == TO_MEMORY && (!room || reserve) ? FOR_WRITE : NONE;
     }
 };
 

@@ -149,7 +149,7 @@ class MlpProgram {
     int64_t left_over = 0;
     int settles = 0;
     uint32_t ages = 0, endings = 0;
-    int64_t unwaited[ENGINES][ENGINES] = {}, before[ENGINES] = {};  // of an engine the next one, of the other
+    int64_t unwaited[ENGINES][ENGINES] = {}, before[ENGINES] = {};  // of an engine the one that is handed on, of the other
     int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
     State state = IDLE;
 
@@ -161,7 +161,8 @@ class MlpProgram {
         const Engine own = engine_of(item);
         const int64_t waits[ENGINES] = {item.wait_rows, item.wait_weights, item.wait_layers};
         for (int other = 0; other < ENGINES; other++) {
-            unwaited[own][other] = std::min(unwaited[own][other], before[other] - waits[other]);
+            int64_t& of_own = unwaited[own][other];
+            of_own = std::min({of_own + (other == own), before[other] - waits[other], FAR});
             if (other != own) unwaited[other][own] = std::min(unwaited[other][own] + 1, FAR);
         }
         before[own]++;
@@ -172,7 +173,8 @@ class MlpProgram {
     // How many it is compared with.
     int64_t pending(const MlpJob& item) const {
         const Engine own = engine_of(item);
-        return own == LAYERS ? unwaited[own][ROWS] + unwaited[own][PARAMETERS] : unwaited[own][LAYERS];
+        const int64_t layers = unwaited[own][LAYERS];
+        return own == LAYERS ? unwaited[own][ROWS] + unwaited[own][PARAMETERS] + layers : layers;
     }
     static int width(int64_t value) { return value ? 64 - __builtin_clzll(uint64_t(value)) : 0; }
     static Engine engine_of(const MlpJob& item) {
