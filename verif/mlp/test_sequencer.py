@@ -342,6 +342,9 @@ async def corner_values(dut):
                            to_line=everything, to_line_stride=everything, weight_line=everything,
                            addend_line=everything,
                            wait_rows=0, out=(1 << 32) - 1, out_stride=(1 << 32) - 1, feature=255))
+    # Tiles of one slot to memory, and one that begins behind the last as soon as room for it can be told.
+    items += [layer(r, shape, len(items) + at, mode=0, steps=steps, groups=1, count=8 * shape.samples,
+                    target=TARGET.MEMORY) for at, steps in enumerate((1, 64))]
     items.append(layer(r, shape, len(items), steps=(1 << 12) - 1, groups=1, count=1, last_columns=1))
     rows = shape.rows
     for features in {2, rows, rows + 1, 2 * rows, 2 * rows + 1, 2 * rows + 2, 3 * rows + 1, 4 * rows + 1, 5 * rows}:
