@@ -113,12 +113,12 @@ class Compiler:
         forced = None if mode is None else MLP.modes.index(mode)
         best = None
         for prefer in (THROUGHPUT, LATENCY) if mode is None else (forced or 0,):
-            one_by_one = None
+            slots = None
             for pair in (0, *self._pairs(count)):
                 candidate = self._ahead(count, replace(self.sizes, prefer=prefer, pair=pair, mode=forced), cold)
-                one_by_one = one_by_one or candidate
-                if candidate is None or candidate.slots > one_by_one.slots:
+                if candidate is None or slots is not None and candidate.slots > slots:
                     continue
+                slots = slots or candidate.slots
                 if best is None or candidate.predicted < best.predicted:
                     best = candidate
                 if candidate.predicted < ALONE * candidate.slots:

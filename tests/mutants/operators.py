@@ -142,11 +142,22 @@ def changes(file: str) -> tuple[Change, ...]:
 
 
 def benches() -> dict[str, tuple[str, ...]]:
-    """The benches of every file of hw that has a component with some, from the docstrings."""
+    """The benches of every file of hw that has some: of its components, from the docstrings; of one without, those of
+    the files that import it."""
     of_file: dict[str, list[str]] = {}
     for unit in units.collect():
         of_file.setdefault(unit.file, []).extend(file for file in unit.tests if file.startswith("verif/"))
-    return {file: tuple(dict.fromkeys(tests)) for file, tests in of_file.items() if tests}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sorted((ROOT / "hw").rglob("*.py"))}
+
+    def of(file: str) -> list[str]:
+        if file not in of_file:
+            name = file.removesuffix(".py").replace("/", ".")
+            lines = f"\nfrom {name} import ", f"\nfrom .{Path(file).stem} import "
+            of_file[file] = [test for other, text in texts.items() if lines[0] in text or (
+                lines[1] in text and Path(other).parent == Path(file).parent) for test in of(other)]
+        return of_file[file]
+
+    return {file: tuple(dict.fromkeys(of(file))) for file in texts if of(file)}
 
 
 def files() -> list[str]:
