@@ -354,7 +354,7 @@ def _solved(problem: Problem, gap: float, seconds: float, rows: Rows | None = No
     waits = problem.idle.page_s > 0
     best = solve(problem, gap=gap, seconds=seconds / 2 if waits else seconds)
     steps, reading = best.bound, least_reading(problem)
-    least = bound_of(problem, rows, best.seconds, proof, seconds) if rows else steps
+    least = bound_of(problem, rows, best.seconds, proof, seconds, steps) if rows else steps
     if not waits or any(map(must_read, problem.items)):
         return replace(best, bound=min(max(least, reading), best.seconds), at_steps=max(steps, reading))
     # Of all placements that read the drive, and then of those that do not.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.data.expected import Expected
-from gen.planner.bound import LACK, Master
+from gen.planner.bound import LACK, LpSolution, Master
 from gen.planner.branch_and_bound import branch_and_bound
 from gen.planner.choices import TT_S, Choices, cuts
 from gen.planner.costs import Costs
@@ -34,6 +34,7 @@ __all__ = ["Rows", "bound_of"]
 INSIDE = 16         # parts of a stretch in which its reads are looked at, or into which it is cut
 ROUNDS = 3
 NEAR = 5e-3         # of the seconds that were found, nearer need not be
+CLOSE = 3e-3        # to the bound at steps more steps bring no more
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 
 
@@ -159,19 +160,20 @@ class Rows:
                        ssd_landing=with_more(item.landing, landing_s), ssd_bytes=with_more(item.cold_bytes, cold))
 
 
-def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, shared_s: float = np.inf) -> float:
+def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, shared_s: float = np.inf,
+             at_steps: float = np.inf) -> float:
     """Seconds of a batch that no placement betters; not looked into beyond `seconds`. work: seconds of it, about, for
-    whole tables; shared_s: for tables that cards share out."""
+    whole tables; shared_s: for tables that cards share out; at_steps: what no placement with cuts at steps betters."""
     until, shared = (Deadline.of(most, LAST * most + LEAST) for most in (work, shared_s))
     found = 0.0
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         lowered = replace(problem.mapped(rows.lowered), reads=True)
         choices = _between_rows(Choices.of(lowered), lowered, rows)
         if not problem.reads:
             choices = _without_reads(choices, problem, rows)
-        bound, loose = _bound(problem, choices, seconds, until, shared)
+        bound, loose = _bound(problem, choices, seconds, until, shared, mixed=not number)
         found = max(found, bound)
-        if not loose or found >= (1 - NEAR) * seconds or until.passed:
+        if not loose or found >= (1 - NEAR) * seconds or found >= (1 - CLOSE) * at_steps or until.passed:
             break
         options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
         finer = {options[v]: rows.finer(options[v], [(low, high) for of, low, high in loose if of == v])
@@ -184,9 +186,10 @@ def _of(finer: Mapping[Item, Item], item: Item) -> Item:
     return finer.get(item, item)
 
 
-def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline,
-           shared: Deadline) -> tuple[float, frozenset[tuple[int, int, int]]]:
-    """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them)."""
+def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, shared: Deadline, *,
+           mixed: bool) -> tuple[float, frozenset[tuple[int, int, int]]]:
+    """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them). mixed:
+    with those that the linear program mixes."""
     networks = problem.before_s > 0 or problem.after_s > 0
     found, loose = np.inf, frozenset[tuple[int, int, int]]()
     if not choices.possible:
@@ -198,12 +201,26 @@ def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline,
         if before_s + after_s >= min(found, seconds) or master.overflow(cards, until).bound > LACK:
             continue
         most = seconds - after_s
-        least_s = max(master.seconds(cards, until=shared, enough=most).bound, 0.0)
+        relaxed = master.seconds(cards, until=shared, enough=most)
+        least_s = max(relaxed.bound, 0.0)
+        if mixed and least_s < (1 - NEAR) * most:
+            loose |= _mixed(choices, relaxed)
         if least_s < (1 - NEAR) * most and (whole := branch_and_bound(choices, cards, most, until, near=NEAR,
                                                                       between=True)):
             least_s, loose = max(least_s, whole.bound), loose | whole.loose
         found = min(found, max(before_s, least_s) + after_s)
     return found, loose
+
+
+def _mixed(choices: Choices, solution: LpSolution) -> frozenset[tuple[int, int, int]]:
+    """The stretches beside the cuts that a linear program has mixed."""
+    loose = set()
+    for v, *cuts_of in zip(solution.options, solution.a, solution.h, strict=True):
+        at = choices.cut[v, : choices.cuts[v]]
+        for cut in cuts_of:
+            place = int(np.searchsorted(at, cut))
+            loose.add((int(v), int(at[max(place - 1, 0)]), int(at[min(place + 1, len(at) - 1)])))
+    return frozenset(loose)
 
 
 def _without_reads(choices: Choices, problem: Problem, rows: Rows) -> Choices:
