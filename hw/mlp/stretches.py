@@ -176,7 +176,7 @@ class Stretches:
                 used.loaded.stride.eq(item.line_stride),
                 used.loaded.beats.eq(item.row_beats),
                 used.loaded.others.eq(Mux(
-                    item.features_in & ~product[16:].any() & (product[:16] <= item.line_stride),
+                    item.features_in & (product[:16] <= item.line_stride),      # of more lines see below
                     Cat((item.feature > number) | (feature_end <= number) for number in range(config.rows)), 0)),
                 used.made.stride.eq(item.to_line_stride),
                 used.made.beats.eq(beats),

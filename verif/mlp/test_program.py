@@ -278,7 +278,8 @@ async def overlaps(dut):
         r = rng(f"overlaps {number}")
         sizes = any_sizes(r)
         waits = Waits(rules)
-        items = any_program(r, unit, r.randrange(3), sizes, waits)
+        # With many before it, it is found out while it waits for what is compared.
+        items = any_program(r, unit, r.choice([0, 1, 12, 20]), sizes, waits)
         kind = ("LAYER", "LAYER", "INTERACT")[number % 3]
         want = bool(number // 3 % 2)
         while True:
