@@ -28,7 +28,7 @@ from hw.mlp.config import MlpConfig
 
 __all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
 
-ALONE = 1.01            # cycles over slots below which no mini-batches go hand in hand
+ALONE = 1.001           # cycles over slots below which no mini-batches go hand in hand
 COUNT_MAX = MLP.field("count").highest
 SAMPLE_GROUPS = 32      # of a mini-batch at most: with more the weights are read no less often to speak of
 TRIED = 4               # sizes of mini-batches that are compared
