@@ -18,7 +18,7 @@ from hw.mlp.program import Program
 from hw.mlp.result_writer import ResultWriter
 from hw.mlp.results import Results
 from hw.mlp.rows import RowMemory
-from hw.mlp.sequencer import Sequencer
+from hw.mlp.sequencer import TILE_BITS, Sequencer
 from hw.mlp.units import ComputeUnits
 from hw.mlp.weights import WeightMemory
 from hw.place import Part, place
@@ -107,6 +107,7 @@ class MlpCore(Part):
         row_loader, parameter_loader = RowLoader(config), ParameterLoader(config)
         sequencer, units, results = Sequencer(config), ComputeUnits(config), Results(config)
         rows, weights, addends = RowMemory(config), WeightMemory(config), AddendMemory(config)
+        assert results.tiles < 1 << TILE_BITS       # besides the one whose slots go
         outlet = ResultWriter(config)
         flush, ports = frame.flush, frame.clean
         for name, part, reset in (

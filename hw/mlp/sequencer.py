@@ -12,11 +12,11 @@ from hw.mlp.interact_order import InteractOrder
 from hw.mlp.layer_order import LayerOrder, order_layout
 from hw.mlp.plan import SHORT_BITS, Planner, plan_layout, shared_layout
 from hw.mlp.records import LayerJob, slot_layout, tile_layout
-from hw.mlp.results import Results
 from hw.place import Part
 
-__all__ = ["STALLS", "Sequencer"]
+__all__ = ["STALLS", "TILE_BITS", "Sequencer"]
 
+TILE_BITS = 8       # of tiles under way: more than the core ever has
 STALLS = ("rows", "weights", "in_flight", "write", "program")
 
 
@@ -112,7 +112,7 @@ class Sequencer(Part):
         config = self.config
         begin = Signal()       # a tile's first slot goes
         end = Signal()         # a tile's last slot does
-        under_way = Signal(range(Results(config).tiles + 2))
+        under_way = Signal(TILE_BITS)
         empty = Signal()       # no tile waits or is issued
         m.d.sync += under_way.eq(under_way + begin - self.written)
 

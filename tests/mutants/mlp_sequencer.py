@@ -4,8 +4,8 @@ from tests.mutants.mutant import Mutant, Unit
 
 SEQUENCER = Unit("hw/mlp/sequencer.py", ("verif/mlp/test_sequencer.py",), (
     Mutant("a reset leaves a tile begun", "inside = Signal()", "inside = Signal(reset_less=True)"),
-    Mutant("a reset leaves the tiles under way", "under_way = Signal(range(Results(config).tiles + 2))",
-           "under_way = Signal(range(Results(config).tiles + 2), reset_less=True)"),
+    Mutant("a reset leaves the tiles under way", "under_way = Signal(TILE_BITS)",
+           "under_way = Signal(TILE_BITS, reset_less=True)"),
     Mutant("a reset leaves the tile that waits first",
            "first_valid = Signal()",
            "first_valid = Signal(reset_less=True)"),
