@@ -76,11 +76,12 @@ async def without_a_core(dut):
     draw, at = rng("content"), CONTROL_BASE + EMB.arguments[0].offset
     assert await shell.read(CONTROL_BASE + EMB.register("core").offset, 1) == [EMB.number]
     await shell.write(at, [0x600D_F00D])
-    for beyond in (12, 25):
+    for beyond in range(12, 26):
         await shell.write(at | 1 << beyond, [draw.getrandbits(32)])
         assert await shell.read(at | 1 << beyond, 1) == [0]
     assert await shell.read(at, 1) == [0x600D_F00D]
-    for address, size in ((0, 64), (0xA_5A5A_0FC1, 4000), ((64 << 30) - 300, 300)):
+    anywhere = [(draw.randrange((64 << 30) - 200), draw.randrange(1, 200)) for _ in range(8)]
+    for address, size in ((0, 64), (0xA_5A5A_0FC1, 4000), ((64 << 30) - 300, 300), *anywhere):
         content = draw.randbytes(size)
         await shell.write_bytes(address, content)
         assert await shell.read_bytes(address, size) == content
