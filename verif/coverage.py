@@ -25,17 +25,29 @@ __all__ = ["Bit", "WAIVED", "constants", "in_benches", "merged", "missing", "nev
 
 # (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]
-# Module, signal, the first bit, and why it and those above are constant.
-WAIVED = tuple((re.compile(module), re.compile(signal), bit, why) for module, signal, bit, why in (
-    ("", ".*(a[rw](id|size|burst|lock|cache|prot|qos|region)|[br]id|wstrb)$", 0,
+ALL = range(64)
+# Module, signal, bits, and why these are constant.
+WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, signal, bits, why in (
+    ("", ".*(a[rw](id|size|burst|lock|cache|prot|qos|region)|[br]id|wstrb)$", ALL,
      "every burst of every master has these (hw.axi.bus.address_constants), and answers come with ID 0"),
-    ("", r"counters\.", 12, "events that begin at 0: a higher bit takes more of them than a bench has"),
-    ("custom_logic", "m0._axi__|interrupt", 0, "a stand-in for a core, at whose masters nothing happens"),
-    ("custom_logic", r"ocl__a[rw]addr$", 26, "the shell's BAR0 has 64 MB"),
-    ("f2_interconnect|custom_logic", r".*len$", 6, "a burst of 64 bytes a beat ends within 4 KB"),
-    ("cl_hotrail", "sh_cl_glcount", 0, "the shell's counters, which the logic does not read"),
-    ("Interconnect|custom_logic", r".*addr$", 36, "F2's memory has 64 GB"),
-    ("f2_interconnect", r".*addr$", 20, "the bench's memory has 1 MB"),
+    ("", r"counters\.", range(12, 64), "events that begin at 0: a higher bit takes more of them than a bench has"),
+    ("", r"(.*[._])?(instruction|number(_now)?)$", range(6, 64),
+     "instructions of a program, and their bags and indices, are numbered from 0 up: a higher bit takes as many"),
+    ("", r".*(o_requests|bus|_axi)\S*addr(ess)?$", range(4),
+     "buffers and requests begin with a beat of 16 bytes or more"),
+    ("emb_front|Program_beat|Regions", r".*o_requests\S*\.beats$", range(6, 16),
+     "the queues behind a request hold 64 beats"),
+    ("emb_front", r"o_copies\S*\.beats$", range(5, 16), "a row of this shape has at most 16 beats"),
+    ("emb_front|Program_beat|IndexDecoder", r".*\.tt_rows$", range(21, 32),
+     "a table of this shape has at most 2^20 rows"),
+    ("row_(port|fetch)|RowRequests|row_requests", r".*\.beats$", range(6, 16), "a row has at most 32 beats"),
+    ("custom_logic", "m0._axi__|interrupt", ALL, "a stand-in for a core, at whose masters nothing happens"),
+    ("custom_logic", r"ocl__a[rw]addr$", range(26, 64), "the shell's BAR0 has 64 MB"),
+    ("custom_logic", r"ocl__a[rw]addr$", range(2), "the shell asks for words"),
+    ("f2_interconnect|custom_logic", r".*len$", range(6, 8), "a burst of 64 bytes a beat ends within 4 KB"),
+    ("cl_hotrail", "sh_cl_glcount", ALL, "the shell's counters, which the logic does not read"),
+    ("Interconnect|custom_logic", r".*addr$", range(36, 64), "F2's memory has 64 GB"),
+    ("f2_interconnect", r".*addr$", range(20, 64), "the bench's memory has 1 MB"),
 ))
 COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
 _CODED = re.compile(r"__0([0-9A-Fa-f]{2})")       # what Verilator writes for characters that C++ has no names with
@@ -122,8 +134,8 @@ def never(files: Iterable[Path]) -> set[Bit]:
 
 
 def _is_waived(module: str, signal: str, bit: str) -> bool:
-    return any(modules.match(module) and signals.match(signal) and int(bit or 0) >= first
-               for modules, signals, first, _ in WAIVED)
+    return any(modules.match(module) and signals.match(signal) and int(bit or 0) in bits
+               for modules, signals, bits, _ in WAIVED)
 
 
 def looked_at(changes: Mapping[Bit, int]) -> list[Bit]:

@@ -18,12 +18,13 @@ POISON = 0xBADC0FFEE0DDF00D  # what a read returns of memory that holds nothing
 _bases: Counter[str] = Counter()
 
 
-def base(name: str) -> int:
-    """Where a buffer begins: at a page drawn for its name, and every other time at the page with all bits inverted, so
-    that a bench which asks three times has every bit of an address up and down. A quarter of all memory lies behind."""
+def base(name: str, align: int = PAGE) -> int:
+    """Where a buffer begins, in bytes: at a place drawn for its name, and every other time at that with all bits
+    inverted, so that a bench which asks three times has every bit of an address up and down. A quarter of all memory
+    lies behind."""
     _bases[name] += 1
     drawn = rng(f"base {name}").getrandbits(62) | 1 << 62
-    return (drawn if _bases[name] % 2 else ~drawn) & ((1 << 64) - PAGE)
+    return (drawn if _bases[name] % 2 else ~drawn) & ((1 << 64) - align)
 
 
 @dataclass(frozen=True)

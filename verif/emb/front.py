@@ -304,7 +304,7 @@ class Bench:
         self.dut, self.unit, self.plan, self.rng = dut, unit, plan, random_
         self.bad = set(bad)         # (client, beat of its buffer) that is answered with an error
         self.latency = latency
-        self.bases = {name: base(name) for name in ("program", "inputs", "outputs", "rows", "ring")}
+        self.bases = {name: base(name, unit.beat_bytes) for name in ("program", "inputs", "outputs", "rows", "ring")}
         self.program = [word for item in plan.items for word in encode(item)]
         pattern = {"none": lambda: None, "some": lambda: sometimes(0.6, random_), "bursts": lambda: bursty(random_)}
         self.sources = [Source(dut, f"i__{k}", pattern=pattern[gaps]()) for k in range(len(CLIENTS))]

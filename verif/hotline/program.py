@@ -93,7 +93,7 @@ class Bench:
         golden = Golden(sizes=sizes_of(self.config), arguments=self.buffers, joins=joins or {})
         self.wanted = list(golden.run(self.words))
         self.count = len(items) if count is None else count
-        self.bases = {name: base(name) for name in ("program", "inputs", "mailbox")}
+        self.bases = {name: base(name, self.config.beat_bytes) for name in ("program", "inputs", "mailbox")}
         values = {"program_count": self.count, **self.bases, **self.buffers._asdict()}
         self.ports.set("arguments", {argument.name: values.get(argument.name, 0x5A5A5A5A)
                                      for argument in HOTLINE.arguments})

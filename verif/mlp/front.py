@@ -140,7 +140,7 @@ class LoaderBench(ABC):
     def __init__(self, dut: Any, unit: MlpConfig, feed: Feed, model: Callable[[MlpConfig, int], Any], *,
                  bad: Sequence[int] = ()):
         self.dut, self.unit, self.feed = dut, unit, feed
-        self.address = base("inputs")       # of the buffer that is loaded from
+        self.address = base("inputs", unit.beat_bytes)       # of the buffer that is loaded from
         self.base = self.address // unit.beat_bytes
         self.model = model(unit, self.base)
         self.bad = {self.base + at for at in bad}

@@ -62,7 +62,7 @@ class Bench:
     def __init__(self, dut, unit: MlpConfig, items: list[dict[str, int]], *, feed: Feed, arguments: dict[str, int],
                  bad=()):
         self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
-        self.base = base("program") // unit.beat_bytes
+        self.base = base("program", unit.beat_bytes) // unit.beat_bytes
         self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
         self.error = layout_of("error")
