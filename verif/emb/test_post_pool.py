@@ -54,7 +54,7 @@ def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weig
     return {"beats": beats, "mode": mode, "weighted": weighted, "chunks": chunks, "dram": dram, "ssd": ssd,
             "vectors": vectors, "weights": weights, "count": count, "format": form, "want": packed(want, form),
             "out_beats": packer.beats(beats, form),
-            "out": int(random.integers(1 << 24)), "close": chunks > 0 and bool(random.integers(2))}
+            "out": int(random.integers(0xFFFF0000)), "close": chunks > 0 and bool(random.integers(2))}
 
 
 def behind(random, bags):
