@@ -203,7 +203,7 @@ class Plan:
         item = {"opcode": FILL, "count": count, **self.table(), "release": self.release()}
         item.update(more)
         item["indices"] = self.region(pairs or [word for _ in range(count) for word in (
-            self.position(item), self.rng.randrange(item["dram_rows"]))])
+            self.position(item), self.rng.randrange(min(item["dram_rows"], 1 << 30)))])
         return self.add(item)
 
     def load(self, tables, extra: int = 0, release: int | None = None, **bounds: int) -> dict[str, int]:
