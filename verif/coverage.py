@@ -5,32 +5,60 @@
 
 Verilator counts the changes of every bit of every signal (`--coverage-toggle`), up and down by themselves; these runs
 begin with the Verilog's initial values, since what is drawn for a power-up changes too. Those of a unit's ports and of
-its registers that count are looked at, but for those that WAIVED lists with its reasons.
+its registers that count are looked at, of a part only in the benches that its docstring names. What Yosys finds
+constant is left out, and what WAIVED lists with its reasons.
 """
 
 import argparse
+import json
 import re
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Bit", "WAIVED", "merged", "missing", "table"]
+from gen.base.tools import yosys
+from verif import units
+
+__all__ = ["Bit", "WAIVED", "constants", "in_benches", "merged", "missing", "never", "table"]
 
 # (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]
-# Module, signal, the first bit, and why it and those above are constant.
-WAIVED = tuple((re.compile(module), re.compile(signal), bit, why) for module, signal, bit, why in (
-    ("", ".*(a[rw](id|size|burst|lock|cache|prot|qos|region)|[br]id|wstrb)$", 0,
+ALL = range(64)
+# Module, signal, bits, and why these are constant.
+WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, signal, bits, why in (
+    ("", ".*(a[rw](id|size|burst|lock|cache|prot|qos|region)|[br]id|wstrb)$", ALL,
      "every burst of every master has these (hw.axi.bus.address_constants), and answers come with ID 0"),
-    ("", r"counters\.", 12, "events that begin at 0: a higher bit takes more of them than a bench has"),
-    ("Registers|custom_logic", "m0._axi__|interrupt", 0, "a stand-in for a core, at whose masters nothing happens"),
-    ("cl_hotrail", "sh_cl_glcount", 0, "the shell's counters, which the logic does not read"),
-    ("Interconnect|custom_logic", r".*addr$", 36, "F2's memory has 64 GB"),
-    ("f2_interconnect", r".*addr$", 20, "the bench's memory has 1 MB"),
+    ("", r"counters\.", range(12, 64), "events that begin at 0: a higher bit takes more of them than a bench has"),
+    ("", r"(.*[._])?(instruction|number(_now)?)$", range(6, 64),
+     "instructions of a program, and their bags and indices, are numbered from 0 up: a higher bit takes as many"),
+    ("", r".*addr(ess)?$", range(4), "buffers and requests begin with a beat of 16 bytes or more"),
+    ("row_port", r".*addr(ess)?$", range(6), "here of 64 bytes"),
+    ("row_port", r"(.*\.)?lap$", ALL, "laps of a window of 4,096 beats; row_fetch_small goes through all of its"),
+    ("emb_front|Program_beat|Regions", r".*o_requests\S*\.beats$", range(6, 16),
+     "the queues behind a request hold 64 beats"),
+    ("emb_front", r"o_copies\S*\.beats$", range(5, 16), "a row of this shape has at most 16 beats"),
+    ("emb_front|Program_beat|IndexDecoder", r".*\.tt_rows$", range(21, 32),
+     "a table of this shape has at most 2^20 rows"),
+    ("row_(port|fetch)|RowRequests|row_requests", r".*\.beats$", range(6, 16), "a row has at most 32 beats"),
+    ("custom_logic", "m0._axi__|interrupt", ALL, "a stand-in for a core, at whose masters nothing happens"),
+    ("custom_logic", r"ocl__a[rw]addr$", range(26, 64), "the shell's BAR0 has 64 MB"),
+    ("custom_logic", r"ocl__a[rw]addr$", range(2), "the shell asks for words"),
+    ("f2_interconnect", r".*len$", range(6, 8), "a burst of 64 bytes a beat ends within 4 KB"),
+    ("custom_logic", r".*len$", range(3, 8), "the shell asks for 512 bytes at most, the stand-in for nothing"),
+    ("cl_hotrail", "sh_cl_glcount", ALL, "the shell's counters, which the logic does not read"),
+    ("Interconnect|custom_logic", r".*addr$", range(36, 64), "F2's memory has 64 GB"),
+    ("f2_interconnect", r".*addr$", range(20, 64), "the bench's memory has 1 MB"),
 ))
 COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
 _CODED = re.compile(r"__0([0-9A-Fa-f]{2})")       # what Verilator writes for characters that C++ has no names with
 POINT = re.compile(r"^C '(.*)' (\d+)$", re.M)
+OFF = "/* verilator coverage_off */\n"
+# What is the same in every cycle, whatever comes in: constants spread through gates and registers, in the whole model,
+# while every wire keeps its name.
+SPREAD = ("proc", "write_json parts.json", "flatten", "memory_collect", "setundef -undriven -init -zero",
+          *3 * ("opt_expr", "opt_merge -keepdc", "opt_dff", "opt_mem"), "opt_expr", "write_json whole.json")
 
 
 def _fields(point: str) -> dict[str, str]:
@@ -53,9 +81,63 @@ def merged(files: Iterable[Path]) -> dict[Bit, int]:
     return {bit: min(ways["0->1"], ways["1->0"]) for bit, ways in changes.items()}
 
 
+def in_benches(texts: Mapping[str, str], modules: Mapping[str, Mapping[str, Any]], bench: str) -> dict[str, str]:
+    """The model's Verilog by file, without coverage of the parts that this bench does not test.
+
+    modules: of the model's metadata; bench: the test's file
+    """
+    known = units.collect()
+    of_file: dict[str, set[str]] = defaultdict(set)
+    for unit in known:
+        of_file[unit.file].update(unit.tests)
+    benches: dict[str, set[str]] = defaultdict(set)
+    for unit in known:
+        benches[unit.name] |= set(unit.tests) or of_file[unit.file]
+    others = {f"{name}.v" for name, module in modules.items()
+              if module["key"] and bench not in benches[module["key"].partition("(")[0]]}
+    return {file: (OFF if file in others else "") + text for file, text in texts.items()}
+
+
+def constants(texts: Mapping[str, str], top: str) -> tuple[set[str], list[Bit]]:
+    """A model's modules, and the bits that never change in any place that these have in it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in texts.items():
+            (folder / file).write_text(text, "utf-8")
+        yosys([*(f"read_verilog -sv {file}" for file in texts), f"hierarchy -top {top}", *SPREAD], cwd=folder)
+        parts, whole = (json.loads((folder / f"{file}.json").read_text("utf-8"))["modules"]
+                        for file in ("parts", "whole"))
+    wires = whole[top]["netnames"]
+    changing: dict[Bit, bool] = {}
+
+    def walk(module: str, place: str) -> None:
+        for signal, wire in parts[module]["netnames"].items():
+            kept = wires.get(place + signal)
+            for number in range(len(wire["bits"]) if kept and signal[0] != "$" else 0):
+                bit = module, signal, str(number) if len(wire["bits"]) > 1 else ""
+                changing[bit] = changing.get(bit, False) or not isinstance(kept["bits"][number], str)
+        for cell, what in parts[module]["cells"].items():
+            if what["type"] in parts:
+                walk(what["type"], f"{place}{cell}.")
+
+    walk(top, "")
+    return set(parts), sorted(bit for bit, changes in changing.items() if not changes)
+
+
+def never(files: Iterable[Path]) -> set[Bit]:
+    """The bits that are constant in all models that have them, of what was written of each."""
+    modules: Counter[str] = Counter()
+    times: Counter[Bit] = Counter()
+    for file in files:
+        names, bits = json.loads(file.read_text("utf-8"))
+        modules.update(names)
+        times.update((module, signal, bit) for module, signal, bit in bits)
+    return {bit for bit, count in times.items() if count == modules[bit[0]]}
+
+
 def _is_waived(module: str, signal: str, bit: str) -> bool:
-    return any(modules.match(module) and signals.match(signal) and int(bit or 0) >= first
-               for modules, signals, first, _ in WAIVED)
+    return any(modules.match(module) and signals.match(signal) and int(bit or 0) in bits
+               for modules, signals, bits, _ in WAIVED)
 
 
 def looked_at(changes: Mapping[Bit, int]) -> list[Bit]:
@@ -93,13 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not files:
         parser.error(f"no .dat file lies in {' '.join(folders)}; HOTRAIL_COVERAGE names the folder that benches write "
                      "them to")
-    changes = merged(files)
-    never, count = missing(changes)
+    same = never(file for folder in folders for file in Path(folder).rglob("*.constants"))
+    changes = {bit: count for bit, count in merged(files).items() if bit not in same}
+    holes, count = missing(changes)
     print("\n".join(table(changes)), end="\n\n")
-    for module, name, bit in never:
+    for module, name, bit in holes:
         print(f"{module}: {name}" + (f"[{bit}]" if bit else ""))
-    print(f"{len(files)} runs: {count - len(never)} of {count} bits of ports and counters change "
-          f"({(count - len(never)) / max(1, count):.2%})")
+    print(f"{len(files)} runs: {count - len(holes)} of {count} bits of ports and counters change "
+          f"({(count - len(holes)) / max(1, count):.2%})")
 
 
 if __name__ == "__main__":

@@ -29,29 +29,38 @@ PASSES = ("proc -noopt", "flatten", "chformal -remove", "delete t:$print", "opt_
           "memory_map", "opt -full -purge", "setundef -undriven -init -zero", "dffunmap", "formalff -clk2ff",
           "techmap", "opt -full", "simplemap", "dffunmap", "opt -full -fast", "aigmap", "opt_clean -purge",
           "setundef -zero")
+_MODULE = re.compile(r"(?ms)^module (\\\S+ |\w+)\(.*?^endmodule")
+_PORT = re.compile(r"(?m)^  (input|output) (\[\d+:0\] |)(\\\S+ |\w+);")
 _PAYLOAD = re.compile(r"(\w+__)payload|(\w+_(?:aw|w|b|ar|r))(?!valid|ready)[a-z]+")
 PROOF = "pdr -C 20000 -M 2000"
 
 
-def _shown(text: str, top: str) -> str:
-    """A module `shown` around a top, whose payloads are 0 where nothing is valid."""
-    own = text[text.index(f"module {top}("):]
-    ports = re.findall(r"(?m)^  (input|output) (\[\d+:0\] )?(\w+);", own[:own.index("endmodule")])
-    outputs = {name for way, _, name in ports if way == "output"}
-    valids = {name: f"{found[1] or found[2]}valid" for name in outputs if (found := _PAYLOAD.fullmatch(name))}
-    masked = {name: valid for name, valid in valids.items() if valid in outputs}
-    heads = ", ".join(f"{way} {bits}{name}" for way, bits, name in ports)
-    body = [f"wire {bits}{name}_any; assign {name} = {masked[name]} ? {name}_any : 0;"
-            for _, bits, name in ports if name in masked]
-    pins = ", ".join(f".{name}({name}{'_any' * (name in masked)})" for _, _, name in ports)
-    return "\n".join([f"module shown({heads});", *body, f"{top} unit({pins});", "endmodule", ""])
+def _modules(model: Path) -> Iterator[tuple[str, str]]:
+    """Names and texts of a model's modules."""
+    for path in sorted(model.glob("*.v")):
+        for found in _MODULE.finditer(path.read_text("utf-8")):
+            yield found[1], found[0]
 
 
-def _graph(model: Path, number: int, file: Path) -> None:
+def _shown(text: str, name: str, number: int) -> str:
+    """A module `shown` around another, with the mutant's number, whose payloads are 0 where nothing is valid."""
+    ports = [(way, bits, port.strip(), port.strip() if port[0] != "\\" else f"port{at}")
+             for at, (way, bits, port) in enumerate(_PORT.findall(text))]
+    outputs = {shown for way, _, _, shown in ports if way == "output"}
+    valids = {shown: f"{found[1] or found[2]}valid" for shown in outputs if (found := _PAYLOAD.fullmatch(shown))}
+    masked = {shown: valid for shown, valid in valids.items() if valid in outputs}
+    heads = ", ".join(f"{way} {bits}{shown}" for way, bits, port, shown in ports if port != "mutant")
+    body = [f"wire {bits}{shown}_any; assign {shown} = {masked[shown]} ? {shown}_any : 0;"
+            for _, bits, _, shown in ports if shown in masked]
+    pins = ", ".join(f".{port} ({BITS}'d{number})" if port == "mutant" else
+                     f".{port} ({shown}{'_any' * (shown in masked)})" for _, _, port, shown in ports)
+    return "\n".join([f"module shown({heads});", *body, f"{name} unit({pins});", "endmodule", ""])
+
+
+def _graph(model: Path, name: str, text: str, number: int, file: Path) -> None:
     chosen = file.with_suffix(".v")
-    top = (model / "top").read_text("utf-8")
     chosen.write_text(f"module {MODULE}(output [{BITS - 1}:0] number); assign number = {BITS}'d{number}; endmodule\n"
-                      + _shown((model / f"{top}.v").read_text("utf-8"), top), "utf-8")
+                      + _shown(text, name, number), "utf-8")
     texts = " ".join(f"{path}" for path in sorted(model.glob("*.v")))
     yosys([f"read_verilog -sv -noassert {texts} {chosen}", "hierarchy -top shown", *PASSES,
            f"write_aiger -zinit {file}"], cwd=file.parent)
@@ -69,17 +78,26 @@ def _limited() -> Iterator[None]:
 
 
 def _one(model: Path, number: int) -> str:
+    """Of the parts that have the mutant, each by itself, and else of the whole."""
+    top, modules = (model / "top").read_text("utf-8"), dict(_modules(model))
+    parts = [name for name, text in modules.items() if f"{BITS}'h{number:04x}" in text and name != top]
+    if parts and all(_part(model, name, modules[name], number) == "equivalent" for name in parts):
+        return "equivalent"
+    return _part(model, top, modules[top], number)
+
+
+def _part(model: Path, name: str, text: str, number: int) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:
             with _limited():
-                _graph(model, 0, folder / "0.aig")
+                _graph(model, name, text, 0, folder / "0.aig")
         except RuntimeError as error:   # cells of a family, modules of a vendor, or too large
             return str(error).splitlines()[0]
         gates = int((folder / "0.aig").open("rb").readline().split()[5])
         if gates > LARGEST:
             return f"too large: {gates} gates"
-        _graph(model, number, folder / f"{number}.aig")
+        _graph(model, name, text, number, folder / f"{number}.aig")
         miter = [f"miter 0.aig {number}.aig", "strash", "scorr", "dc2", "scorr"]
         log = abc([*miter, "print_stats", f"bmc3 -F {FRAMES} -C {CONFLICTS}", "sat"], folder)
         if found := re.search(r"asserted in frame (\d+)", log):

@@ -55,6 +55,46 @@ def test_the_share_of_those_found():
 
 
 @pytest.mark.regress
+def test_a_part_that_is_an_equivalent_by_itself(tmp_path):
+    """Mutant 1 keeps through a reset what counts only behind a write, 2 what counts at once; both are in a part."""
+    (tmp_path / "top").write_text("dut", "utf-8")
+    (tmp_path / "dut.v").write_text("""
+module \\dut.part (clk, rst, write, mutant, \\o.x );
+  input clk;
+  input rst;
+  input write;
+  input [15:0] mutant;
+  output [1:0] \\o.x ;
+  reg valid = 1'd0;
+  reg seen = 1'd0;
+  assign \\o.x = { valid & seen, valid };
+  always @(posedge clk) begin
+    valid <= write;
+    if (write) seen <= ~seen | ~valid;
+    if (rst) begin
+      if (mutant != 16'h0002) valid <= 1'd0;
+      if (mutant != 16'h0001) seen <= 1'd0;
+    end
+  end
+endmodule
+module dut(clk, rst, write, i, o);
+  input clk;
+  input rst;
+  input write;
+  input [15:0] i;
+  output [31:0] o;
+  wire [15:0] number;
+  wire [1:0] x;
+  hotrail_mutant mutant_number (.number(number));
+  \\dut.part part (.clk(clk), .rst(rst), .write(write), .mutant(number), .\\o.x (x));
+  assign o = i * i * x;
+endmodule
+""", "utf-8")
+    assert compare([tmp_path], 1) == "equivalent"
+    assert compare([tmp_path], 2).startswith("different at cycle")
+
+
+@pytest.mark.regress
 def test_a_campaign(tmp_path):
     """All mutants of a small unit: those that are found, those that are equivalents, and one that is never reached; it
     goes on where it was ended."""

@@ -1,8 +1,10 @@
 """What benches have seen change is merged by bit, up and down, and what none has is named."""
 
+import json
+
 import pytest
 
-from verif.coverage import main, merged, missing
+from verif.coverage import OFF, constants, in_benches, main, merged, missing, never
 
 
 def _point(signal, count, page="v_toggle/dut"):
@@ -35,3 +37,45 @@ def test_the_command(folder, capsys):
     with pytest.raises(SystemExit, match="2"):
         main([str(folder / "none")])
     assert "none; HOTRAIL_COVERAGE names the folder" in " ".join(capsys.readouterr().err.split())
+
+
+PARTS = {"top.v": """module top(input clk, input i, output [2:0] o);
+  wire [1:0] \\a.x ;
+  part \\a (.clk(clk), .i(i), .o(\\a.x ));
+  part b (.clk(clk), .i(1'd0), .o());
+  assign o = { 1'd1, \\a.x };
+endmodule
+""", "part.v": """module part(input clk, input i, output [1:0] o);
+  reg held = 1'd0;
+  reg same = 1'd0;
+  always @(posedge clk) held <= i;
+  always @(posedge clk) if (held) same <= same;
+  assign o = { same, held };
+endmodule
+"""}
+
+
+def test_constants_are_those_of_every_place(tmp_path):
+    """What is wired to a constant, and a register that never leaves its first value; not what changes in one place of
+    two, or in one model of two."""
+    modules, bits = constants(PARTS, "top")
+    assert modules == {"top", "part"}
+    assert bits == [("part", "o", "1"), ("part", "same", ""), ("top", "a.x", "1"), ("top", "o", "1"), ("top", "o", "2")]
+    for name, known in (("one", bits), ("two", bits[1:])):
+        (tmp_path / f"{name}.constants").write_text(json.dumps([sorted(modules), known]), "utf-8")
+    assert never(tmp_path.glob("*.constants")) == set(bits[1:])
+    assert never([tmp_path / "one.constants"]) == set(bits)
+
+
+def test_parts_are_looked_at_in_their_own_benches():
+    """The top, and placed parts whose docstring, or that of another component of their file, names the bench."""
+    modules = {"f2_logic": {"key": ""}, "Interconnect_a": {"key": "Interconnect(a=1)"},
+               "PoolingLane": {"key": "PoolingLane()"}, "StandIn": {"key": "StandIn()"}}
+    texts = {f"{name}.v": name for name in modules}
+
+    def off(bench):
+        return {file for file, text in in_benches(texts, modules, bench).items() if text.startswith(OFF)}
+
+    assert off("verif/f2/test_logic.py") == {"Interconnect_a.v", "PoolingLane.v", "StandIn.v"}
+    assert off("verif/f2/test_interconnect.py") == {"PoolingLane.v", "StandIn.v"}
+    assert off("verif/emb/test_pooling.py") == {"Interconnect_a.v", "StandIn.v"}

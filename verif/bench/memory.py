@@ -4,14 +4,27 @@ Data are one integer a beat. A read of a byte that was never written is answered
 violation, as is everything that leaves the buffers: real card memory has ECC, and its host may not survive.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
-__all__ = ["DECERR", "OKAY", "PAGE", "SLVERR", "Buffer", "CardMemory"]
+from verif.bench import rng
+
+__all__ = ["DECERR", "OKAY", "PAGE", "SLVERR", "Buffer", "CardMemory", "base"]
 
 BASE = 0x40_0000_0000
 PAGE = 4096
 OKAY, SLVERR, DECERR = 0, 2, 3
 POISON = 0xBADC0FFEE0DDF00D  # what a read returns of memory that holds nothing
+_bases: Counter[str] = Counter()
+
+
+def base(name: str, align: int = PAGE) -> int:
+    """Where a buffer begins, in bytes: at a place drawn for its name, and every other time at that with all bits
+    inverted, so that a bench which asks three times has every bit of an address up and down. A quarter of all memory
+    lies behind."""
+    _bases[name] += 1
+    drawn = rng(f"base {name}").getrandbits(62) | 1 << 62
+    return (drawn if _bases[name] % 2 else ~drawn) & ((1 << 64) - align)
 
 
 @dataclass(frozen=True)
@@ -29,9 +42,9 @@ class Buffer:
 
 
 class CardMemory:
-    """Sparse memory of one card, for any number of ports of equal width.
+    """Sparse memory of one card, for any number of ports of equal width. first: where it begins, else anywhere.
 
-    >>> memory = CardMemory(64)
+    >>> memory = CardMemory(64, BASE)
     >>> rows = memory.allocate("rows", 256, data=bytes(range(256)), writable=False)
     >>> hex(rows.address), memory.read(rows.address + 2, 3), memory.load(rows.address + 64)[1]
     ('0x4000000000', b'\\x02\\x03\\x04', 0)
@@ -39,12 +52,12 @@ class CardMemory:
     (3, ['write of 64 bytes at 0x4000000000, which is in no writable buffer'])
     """
 
-    def __init__(self, beat_bytes: int, base: int = BASE):
+    def __init__(self, beat_bytes: int, first: int | None = None):
         self.beat_bytes = beat_bytes
         self.beats: dict[int, int] = {}  # by address // beat_bytes
         self.buffers: list[Buffer] = []
         self.violations: list[str] = []
-        self._next = base
+        self._next = base("memory") if first is None else first
         self._partly: dict[int, int] = {}  # beats of which not every byte was written: mask of those that were
         self._faults: list[tuple[int, int, int, bool, bool]] = []
         self._last: dict[bool, Buffer | None] = {False: None, True: None}

@@ -113,6 +113,11 @@ def build_texts(
     """As `build`, from Verilog texts; the top module is `metadata["top"]`."""
     import cocotb_tools.config
 
+    if COVERAGE:
+        from verif import coverage
+
+        bench = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
+        texts = coverage.in_benches(texts, metadata.get("modules", {}), bench)
     libs, share = Path(cocotb_tools.config.libs_dir), Path(cocotb_tools.config.share_dir)
     built = verilator.build(
         texts,
@@ -139,6 +144,10 @@ def build_texts(
         asserts=True,
         redrawn=not COVERAGE,
     )
+    if COVERAGE:
+        file = Path(COVERAGE) / f"{built.folder.name}.constants"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(coverage.constants(texts, metadata["top"]), default=list), "utf-8")
     return Model(built.folder, built.target, metadata, built.cached, waves)
 
 

@@ -23,13 +23,15 @@ from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from hw.tt.config import TTConfig
 from hw.uram import LINES
 from verif.bench import reset, start
+from verif.bench.memory import base
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
-__all__ = ["BAGS", "FILL", "INPUTS", "LOAD", "MAX", "MEAN", "PROGRAM", "ROWS", "STREAMS", "SUM", "Bench", "Plan",
+__all__ = ["BAGS", "FILL", "LOAD", "MAX", "MEAN", "MOST", "STREAMS", "SUM", "Bench", "Plan",
            "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths", "further",
            "shown"]
 
-PROGRAM, INPUTS, ROWS = 0x40_0000_1000, 0x47_1234_0000, 0x40_8000_0000
+SOME = 64       # beats that are answered of a request for inputs that are only said to be so long
+MOST = (1 << 32) - 1        # that an instruction's field or an argument holds
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 SUM, MEAN, MAX = MODE
 STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
@@ -61,19 +63,30 @@ def encode(item: dict[str, int]) -> list[int]:
 
 
 class Plan:
-    """A program under construction, with its inputs laid out at random places. ring_first: of the run."""
+    """A program under construction, with its inputs laid out at random places. ring_first: of the run; inputs_beats:
+    that the buffer is said to have, zeros behind all that is laid out; by default as many as are laid out."""
 
     def __init__(self, unit: EmbConfig, random_: random.Random, *, ring_beats: int = 1 << 16, rows_beats: int = 1 << 20,
-                 outputs_beats: int = 1 << 20, ring_first: int = 0):
+                 outputs_beats: int = 1 << 20, ring_first: int = 0, inputs_beats: int | None = None):
         self.ring_first = ring_first
         self.unit, self.rng, self.words = unit, random_, unit.words
         self.ring_beats, self.rows_beats, self.outputs_beats = ring_beats, rows_beats, outputs_beats
         self.inputs: list[int] = []
+        self._inputs_beats = inputs_beats
         self.items: list[dict[str, int]] = []
         self.loaded: dict[int, Bounds] = {}     # tables, by their numbers
         self.loads: list[dict[str, int]] = []
         self.released = [ring_first]            # before each instruction, and behind the last
         self.timeline: list[tuple[int, dict[int, Bounds]]] = []     # and the tables that are loaded before it
+
+    @property
+    def only_begins(self) -> bool:
+        """Whether inputs are only said to be so long: the run has to end within SOME beats of a request."""
+        return self._inputs_beats is not None
+
+    @property
+    def inputs_beats(self) -> int:
+        return len(self.inputs) // self.words if self._inputs_beats is None else self._inputs_beats
 
     def region(self, values) -> int:
         """Where `values` lie, in beats; what surrounds them is noise that nobody may take."""
@@ -101,7 +114,7 @@ class Plan:
         b = emb_tokens.stored(row)
         layouts = [Stripes(b, piece, self.unit.stripe_beats) for piece in (0, 1, 2, 4, 8, 16, 32)]
         lies = r.choice([layout for layout in layouts if layout.allowed])
-        most = self.rows_beats // lies.beats(1) * lies.block_rows
+        most = min(self.rows_beats // lies.beats(1) * lies.block_rows, MOST)
         rows = r.choice([1, 7, min(1000, most), most - r.randrange(min(100, most))])
         count = r.randint(2 * b, self.ring_beats)
         # From what was released before the window begins, more than a row is left.
@@ -120,7 +133,8 @@ class Plan:
         """An index that is allowed."""
         r = self.rng
         if device == 0:
-            row = r.choice([0, item["dram_rows"] - 1, r.randrange(item["dram_rows"])])
+            top = min(item["dram_rows"], 1 << 30)
+            row = r.choice([0, top - 1, r.randrange(top)])
         elif device == 1:
             top = min(item["tt_rows"], self.loaded[item["tt_table"]].rows)
             row = r.choice([0, top - 1, r.randrange(top)])
@@ -162,7 +176,7 @@ class Plan:
         item["indices_count"] = total
         if weighted:
             item["weights"] = self.region([r.getrandbits(32) for _ in range(total)])
-        stride = r.choice([item["row_beats"], item["row_beats"] + r.randrange(4)])
+        stride = item["row_beats"] + r.choice([0, r.randrange(4), self.outputs_beats // (2 * len(lengths))])
         item["out_stride"] = stride
         item["out"] = r.randrange(self.outputs_beats - stride * len(lengths) + 1)
         item["release"] = self.release()
@@ -189,7 +203,7 @@ class Plan:
         item = {"opcode": FILL, "count": count, **self.table(), "release": self.release()}
         item.update(more)
         item["indices"] = self.region(pairs or [word for _ in range(count) for word in (
-            self.position(item), self.rng.randrange(item["dram_rows"]))])
+            self.position(item), self.rng.randrange(min(item["dram_rows"], 1 << 30)))])
         return self.add(item)
 
     def load(self, tables, extra: int = 0, release: int | None = None, **bounds: int) -> dict[str, int]:
@@ -262,8 +276,8 @@ def _as(kind: type, beat: dict[str, int]):
     return kind(**{item.name: beat[item.name] for item in fields(kind)})
 
 
-def shown(name: str, beat: dict[str, int], beat_bytes: int):
-    """A beat as the golden model says it; a step's factor only where it counts."""
+def shown(name: str, beat: dict[str, int], beat_bytes: int, rows: int):
+    """A beat as the golden model says it; a step's factor only where it counts. rows: where these begin."""
     if name in ("o_dram", "o_ssd"):
         assert beat["ring"] == beat["tier"] == (name == "o_ssd"), beat
         return _as(emb_tokens.Row, beat)
@@ -272,8 +286,8 @@ def shown(name: str, beat: dict[str, int], beat_bytes: int):
     if name == "o_steps":
         return counted(_as(emb_tokens.Step, beat))
     if name == "o_copies":
-        assert beat["address"] >= ROWS and (beat["address"] - ROWS) % beat_bytes == 0
-        return emb_tokens.Copy((beat["address"] - ROWS) // beat_bytes, beat["beats"])
+        assert beat["address"] >= rows and (beat["address"] - rows) % beat_bytes == 0
+        return emb_tokens.Copy((beat["address"] - rows) // beat_bytes, beat["beats"])
     return beat
 
 
@@ -290,6 +304,7 @@ class Bench:
         self.dut, self.unit, self.plan, self.rng = dut, unit, plan, random_
         self.bad = set(bad)         # (client, beat of its buffer) that is answered with an error
         self.latency = latency
+        self.bases = {name: base(name, unit.beat_bytes) for name in ("program", "inputs", "outputs", "rows", "ring")}
         self.program = [word for item in plan.items for word in encode(item)]
         pattern = {"none": lambda: None, "some": lambda: sometimes(0.6, random_), "bursts": lambda: bursty(random_)}
         self.sources = [Source(dut, f"i__{k}", pattern=pattern[gaps]()) for k in range(len(CLIENTS))]
@@ -314,12 +329,14 @@ class Bench:
 
     def _asked(self, client: int, beat) -> None:
         name = CLIENTS[client]
-        base, words = (PROGRAM, self.program) if name == "program" else (INPUTS, self.plan.inputs)
+        at, words, beats = (("program", self.program, len(self.program) // self.unit.words) if name == "program" else
+                            ("inputs", self.plan.inputs, self.plan.inputs_beats))
         size = self.unit.beat_bytes
-        first, rest = divmod(beat["address"] - base, size)
+        first, rest = divmod(beat["address"] - self.bases[at], size)
         assert rest == 0 and beat["beats"] > 0, f"{name}: {beat}"
-        assert 0 <= first and (first + beat["beats"]) * self.unit.words <= len(words), f"{name} reads outside: {beat}"
-        for at in range(first, first + beat["beats"]):
+        assert 0 <= first and first + beat["beats"] <= beats, f"{name} reads outside: {beat}"
+        answered = min(beat["beats"], SOME) if self.plan.only_begins else beat["beats"]
+        for at in range(first, first + answered):
             data = sum(w << 32 * i for i, w in enumerate(words[at * self.unit.words:(at + 1) * self.unit.words]))
             error = (name, at) in self.bad
             self.waiting[client].append((self.cycle + self.latency, data | error << 8 * size))
@@ -383,10 +400,9 @@ class Bench:
 
     def arguments(self) -> None:
         dut, plan = self.dut, self.plan
-        values = {"program": PROGRAM, "program_count": len(plan.items), "inputs": INPUTS,
-                  "inputs_beats": len(plan.inputs) // plan.words, "outputs": 0x41 << 32,
-                  "outputs_beats": plan.outputs_beats, "rows": ROWS, "rows_beats": plan.rows_beats,
-                  "ring": 0x42 << 32, "ring_beats": plan.ring_beats, "result": 0, "timeout": 1000}
+        values = {**self.bases, "program_count": len(plan.items), "inputs_beats": plan.inputs_beats,
+                  "outputs_beats": plan.outputs_beats, "rows_beats": plan.rows_beats, "ring_beats": plan.ring_beats,
+                  "result": 0, "timeout": 1000}
         word, at = 0, 0
         for argument in EMB.arguments:
             word |= values[argument.name] << at
@@ -424,7 +440,7 @@ class Bench:
                              f"{ {name: len(sink.beats) for name, sink in self.sinks.items()} }")
 
     def got(self, name: str) -> list[Any]:
-        return [shown(name, beat, self.unit.beat_bytes) for beat in self.sinks[name].beats]
+        return [shown(name, beat, self.unit.beat_bytes, self.bases["rows"]) for beat in self.sinks[name].beats]
 
     def judge(self, *, upto: int | None = None) -> None:
         """All streams against the golden deal; `upto`: the instruction that was refused."""

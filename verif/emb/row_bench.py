@@ -23,7 +23,7 @@ SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "
          "stripe_beats": 8, "banks": 4, "decoder_latency": row_decoder.LATENCY, "lap_bits": 2}
 SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 4096, "window_sets": 1024, "delivery_rows": 256,
            "stripe_beats": 8, "banks": 8, "decoder_latency": row_decoder.LATENCY, "lap_bits": 8}
-ROWS_AT, RING_AT = 0x5A3C_6940_0000_1000, 0xFFFF_FFF0_0000_0000
+ROWS_AT, RING_AT = 0x5A3C_6940_1234_5000, 0xA5C3_96BF_EDCB_A000     # each bit is another
 ONE = 0x3F800000
 
 

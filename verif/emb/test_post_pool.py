@@ -20,13 +20,13 @@ from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE
 from verif.bench import reset, rng, seed
 from verif.bench.harness import Harness
+from verif.bench.memory import base
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, sometimes
 from verif.fp.vectors import Runner
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 WORDS, OUTPUT_BEATS, BEAT_BYTES = 4, 64, 16   # of the tiny preset
-BASE = 0x5A3C_6940_0000_1000
 SUM, MEAN, MAXIMUM = MODE
 MODES = {mode: mode.name.lower() for mode in MODE}
 
@@ -54,7 +54,7 @@ def bag(random, *, beats=None, chunks=None, dram=None, ssd=None, mode=None, weig
     return {"beats": beats, "mode": mode, "weighted": weighted, "chunks": chunks, "dram": dram, "ssd": ssd,
             "vectors": vectors, "weights": weights, "count": count, "format": form, "want": packed(want, form),
             "out_beats": packer.beats(beats, form),
-            "out": int(random.integers(1 << 24)), "close": chunks > 0 and bool(random.integers(2))}
+            "out": int(random.integers(0xFFFF0000)), "close": chunks > 0 and bool(random.integers(2))}
 
 
 def behind(random, bags):
@@ -95,7 +95,7 @@ class Bench(Harness):
         self.done, self.instructions, self.faults = [], [], []
         self.most_waiting = self.served = self.answered_beats = 0
         self._answer, self._due = answer, []
-        dut.outputs.value = BASE
+        dut.outputs.value = self.base = base("outputs")
         super().__init__(dut, {name: tiers() for name in self.watch} | {"o_requests": writer()})
         self.requests, self.data = self.sinks["o_requests"], self.sinks["o_data"]
 
@@ -143,7 +143,7 @@ class Bench(Harness):
         assert len(self.done) == count, f"{len(self.done)} of {count} bags done"
 
     def judge(self, bags):
-        places = iter([(BASE + BEAT_BYTES * one["out"], one["out_beats"]) for one in bags])
+        places = iter([(self.base + BEAT_BYTES * one["out"], one["out_beats"]) for one in bags])
         for request in self.requests.beats:
             at, end = request["address"], request["address"] + BEAT_BYTES * request["beats"]
             while at < end:

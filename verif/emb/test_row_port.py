@@ -74,11 +74,12 @@ class Port:
         self.axi = AxiMemory(dut, "m01_axi", self.memory, latency=LATENCY, stalls=stalls)
         self.source = Source(dut, "i", pattern=offers)
         dut.rows.value = self.buffer.address
+        self.weights = rng("weights")
         self.left, self.seen, self.found = [], [], 0
 
     async def feed(self, rows):
         self.source.put(*({"offset": int(offset), "beats": beats - 1, "piece": beats - 1, "vector": beats - 1,
-                           "first": 1, "last": 1, "weight": 0x3F800000} for offset, beats in rows))
+                           "first": 1, "last": 1, "weight": self.weights.getrandbits(32)} for offset, beats in rows))
         want, cycle = sum(beats for _, beats in rows), 0
         edge, o, events = RisingEdge(self.dut.clk), layout_of("o").unpack, layout_of("events").unpack
         done = 0

@@ -19,7 +19,7 @@ SIZES = {
     "one": {"words": 4, "row_beats_max": 4, "position_bits": 6, "stripe_beats": 1, "banks": 1, "rows": 32},
     "shipped": {"words": 16, "row_beats_max": 32, "position_bits": 10, "stripe_beats": 8, "banks": 8, "rows": 256},
 }
-ROWS_AT, RING_AT = 0x5A3C_6940_0000_1000, 0xFFFF_FFF0_0000_0000
+ROWS_AT, RING_AT = 0x5A3C_6940_1234_5000, 0xA5C3_96BF_EDCB_A000     # each bit is another
 
 
 class Bench:

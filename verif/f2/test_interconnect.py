@@ -66,12 +66,13 @@ class Bench:
         for _ in range(rounds):
             at = base + step * draw.randrange(PART // step - 1)
             size = min(base + PART - at, step * draw.randint(1, longest // step))
+            name = draw.getrandbits(13) if number == 0 else 0
             if draw.random() < 0.5:
                 data = draw.randbytes(size)
-                assert (await self.write[number](at, data)).resp == AxiResp.OKAY
+                assert (await self.write[number](at, data, awid=name)).resp == AxiResp.OKAY
                 self.content[at:at + size] = data
             else:
-                read = await self.read[number](at, size)
+                read = await self.read[number](at, size, arid=name)
                 assert read.resp == AxiResp.OKAY and read.data == self.content[at:at + size], f"{PORTS[number]} {at:#x}"
 
     async def all(self, rounds):
@@ -252,47 +253,78 @@ async def corner_values(dut):
 async def answers_in_any_order(dut):
     """A memory that answers the last first, with its own errors: each answer reaches who asked, with its ID."""
     start(dut)
-    for name in ("host", "m00_axi", "m01_axi"):
+    for name in PORTS:
         for pin in ("awvalid", "wvalid", "arvalid"):
             getattr(dut, f"{name}__{pin}").value = 0
-        dut_ready = [getattr(dut, f"{name}__{pin}") for pin in ("rready", "bready")]
-        for pin in dut_ready:
-            pin.value = 1
-    for pin in ("rvalid", "bvalid", "awready", "wready"):
+        getattr(dut, f"{name}__rready").value = getattr(dut, f"{name}__bready").value = 1
+    for pin in ("rvalid", "bvalid"):
         getattr(dut, f"memory__{pin}").value = 0
-    dut.memory__arready.value = 1
+    for pin in ("arready", "awready", "wready"):
+        getattr(dut, f"memory__{pin}").value = 1
     await reset(dut, 4)
-    asked, edge = [], RisingEdge(dut.clk)
-    for port, number in zip(PORTS, (0x1ABC, 0, 0), strict=True):
-        pins = {"addr": 1 << 30 if port == "m01_axi" else 0, "len": 0, "id": number, "valid": 1}
-        for name, value in pins.items():
-            getattr(dut, f"{port}__ar{name}").value = value
-        await edge
-        getattr(dut, f"{port}__arvalid").value = 0
-        while not asked or asked[-1][0] != port:
+    draw, edge = rng("order"), RisingEdge(dut.clk)
+    for address, answer in 16 * (("ar", "r"), ("aw", "b")):
+        asked = []
+        for port in PORTS:
+            number, beyond = draw.getrandbits(13) if port == "host" else 0, port == "m01_axi"
+            pins = {f"{address}addr": beyond << draw.randrange(ADDRESS_BITS, 64), f"{address}len": 0,
+                    f"{address}id": number, f"{address}valid": 1, "wvalid": address == "aw", "wlast": 1}
+            for name, value in pins.items():
+                getattr(dut, f"{port}__{name}").value = value
             await edge
-            if dut.memory__arvalid.value == 1:
-                asked.append((port, int(dut.memory__arid.value)))
-    for port, number in reversed(asked):
-        pins = {"id": number, "data": 7, "resp": 2, "last": 1, "valid": 1}
-        for name, value in pins.items():
-            getattr(dut, f"memory__r{name}").value = value
-        await edge
-        dut.memory__rvalid.value = 0
-        for _ in range(5):
+            for name in ("awvalid", "arvalid", "wvalid"):
+                getattr(dut, f"{port}__{name}").value = 0
+            while not asked or asked[-1][0] != port:
+                await edge
+                if getattr(dut, f"memory__{address}valid").value == 1:
+                    asked.append((port, int(getattr(dut, f"memory__{address}id").value), number))
+        await ClockCycles(dut.clk, 6)       # the data as well
+        for port, tag, number in reversed(asked):
+            response = draw.choice((0, 2, DECERR))
+            for name, value in {"id": tag, "resp": response, "valid": 1}.items():
+                getattr(dut, f"memory__{answer}{name}").value = value
+            dut.memory__rdata.value, dut.memory__rlast.value = 7, 1
             await edge
-            if getattr(dut, f"{port}__rvalid").value == 1:
-                break
-        assert getattr(dut, f"{port}__rvalid").value == 1 and getattr(dut, f"{port}__rdata").value == 7
-        assert getattr(dut, f"{port}__rresp").value == (DECERR if port == "m01_axi" else 2)
-        if port == "host":
-            assert dut.host__rid.value == 0x1ABC
+            getattr(dut, f"memory__{answer}valid").value = 0
+            for _ in range(5):
+                await edge
+                if getattr(dut, f"{port}__{answer}valid").value == 1:
+                    break
+            got = {name: int(getattr(dut, f"{port}__{answer}{name}").value) for name in ("valid", "resp")}
+            assert got == {"valid": 1, "resp": DECERR if port == "m01_axi" else response}, (port, got)
+            assert answer == "b" or getattr(dut, f"{port}__rdata").value == 7
+            assert port != "host" or getattr(dut, f"host__{answer}id").value == number
+
+
+@cocotb.test(**WITHIN)
+async def one_channel_stalled(dut):
+    """Each channel of the memory, and the host's of answers, stands still for long while all ports ask for more than
+    may be in flight; then all is answered."""
+    bench = await Bench.begin(dut)
+    issue_all(bench.host)
+    for side, name in (*((bench.memory.write_if, name) for name in ("aw", "w", "b")),
+                       *((bench.memory.read_if, name) for name in ("ar", "r")),
+                       (bench.host.write_if, "b"), (bench.host.read_if, "r")):
+        channel = getattr(side, f"{name}_channel")
+        channel.pause = True
+        written, tasks = {}, []
+        for port, (read, write) in enumerate(zip(bench.read, bench.write, strict=True)):
+            at = port * PART
+            for number in range(20):
+                written[at + BEAT * number] = data = rng(f"{name} {port} {number}").randbytes(BEAT)
+                tasks.append(cocotb.start_soon(write(at + BEAT * number, data)))
+                tasks.append(cocotb.start_soon(read(at + PART // 2, BEAT)))
+        await ClockCycles(dut.clk, 150)
+        channel.pause = False
+        for task in tasks:
+            assert (await task).resp == AxiResp.OKAY
+        assert all(bench.memory.read(at, BEAT) == data for at, data in written.items()), f"{name} stood still"
 
 
 @pytest.mark.parametrize("number", seeds())
 def test_interconnect(number):
     simulate(Interconnect(beat_bytes=BEAT, address_bits=ADDRESS_BITS), "verif.f2.test_interconnect",
-             name="f2_interconnect", tests=9, seed=number)
+             name="f2_interconnect", tests=10, seed=number)
 
 
 @pytest.mark.parametrize("changes, message", [

@@ -75,12 +75,17 @@ async def without_a_core(dut):
     shell = await _power_up(dut, lambda name: sometimes(0.8, rng(name)))
     draw, at = rng("content"), CONTROL_BASE + EMB.arguments[0].offset
     assert await shell.read(CONTROL_BASE + EMB.register("core").offset, 1) == [EMB.number]
+    words = {CONTROL_BASE + argument.offset: draw.getrandbits(32) for argument in EMB.arguments}
+    for place, word in words.items():
+        await shell.write(place, [word])
+    assert [(await shell.read(place, 1))[0] for place in words] == list(words.values())
     await shell.write(at, [0x600D_F00D])
-    for beyond in (12, 25):
+    for beyond in range(12, 26):
         await shell.write(at | 1 << beyond, [draw.getrandbits(32)])
         assert await shell.read(at | 1 << beyond, 1) == [0]
     assert await shell.read(at, 1) == [0x600D_F00D]
-    for address, size in ((0, 64), (0xA_5A5A_0FC1, 4000), ((64 << 30) - 300, 300)):
+    anywhere = [(draw.randrange((64 << 30) - 200), draw.randrange(1, 200)) for _ in range(8)]
+    for address, size in ((0, 64), (0xA_5A5A_0FC1, 4000), ((64 << 30) - 300, 300), *anywhere):
         content = draw.randbytes(size)
         await shell.write_bytes(address, content)
         assert await shell.read_bytes(address, size) == content

@@ -13,13 +13,13 @@ from golden.hotline.dispatch import GATHERED, POPULAR, Scheduler, beats_of, sent
 from hw.hotline.config import HotlineConfig
 from hw.hotline.transfers import chunk_beats
 from verif.bench import reset
+from verif.bench.memory import base
 from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
 from verif.hotline.shapes import CONFIGS
 
 __all__ = ["BETWEEN", "STREAMS_IN", "STREAMS_OUT", "TO_HEADER", "Bench", "Pace"]
 
-MAILBOX, GRADIENTS = 0x10_0000_1000, 0x7_FFFF_F000
 STREAMS_IN = ("i_popular", "i_gathered", "i_beats", "i_query", "i_rows", "i_vectors")
 STREAMS_OUT = ("o_place", "o_query", "o_rows", "o_bags", "o_requests", "o_data", "o_update")
 TO_HEADER, BETWEEN = 10, 11     # cycles from a mini-batch to its header's beat, from the last beat to the next header
@@ -133,8 +133,9 @@ class Bench:
         ports = self.ports
         ports.clear("start", "polled", "written", "updated", "i_popular__valid", "i_gathered__valid", "finished",
                     *(f"{name}__valid" for name in STREAMS_IN), *(f"{name}__ready" for name in STREAMS_OUT))
-        ports.set("mailbox_address", MAILBOX)
-        ports.set("gradients", GRADIENTS)
+        self.mailbox, self.gradients = base("mailbox"), base("gradients")
+        ports.set("mailbox_address", self.mailbox)
+        ports.set("gradients", self.gradients)
         ports.set("finished", _numbers(self.finished))
         ports.set("job", self.job)
         ports.set("start", 1)
@@ -344,7 +345,7 @@ class Bench:
         if not self.requests or len(self.beats) < self.requests[0]["beats"]:
             return
         item = self.requests.popleft()
-        first, rest = divmod(item["address"] - MAILBOX, 4 * self.config.words)
+        first, rest = divmod(item["address"] - self.mailbox, 4 * self.config.words)
         assert not rest
         for at in range(item["beats"]):
             self.memory[first + at] = self.beats.popleft()
@@ -393,7 +394,7 @@ class Bench:
         assert self.finished[portion.gpu] > portion.own, f"updates of mini-batch {number} before it is finished"
         place = self.slot(portion) * job["gradients_pitch"]
         assert item == {"batch": portion.batch, "rows": len(portion.slots),
-                        "address": GRADIENTS + place * 4 * self.config.words}, item
+                        "address": self.gradients + place * 4 * self.config.words}, item
         self.updates.append(item)
         self.scheduler.pending = False
         self.update_at = self.cycle + self.r.randint(self.pace.update, 2 * self.pace.update)

@@ -15,6 +15,7 @@ from hw.hotline.program import CALM_CYCLES
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
 from verif.bench import reset
+from verif.bench.memory import base
 from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
 from verif.hotline.shapes import CONFIGS, sizes_of
@@ -25,7 +26,6 @@ __all__ = ["BEGIN", "KINDS", "PIECE", "QUICK", "TOP", "USED", "Bench", "any_item
 TOP = (1 << 32) - 1
 BEGIN = 1 << 31 | 5     # beat of row 0
 ROW_BEATS_LOG2 = -1
-PROGRAM, INPUTS, MAILBOX = 0x40_0000_1000, 0x10_1234_0000, 0x7_FFFF_0000
 PIECE = 1 << 15
 KINDS = {instruction.name: instruction.opcode for instruction in HOTLINE.instructions}
 USED = {instruction.name: {use.field for use in instruction.uses} for instruction in HOTLINE.instructions}
@@ -93,8 +93,8 @@ class Bench:
         golden = Golden(sizes=sizes_of(self.config), arguments=self.buffers, joins=joins or {})
         self.wanted = list(golden.run(self.words))
         self.count = len(items) if count is None else count
-        values = {"program": PROGRAM, "program_count": self.count, "inputs": INPUTS, "mailbox": MAILBOX,
-                  **self.buffers._asdict()}
+        self.bases = {name: base(name, self.config.beat_bytes) for name in ("program", "inputs", "mailbox")}
+        values = {"program_count": self.count, **self.bases, **self.buffers._asdict()}
         self.ports.set("arguments", {argument.name: values.get(argument.name, 0x5A5A5A5A)
                                      for argument in HOTLINE.arguments})
 
@@ -209,8 +209,8 @@ class Bench:
             elif name == "o_write_requests":
                 self.writes.append((item["address"], item["beats"]))
             else:
-                base = PROGRAM if name == "o_requests" else INPUTS
-                at, rest = divmod(item["address"] - base, step)
+                buffer = "program" if name == "o_requests" else "inputs"
+                at, rest = divmod(item["address"] - self.bases[buffer], step)
                 assert not rest and 1 <= item["beats"] <= PIECE
                 due = self.cycle + self.latency
                 if name == "o_requests":
@@ -253,7 +253,7 @@ class Bench:
             assert self.flushed_at <= self.cycle and self.idle_at <= self.cycle
         if name == "save":
             chunk = min(chunk_beats(config), told["beats"])
-            assert self.writes == [(MAILBOX + at * config.beat_bytes, chunk)
+            assert self.writes == [(self.bases["mailbox"] + at * config.beat_bytes, chunk)
                                    for at in range(told["out"], told["out"] + told["beats"], chunk)]
             assert self.image == [beat_of(at, words) for at in range(told["beats"])] and not self.owed
         else:

@@ -11,13 +11,12 @@ from hw.hotline.gather import Gather
 from hw.hotline.row_table import QUERY_CLIENTS
 from verif.bench import rng, seed
 from verif.bench.harness import Harness
+from verif.bench.memory import base
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
 from verif.hotline.bench import TINY
 from verif.hotline.jobs import CONFIG, CONFIGS, NONE, POSITIONS, WORDS, job
-
-ROWS = 0x41_0000_7000
 
 
 class Bench(Harness):
@@ -38,7 +37,8 @@ class Bench(Harness):
         self.wanted = deque(work.wanted)
         self.seen = Counter()
         self.flight = deque()                       # mini-batches that came out
-        self.requests = self.misses = self.hits = self.released = 0
+        self.rows, self.requests = base("rows"), 0
+        self.misses = self.hits = self.released = 0
         self.places_at, self.answers_at, self.out_at = [], [], []
         self.number = 0
         super().__init__(dut, {name: made() for name, made in patterns.items()})
@@ -46,7 +46,8 @@ class Bench(Harness):
     @classmethod
     async def begin(cls, dut, work, **arguments):
         bench = await super().begin(dut, work=work, **arguments)
-        dut.rows.value, dut.rows_beats.value = ROWS, work.rows_beats
+        dut.rows.value = bench.rows
+        dut.rows_beats.value = work.rows_beats
         dut.indices.value, dut.sample_beats.value = work.indices, work.sample_beats
         dut.row_beats_log2.value = work.row_beats_log2
         pack = layout_of("registers").pack
@@ -95,7 +96,7 @@ class Bench(Harness):
 
     def _o_requests(self, request):
         row_beats = 1 << self.job.row_beats_log2
-        place, rest = divmod(request["address"] - ROWS, CONFIG.beat_bytes)
+        place, rest = divmod(request["address"] - self.rows, CONFIG.beat_bytes)
         assert rest == 0 and request["beats"] == row_beats and place + row_beats <= self.job.rows_beats, request
         self.requests += 1
         # Read at once: before a write that is still under way.

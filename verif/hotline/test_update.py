@@ -16,6 +16,7 @@ from golden.hotline.update import Updater as Model
 from hw.hotline.update import Updater
 from verif.bench import rng, seed
 from verif.bench.harness import Harness
+from verif.bench.memory import base
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
@@ -26,8 +27,6 @@ SHAPES = {"tiny": TINY, "wide": WIDE,
           "many": replace(TINY, row_slots=1024, embedding_beats=4096)}
 CONFIG = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 WORDS, BYTES = CONFIG.words, CONFIG.beat_bytes
-ROWS = 0x7_0000_0000        # of the rows' buffer
-GRADIENTS = 0x2_0004_0000
 MEMORY = 8192               # beats of the rows' buffer
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
@@ -49,7 +48,7 @@ class Bench(Harness):
         self.asked, self.responses = deque(), deque()       # cycle due, ...
         self.lists = {}                                     # batch -> slots, addresses
         self.data = {}                                      # beat address of gradients -> words
-        self.writes = 0
+        self.rows, self.writes = base("rows"), 0
         self.counts = dict.fromkeys(("v_mul", "v_add", "dma_wr", "updated", "done"), 0)
         self.at = {name: [] for name in ("o_write", "updated", "done", "written")}
         self.stored = 0         # requests whose data are in memory
@@ -60,7 +59,7 @@ class Bench(Harness):
     @classmethod
     async def begin(cls, dut, log2=0, *, rate=0xBE800000, list_delay=8, port_delay=20, **patterns):
         bench = await super().begin(dut, log2=log2, rate=rate, list_delay=list_delay, port_delay=port_delay, **patterns)
-        dut.rate.value, dut.rows.value, dut.row_beats_log2.value = rate, ROWS, log2
+        dut.rate.value, dut.rows.value, dut.row_beats_log2.value = rate, bench.rows, log2
         return bench
 
     # -- What stands around the unit.
@@ -87,7 +86,7 @@ class Bench(Harness):
             request = requests[self.stored]
             if len(data) - self.writes < request["beats"]:
                 break
-            address, offset = divmod(request["address"] - ROWS, BYTES)
+            address, offset = divmod(request["address"] - self.rows, BYTES)
             assert not offset and request["beats"] == self.beats
             refused = self.stored in self.refuses
             for k in range(request["beats"] - refused):
@@ -129,7 +128,7 @@ class Bench(Harness):
         addresses = (draw.permutation(MEMORY >> self.log2)[:count] << self.log2).tolist()
         number = int(draw.integers(CONFIG.batches)) if number is None else number
         self.lists[number] = slots, addresses
-        at = GRADIENTS // BYTES + int(draw.integers(1 << 20))
+        at = base("gradients") // BYTES + int(draw.integers(1 << 20))
         gradients = draw.integers(0, 1 << 32, (count * self.beats, WORDS), np.uint32) if words is None else words
         self.data = {at + k: row for k, row in enumerate(gradients)}
         return {"batch": number, "rows": count, "address": at * BYTES}, (slots, addresses, gradients, at)
@@ -151,9 +150,9 @@ class Bench(Harness):
         again = count if again is None else again
         new = {name: sink.beats[sent[name]:] for name, sink in self.sinks.items()}
         ports = {"o_requests": (model.reads(at, count), 0),
-                 "o_write_requests": (model.writes(addresses) + model.writes(addresses[again:]), ROWS)}
-        for name, (wanted, base) in ports.items():
-            assert [(r["address"], r["beats"]) for r in new[name]] == [(base + a * BYTES, b) for a, b in wanted], name
+                 "o_write_requests": (model.writes(addresses) + model.writes(addresses[again:]), self.rows)}
+        for name, (wanted, first) in ports.items():
+            assert [(r["address"], r["beats"]) for r in new[name]] == [(first + a * BYTES, b) for a, b in wanted], name
         assert new["o_read"] == 2 * slots + slots[again:] and new["o_release"] == slots
         assert [q["ordinal"] for q in new["o_query"]] == [*range(count), *range(count), *range(again, count)]
         assert {q["batch"] for q in new["o_query"]} <= {beat["batch"]}
@@ -374,11 +373,12 @@ async def requests(dut):
         bench = await Bench.begin(dut, log2, o_read=lambda: never(10_000), o_requests=always)
         bench.sinks["o_requests"]._on_beat = None
         bench.lists[0] = list(range(1024)), list(range(1024))
-        bench.sources["i"].put({"batch": 0, "rows": count, "address": GRADIENTS})
+        address = base("gradients")
+        bench.sources["i"].put({"batch": 0, "rows": count, "address": address})
         for _ in range(60):
             await bench.edge
         got = [(r["address"] // BYTES, r["beats"]) for r in bench.sinks["o_requests"].beats]
-        assert got == bench.model.reads(GRADIENTS // BYTES, count), (count, got)
+        assert got == bench.model.reads(address // BYTES, count), (count, got)
         assert max(beats for _, beats in got) <= CHUNK
 
 

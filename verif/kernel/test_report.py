@@ -10,6 +10,7 @@ from hw.isa import EMB
 from hw.kernel.report import HEADER_WORDS, Reporter
 from verif.bench import reset, rng
 from verif.bench.harness import Harness
+from verif.bench.memory import base
 from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import bursty
 
@@ -20,7 +21,6 @@ WAIVED = {
 }
 
 COUNTERS = int(os.environ.get("COUNTERS", "8"))
-BASE = 0x5A3C_6940_0000_1000
 
 
 class _Bench(Harness):
@@ -31,7 +31,7 @@ class _Bench(Harness):
         self.header = [random.getrandbits(32) for _ in range(HEADER_WORDS)]
         self.totals = [random.getrandbits(64) for _ in range(COUNTERS)]
         self.answered = self.waits = 0
-        dut.base.value = BASE
+        dut.base.value = self.base = base("results")
         dut.header.value = sum(word << 32 * at for at, word in enumerate(self.header))
         super().__init__(dut, {"o_requests": pattern})
         self.requests, self.beats = self.sinks["o_requests"], self.sinks["o_data"]
@@ -75,7 +75,7 @@ async def smoke(dut):
     bench = await _Bench.begin(dut)
     await _block(dut, bench)
     beats = len(bench.beats.beats)
-    assert bench.requests.beats == [{"address": BASE, "beats": beats}]
+    assert bench.requests.beats == [{"address": bench.base, "beats": beats}]
     words = bench.words(0, beats)
     assert words[:len(bench.block())] == bench.block() and not any(words[len(bench.block()):])
     await ClockCycles(dut.clk, 2)
@@ -95,7 +95,7 @@ async def random_match_golden(dut):
         while bench.answered == done:
             await RisingEdge(dut.clk)
             assert int(dut.busy.value) == 1, "asked for, not yet written, and not busy"
-        assert bench.requests.beats[-1] == {"address": BASE + 768, "beats": 1}
+        assert bench.requests.beats[-1] == {"address": bench.base + 768, "beats": 1}
         assert bench.words(len(bench.beats.beats) - 1, 1)[:2] == [released, done]
         await ClockCycles(dut.clk, rng().randrange(4))
 
@@ -110,8 +110,8 @@ async def progress_goes_before_the_block(dut):
     await bench.pulse("finish")
     dut.report_progress.value = 0
     await _until(dut, lambda: int(dut.finished.value) == 1)
-    assert bench.requests.beats == [{"address": BASE + 768, "beats": 1},
-                                    {"address": BASE, "beats": len(bench.beats.beats) - 1}]
+    assert bench.requests.beats == [{"address": bench.base + 768, "beats": 1},
+                                    {"address": bench.base, "beats": len(bench.beats.beats) - 1}]
     assert bench.words(0, 1)[:2] == [77, 0]
 
 

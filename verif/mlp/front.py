@@ -4,7 +4,7 @@ import os
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cocotb.triggers import RisingEdge
@@ -13,13 +13,13 @@ from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import report, reset, rng, start
+from verif.bench.memory import base
 from verif.bench.pack import Ports, layout_of
 
-__all__ = ["BASE", "CONFIGS", "KINDS", "REGRESS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows",
+__all__ = ["CONFIGS", "KINDS", "REGRESS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows",
            "any_weights", "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
-BASE = 0xA5C3_9640_1234_0000       # of the buffer that is loaded from
 
 _COMMON = {"lut_products": 0, "row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8,
            "writes_in_flight": 8, "program_beats": 16, "load_beats": 32, "output_beats": 32, "staged_tiles": 8}
@@ -137,9 +137,12 @@ class LoaderBench(ABC):
     sides: tuple[str, str]
     ready: str      # of the output stream
 
-    def __init__(self, dut: Any, unit: MlpConfig, feed: Feed, model: Any, *, bad: Sequence[int] = ()):
-        self.dut, self.unit, self.feed, self.model = dut, unit, feed, model
-        self.base = BASE // unit.beat_bytes
+    def __init__(self, dut: Any, unit: MlpConfig, feed: Feed, model: Callable[[MlpConfig, int], Any], *,
+                 bad: Sequence[int] = ()):
+        self.dut, self.unit, self.feed = dut, unit, feed
+        self.address = base("inputs", unit.beat_bytes)       # of the buffer that is loaded from
+        self.base = self.address // unit.beat_bytes
+        self.model = model(unit, self.base)
         self.bad = {self.base + at for at in bad}
         self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in ("i", "i_data", "o_requests")}
@@ -184,7 +187,7 @@ class LoaderBench(ABC):
         data, ready = feed.stands, feed.ready
         bad = data in self.bad
         done = dict(zip(self.sides, counts, strict=True))
-        pins.drive(base=BASE, i__valid=job is not None, i_data__valid=data is not None, o_requests__ready=ready,
+        pins.drive(base=self.address, i__valid=job is not None, i_data__valid=data is not None, o_requests__ready=ready,
                  **{self.ready: room}, **done)
         if job is not None:
             pins.drive(i__payload=self.layouts["i"].pack(job))

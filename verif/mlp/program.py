@@ -10,10 +10,11 @@ from golden.mlp.program import ENGINES, INPUTS, OTHERS, OUTPUTS, WEIGHT_IMAGE, R
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
+from verif.bench.memory import base
 from verif.bench.pack import Ports, layout_of
 from verif.mlp.cycles import Arguments, Fault
 from verif.mlp.cycles import Program as Model
-from verif.mlp.front import BASE, CONFIGS, KINDS, Feed, encode
+from verif.mlp.front import CONFIGS, KINDS, Feed, encode
 
 __all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
            "end_of", "fitting", "fresh", "near", "packed_arguments", "waiting"]
@@ -61,7 +62,7 @@ class Bench:
     def __init__(self, dut, unit: MlpConfig, items: list[dict[str, int]], *, feed: Feed, arguments: dict[str, int],
                  bad=()):
         self.dut, self.unit, self.feed, self.bad = dut, unit, feed, set(bad)
-        self.base = BASE // unit.beat_bytes
+        self.base = base("program", unit.beat_bytes) // unit.beat_bytes
         self.pins = Ports(dut)
         self.layouts = {name: layout_of(f"{name}__payload") for name in (*STREAMS, "i", "o_requests")}
         self.error = layout_of("error")

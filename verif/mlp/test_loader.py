@@ -18,7 +18,6 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.mlp.cycles import Load
 from verif.mlp.cycles import RowLoader as Model
 from verif.mlp.front import (
-    BASE,
     CONFIGS,
     REGRESS,
     Feed,
@@ -39,7 +38,7 @@ class Bench(LoaderBench):
     make = staticmethod(any_rows)
 
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
-        super().__init__(dut, unit, feed, Model(unit, BASE // unit.beat_bytes), bad=bad)
+        super().__init__(dut, unit, feed, Model, bad=bad)
         self.load = layout_of("o_load__payload")
         self.loads: list[Load] = []         # taken from o_load
 

@@ -15,7 +15,6 @@ from verif.bench.runner import seeds, shapes, simulate
 from verif.mlp.cycles import Line
 from verif.mlp.cycles import ParameterLoader as Model
 from verif.mlp.front import (
-    BASE,
     CONFIGS,
     REGRESS,
     Feed,
@@ -35,7 +34,7 @@ class Bench(LoaderBench):
     ready = "o_addends__ready"
 
     def __init__(self, dut, unit: MlpConfig, feed: Feed, *, bad: Sequence[int] = ()):
-        super().__init__(dut, unit, feed, Model(unit, BASE // unit.beat_bytes), bad=bad)
+        super().__init__(dut, unit, feed, Model, bad=bad)
         self.weights, self.addends = layout_of("o_weights"), layout_of("o_addends__payload")
         self.got: list[Line] = []
 

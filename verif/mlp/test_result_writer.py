@@ -13,6 +13,7 @@ from golden.fp import fp32
 from hw.mlp.config import MlpConfig
 from hw.mlp.result_writer import ResultWriter
 from verif.bench import reset, rng, seed, start
+from verif.bench.memory import base
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
@@ -29,7 +30,6 @@ CONFIGS = {
     "wide": MlpConfig(units=4, rows=2, width=4, words=16, output_beats=16, staged_tiles=4, **SIZES),
 }
 CONFIG = CONFIGS[os.environ.get("OUTLET", "tiny")]
-BASE = 0x5A3C_6940_0000_3000
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SPECIAL = np.array([s | w for s in (0, 1 << 31) for w in (
     0, 1, 0x7FFFFF, 0x800000, 0x33800000, 0x3F800000, 0x42AEAC4F, 0x42AEAC50, 0x42B00000, 0x43000000, 0x7F7FFFFF,
@@ -116,6 +116,7 @@ class Bench:
     def __init__(self, dut, *, flow=always, requests=always, data=always, distance=20):
         self.dut = dut
         self.model = Model(CONFIG)
+        dut.outputs.value = self.base = base("outputs")
         self.layout = layout_of("i")
         self.flow, self.patterns, self.distance = flow(), (requests(), data()), distance
         self.requests, self.beats, self.rows_at, self.data_at = [], [], [], []
@@ -126,7 +127,6 @@ class Bench:
     async def begin(cls, dut, **arguments):
         start(dut)
         dut.i_valid.value = dut.reserve.value = 0
-        dut.outputs.value = BASE
         await reset(dut)
         return cls(dut, **arguments)
 
@@ -174,7 +174,7 @@ class Bench:
             if model.request is not None:
                 address, beats = model.request
                 got = layout_of("o_requests__payload").unpack(int(dut.o_requests__payload.value))
-                assert got == {"address": BASE + address * CONFIG.beat_bytes, "beats": beats}, (
+                assert got == {"address": self.base + address * CONFIG.beat_bytes, "beats": beats}, (
                     f"cycle {self.cycle}: request {got}, expected {address:#x}, {beats}")
             taken = [model.request is not None and ready[0], model.data and ready[1]]
             if taken[0]:
