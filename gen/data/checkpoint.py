@@ -58,13 +58,14 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
     if path.suffix == ".npz":
         return _of_npz(path, tables, quantised)
     if path.suffix == ".onnx":
-        from gen.model.onnx import gathered
+        from gen.model.onnx import looked_up
 
-        found = gathered(path)
-        arrays = {name: array for name, (array, _) in found.items()}
-        named = tables or {name.removesuffix(WEIGHT): name for name in arrays}
-        return [TrainedTable(name, arrays[key], arrays[key].shape[1], columns=found[key][1] if tables is None else ())
-                for name, key in _located(named, arrays, path.name)]
+        found = looked_up(path, whole=tables is None)
+        named = tables or {name.removesuffix(WEIGHT): name for name in found}
+        return [TrainedTable(name, found[key].array, found[key].array.shape[1], found[key].mode,
+                             found[key].columns if tables is None else (),
+                             ids=_unread(name, f"{found[key].computed} in the graph") if found[key].computed else None)
+                for name, key in _located(named, {name: each.array for name, each in found.items()}, path.name)]
     if path.suffix in TORCH or path.name.endswith(".pth.tar"):
         content = torch_file.read(path)
         if not isinstance(content, Mapping):
@@ -117,11 +118,7 @@ def managed_ids(table: str, arrays: Mapping[str, Any], kind: str, offset: int = 
     in the module's; kind: of the module. Of one whose ids are not read here, a function that refuses to make rows."""
     raw, rows = (arrays.get(name) for name in ("_mch_sorted_raw_ids", "_mch_remapped_ids_mapping"))
     if raw is None or rows is None:
-        def refuse(_: NDArray[np.uint64]) -> NDArray[np.int64]:
-            raise ValueError(f"table {table}: {kind} makes rows of its ids, which is not read; ids={{{table!r}: ...}} "
-                             "says which row each id of the log has")
-
-        return refuse
+        return _unread(table, kind)
     raw, rows = array_of(raw), array_of(rows)
     there = raw != np.iinfo(raw.dtype).max      # of a slot without an id; the last one is for all others
     there[-1] = False
@@ -207,6 +204,15 @@ def array_of(value: Any) -> NDArray:
         value = value.detach().cpu()
         value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     return np.asarray(value)
+
+
+def _unread(table: str, by: str) -> Ids:
+    """Of a table whose ids become rows in a way that is not read: a function that refuses to make rows."""
+    def refuse(_: NDArray[np.uint64]) -> NDArray[np.int64]:
+        raise ValueError(f"table {table}: {by} makes rows of its ids, which is not read; ids={{{table!r}: ...}} says "
+                         "which row each id of the log has")
+
+    return refuse
 
 
 def _quantised(name: str, codes: NDArray, ends: NDArray, form: str, mode: str = "sum") -> TrainedTable:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.model.network import Layer, Network
 
-__all__ = ["gathered", "read_onnx"]
+__all__ = ["Lookups", "looked_up", "read_onnx"]
 
 
 # Fewest and most inputs of each operator.
@@ -31,54 +31,203 @@ def read_onnx(path: str | Path) -> Network:
     Raises      ValueError: one sentence that names the node
     """
     path = Path(path)
-    graph, to_array = _opened(path)
+    model, to_array = _opened(path)
     try:
-        return _Graph(graph, to_array).network()
+        return _Graph(model.graph, to_array).network()
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 
 
-#: Operators between an input of indices and the Gather that looks them up.
+#: Operators that pass on what they are given.
 AROUND = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+#: Operators that choose among indices or join them; others make other indices of them.
+CHOOSING = ("Concat", "Expand", "Gather", "Slice", "Split", "Tile", "Transpose")
+#: Operators of constants that a table may be made by.
+FOLDED = (*AROUND, "Add", "CastLike", "Concat", "Constant", "DequantizeLinear", "Div", "Mul", "Slice", "Sub",
+          "Transpose")
+LOOKUPS = ("Gather", "GatherBlockQuantized", "GatherElements", "GatherND")
+_NAMED = "tables={NAME: KEY} names the tables to be read"
+POOLINGS = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceSum": "sum"}
 
 
-def gathered(path: str | Path) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
-    """The embedding tables of an ONNX file: constants (rows, dim) that a Gather along axis 0 looks up, by name. Each
-    with the graph's inputs that its indices come from.
+@dataclass(frozen=True, eq=False)
+class Lookups:
+    """Of a table in a graph. array: (rows, dim); columns: the graph's inputs that look it up, () where other indices do
+    too; computed: an operator that makes its indices of others, "" where none does; mode: how its rows are pooled."""
+
+    array: np.ndarray
+    columns: tuple[str, ...]
+    computed: str
+    mode: str
+
+
+def looked_up(path: str | Path, *, whole: bool) -> dict[str, Lookups]:
+    """The embedding tables of an ONNX file, by name: constants (rows, dim) whose rows are looked up. One that the graph
+    makes of another constant, as by a Cast, has the name of that. whole: no table may be passed over.
 
     Raises      ValueError: one sentence that names the file
     """
     path = Path(path)
-    graph, to_array = _opened(path)
-    constants = {item.name: item for item in graph.initializer}
-    producers = {name: node for node in graph.node for name in node.output}
-    tables: dict[str, tuple[np.ndarray, tuple[str, ...]]] = {}
-    for node in graph.node:
-        table = constants.get(node.input[0]) if node.op_type == "Gather" and len(node.input) == 2 else None
-        if table is None or len(table.dims) != 2 or _attributes(node).get("axis", 0):
-            continue
-        name, steps = node.input[1], 0
-        while name in producers and producers[name].op_type in AROUND and steps < len(producers):
-            name, steps = producers[name].input[0], steps + 1
+    model, to_array = _opened(path)
+    try:
+        return _Tables(model, to_array).found(whole)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+
+
+class _Tables:
+    """Lookups of a graph, those within loops and branches too."""
+
+    def __init__(self, model: Any, to_array: Any):
+        self.model, self.to_array = model, to_array
+        self.nodes: list[Any] = []
+        self.initializers: dict[str, Any] = {}
+        self.users: dict[str, list[Any]] = {}
+        self._enter(model.graph)
+        self.inputs = {item.name for item in model.graph.input} - self.initializers.keys()
+        self.producers = {name: node for node in self.nodes for name in node.output if name}
+        self.constant = set(self.initializers)
+        self.unread = set[str]()    # made of constants of two dimensions by other operators
+        wide = {name for name, item in self.initializers.items() if len(item.dims) == 2}
+        for node in self.nodes:     # each behind those that it uses
+            if not (self.constant | self.unread).issuperset(filter(None, node.input)):
+                continue
+            if node.op_type in FOLDED and self.constant.issuperset(filter(None, node.input)):
+                self.constant.update(node.output)
+            elif not wide.isdisjoint(node.input):
+                self.unread.update(node.output)
+            if not wide.isdisjoint(node.input):
+                wide.update(node.output)
+
+    def _enter(self, graph: Any) -> None:
+        self.initializers |= {item.name: item for item in graph.initializer}
+        for node in graph.node:
+            self.nodes.append(node)
+            for name in node.input:
+                self.users.setdefault(name, []).append(node)
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    self._enter(attribute.g)
+                    for item in attribute.g.output:     # what a branch ends in is its node's
+                        self.users.setdefault(item.name, []).append(node)
+
+    def found(self, whole: bool) -> dict[str, Lookups]:
+        arrays: dict[str, np.ndarray] = {}
+        names: dict[str, str] = {}      # of a table, by the value that is looked up
+        tables: dict[str, Lookups] = {}
+        for node in self.nodes:
+            data, index = (*node.input, "", "")[:2]
+            if node.op_type not in LOOKUPS or index in self.constant or not index:
+                continue
+            if data in self.unread and whole:
+                raise ValueError(f"node {_name(node)}: {data!r}, which it looks up, is made of constants by "
+                                 f"{self.producers[data].op_type}, which is not read; {_NAMED}")
+            if data not in self.constant:
+                continue
+            if data in self.initializers and len(self.initializers[data].dims) != 2:
+                continue
+            if not self._by_rows(node):
+                if whole:
+                    raise ValueError(f"node {_name(node)}: {data!r} is looked up by {node.op_type} along axis "
+                                     f"{_attributes(node).get('axis', 0)}, which is not read; {_NAMED}")
+                continue
+            if data not in arrays:
+                arrays[data], root = self._value(data)
+                names[data] = data if root in names.values() else root
+            name = names[data]
+            if arrays[data].ndim != 2:
+                continue
+            column, computed = self._source(index)
+            mode, before = self._mode(node.output[0]), tables.get(name)
+            if before is None:
+                tables[name] = Lookups(arrays[data], (column,) if column else (), computed, mode)
+                continue
+            if mode != before.mode and whole:
+                raise ValueError(f"{name!r} is pooled by {before.mode} and by {mode}; a table has one pooling")
+            joined = tuple(dict.fromkeys((*before.columns, column))) if column and before.columns else ()
+            tables[name] = replace(before, columns=joined, computed=before.computed or computed)
+        return tables
+
+    def _by_rows(self, node: Any) -> bool:
+        """Whether each index names a row of a table (rows, dim)."""
+        numbers = _attributes(node)
+        if node.op_type == "Gather":
+            return numbers.get("axis", 0) in (0, -2)
+        before = self.producers.get(node.input[1])      # of rank 1 more, so that a row is what it names
+        return (node.op_type == "GatherND" and not numbers.get("batch_dims", 0) and before is not None
+                and before.op_type == "Unsqueeze")
+
+    def _value(self, name: str) -> tuple[np.ndarray, str]:
+        """A constant, and the initializer of two dimensions that it is or is made of, where there is one alone."""
+        if name in self.initializers:
+            return _constant(self.initializers[name], self.to_array), name
+        from onnx import TensorProto, helper
+        from onnx.reference import ReferenceEvaluator
+
+        needed, nodes = {name}, []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                needed.update(filter(None, node.input))
+                nodes.append(node)
+        given = [each for each in needed if each in self.initializers]
+        values = [helper.make_tensor_value_info(each, TensorProto.UNDEFINED, None) for each in (*given, name)]
+        graph = helper.make_graph(nodes[::-1], "constant", values[:-1], values[-1:])
         try:
-            array, before = tables.get(table.name) or (_constant(table, to_array), ())
-        except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from None
-        tables[table.name] = array, (*before, name) if name not in producers and name not in before else before
-    return tables
+            evaluated = ReferenceEvaluator(helper.make_model(graph, opset_imports=self.model.opset_import))
+            value, = evaluated.run(None, {each: self.to_array(self.initializers[each]) for each in given})
+        except Exception as error:      # of no common class
+            raise ValueError(f"{name!r} cannot be made of the file's constants: "
+                             f"{' '.join(str(error).split()) or type(error).__name__}") from None
+        roots = [each for each in given if len(self.initializers[each].dims) == 2]
+        return np.asarray(value), roots[0] if len(roots) == 1 else name
+
+    def _source(self, name: str) -> tuple[str, str]:
+        """The graph's input that indices are, "" where they are not one as it is; the operator that computes them."""
+        direct = True
+        for _ in self.nodes:
+            node = self.producers.get(name)
+            if node is None or not node.input:
+                break
+            if node.op_type not in (*AROUND, *CHOOSING) or node.input[0] in self.constant:
+                return "", node.op_type
+            direct &= node.op_type in AROUND
+            name = node.input[0]
+        return name if direct and name in self.inputs else "", ""
+
+    def _mode(self, rows: str) -> str:
+        """How rows are pooled: by the first reductions along another axis than their own; of several by the one that is
+        no sum, which exporters have for bags at the end."""
+        names, kinds = [rows], set()
+        for name in names:
+            for node in self.users.get(name, ()):
+                if node.op_type in POOLINGS and self._axes(node) <= {0, 1, -2}:
+                    kinds.add(POOLINGS[node.op_type])
+                elif node.op_type in (*AROUND, "If", "Mul", "Slice"):
+                    names.extend(each for each in node.output if each not in names)
+        return next((kind for kind in POOLINGS.values() if kind in kinds), "sum")
+
+    def _axes(self, node: Any) -> set[int]:
+        """That a node reduces; -1 where the graph does not say."""
+        given = next((list(item.ints) for item in node.attribute if item.name == "axes"), None)
+        if given is None and len(node.input) > 1 and node.input[1] in self.constant:
+            given = self._value(node.input[1])[0].reshape(-1).tolist()
+        return {-1} if given is None else set(given)
 
 
 def _opened(path: Path) -> tuple[Any, Any]:
-    """An ONNX file's graph, and what makes an array of a tensor, also of one whose bytes lie in a file beside it."""
+    """An ONNX file's model, without functions of its own, and what makes an array of a tensor, also of one whose bytes
+    lie in a file beside it."""
     try:
         import onnx
-        from onnx import numpy_helper
+        from onnx import inliner, numpy_helper
     except ImportError:
         raise ValueError("reading ONNX files needs the package onnx: pip install 'hotrail[onnx]'") from None
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        graph = onnx.load(str(path), load_external_data=False).graph
+        model = onnx.load(str(path), load_external_data=False)
+        if model.functions:
+            model = inliner.inline_local_functions(model)
     except Exception as error:      # protobuf's own, of no common class
         raise ValueError(f"{path.name}: not an ONNX file: {str(error).partition(chr(10))[0]}") from None
     folder = path.absolute().parent
@@ -88,7 +237,7 @@ def _opened(path: Path) -> tuple[Any, Any]:
             _check_beside(folder, {entry.key: entry.value for entry in item.external_data}.get("location", ""))
         return numpy_helper.to_array(item, base_dir=str(folder))
 
-    return graph, to_array
+    return model, to_array
 
 
 def _check_beside(folder: Path, location: str) -> None:

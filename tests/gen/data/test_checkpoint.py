@@ -275,6 +275,108 @@ def test_other_kinds_of_fbgemm_s_tables_are_refused():
         of_fbgemm(strange)
 
 
+# Graphs that look a table up: what they have beside USER as "w" and whole numbers; their nodes, from ids to y.
+
+def node(kind, inputs, output, **attributes):
+    from onnx import helper
+
+    return helper.make_node(kind, inputs.split(), [output], **attributes)
+
+
+def branch(*nodes):
+    """An If whose branches do the same."""
+    from onnx import TensorProto, helper
+
+    branches = {name: helper.make_graph(nodes, name, [], [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)])
+                for name in ("then_branch", "else_branch")}
+    return node("If", "true", "y", **branches)
+
+
+LOOKED_UP = {
+    "plain": lambda: [node("Gather", "w ids", "y")],
+    "along axis -2": lambda: [node("Gather", "w ids", "y", axis=-2)],
+    "of half precision": lambda: [node("Cast", "w", "h", to=10), node("Cast", "h", "f", to=1),
+                                  node("Gather", "f ids", "y")],
+    "scaled before": lambda: [node("Mul", "w two", "s"), node("Gather", "s ids", "y")],
+    "turned": lambda: [node("Transpose", "w", "t", perm=[1, 0]), node("Transpose", "t", "u", perm=[1, 0]),
+                       node("Gather", "u ids", "y")],
+    "by pages": lambda: [node("Unsqueeze", "ids last", "i"), node("GatherND", "w i", "y")],
+    "in a branch": lambda: [branch(node("Gather", "w ids", "t"))],
+    "quantised": lambda: [node("DequantizeLinear", "codes two", "d"), node("Gather", "d ids", "y")],
+    "rounded": lambda: [node("Floor", "w", "f"), node("Gather", "f ids", "y")],
+    "remapped": lambda: [node("Gather", "map ids", "i"), node("Gather", "w i", "y")],
+    "mean": lambda: [node("Gather", "w ids", "r"), node("ReduceMean", "r zero", "y", keepdims=0)],
+    "max in a branch": lambda: [node("Gather", "w ids", "r"),
+                                branch(node("Slice", "r zero all", "s"), node("ReduceMax", "s zero", "t", keepdims=0))],
+    "its own mean": lambda: [node("Gather", "w ids", "r"), node("ReduceMean", "r last", "y", keepdims=0)],
+    "elements": lambda: [node("Unsqueeze", "ids last", "i"), node("GatherElements", "w i", "y")],
+    "columns": lambda: [node("Gather", "w ids", "y", axis=1)],
+    "modulo": lambda: [node("Mod", "ids five", "i"), node("Gather", "w i", "y")],
+    "sliced": lambda: [node("Slice", "ids zero all", "i"), node("Gather", "w i", "y")],
+    "twice": lambda: [node("Gather", "w ids", "a"), node("Add", "ids zero", "i"), node("Gather", "w i", "b"),
+                      node("Add", "a b", "y")],
+    "two poolings": lambda: [node("Gather", "w ids", "a"), node("ReduceMean", "a zero", "y"),
+                             node("Gather", "w ids", "b"), node("ReduceMax", "b zero", "z")],
+}
+CONSTANTS = {"last": [-1], "zero": [0], "all": [99], "five": 5, "map": [4, 3, 2, 1, 0]}
+
+
+def graph_of(path, name):
+    """A file with one of LOOKED_UP, and what it makes of ids."""
+    from onnx import TensorProto, helper, numpy_helper, save
+    from onnx.reference import ReferenceEvaluator
+
+    arrays = {key: np.array(value, np.int64) for key, value in CONSTANTS.items()} | {
+        "w": USER, "two": np.float32(2), "true": np.array(True), "codes": np.arange(20, dtype=np.uint8).reshape(5, 4)}
+    graph = helper.make_graph(
+        LOOKED_UP[name](), "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, key) for key, array in arrays.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    save(model, str(path))
+    return lambda ids: ReferenceEvaluator(model).run(None, {"ids": np.asarray(ids)})[0]
+
+
+@pytest.mark.parametrize("name, mode", [(name, "sum") for name in list(LOOKED_UP)[:8]] + [
+    ("mean", "mean"), ("max in a branch", "max"), ("its own mean", "sum")])
+def test_tables_that_an_onnx_graph_looks_up_in_other_ways(tmp_path, name, mode):
+    """Rows as onnx's own evaluator has them; a bag is pooled as the graph pools it."""
+    pytest.importorskip("onnx")
+    run = graph_of(tmp_path / "m.onnx", name)
+    table, = read(tmp_path / "m.onnx")
+    assert table.name == ("codes" if name == "quantised" else "w")
+    assert (table.columns, table.mode, table.ids) == (("ids",), mode, None)
+    if mode == "sum":
+        rows = run(np.arange(5))
+        np.testing.assert_array_equal(table.array if rows.ndim == 2 else table.array.mean(1), rows)
+    else:
+        np.testing.assert_array_equal(getattr(np, mode)(table.array[[1, 3]], 0), run([1, 3]))
+
+
+@pytest.mark.parametrize("name, sentence", [
+    ("rounded", "m.onnx: node 'y': 'f', which it looks up, is made of constants by Floor, which is not read; tables="),
+    ("remapped", "table w: Gather in the graph makes rows of its ids"),
+    ("elements", r"m.onnx: node 'y': 'w' is looked up by GatherElements along axis 0, which is not read; tables="),
+    ("columns", r"m.onnx: node 'y': 'w' is looked up by Gather along axis 1, which is not read; tables="),
+    ("two poolings", "m.onnx: 'w' is pooled by mean and by max; a table has one pooling"),
+    ("modulo", r"table w: Mod in the graph makes rows of its ids, which is not read; ids=\{'w': ...\} says which row"),
+    ("twice", r"table w: Add in the graph makes rows of its ids"),
+])
+def test_lookups_of_an_onnx_graph_that_are_not_read(tmp_path, name, sentence):
+    pytest.importorskip("onnx")
+    graph_of(tmp_path / "m.onnx", name)
+    with pytest.raises(ValueError, match=sentence):
+        placed(read(tmp_path / "m.onnx")[0], np.arange(3).astype(np.uint64))
+
+
+def test_ids_of_an_onnx_graph_that_are_parts_of_an_input(tmp_path):
+    """Which the log's column of the input's name need not be: the table's own column is asked for."""
+    pytest.importorskip("onnx")
+    graph_of(tmp_path / "m.onnx", "sliced")
+    table, = read(tmp_path / "m.onnx")
+    assert table.columns == () and table.ids is None
+
+
 def test_onnx_with_its_weights_in_a_file_beside_it(tmp_path, monkeypatch):
     """As exporters write it; rows of bfloat16 are widened."""
     onnx = pytest.importorskip("onnx")
