@@ -123,7 +123,7 @@ class OneTable(OnCards):
             self._rows = torch.from_numpy(np.concatenate([
                 self.bags(self.table, numbers[start:start + BAGS], mode="sum")
                 for start in range(0, len(numbers), BAGS)]))
-        return self._rows.to(self._like.device, self._like.dtype)
+        return torch.nn.Parameter(self._rows.to(self._like.device, self._like.dtype), requires_grad=False)
 
     @property       # type: ignore[misc]
     def __class__(self) -> Any:
@@ -165,6 +165,8 @@ class EmbeddingBag(OneTable):
 
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Of a tensor that no gradient is wanted of. bfloat16, which NumPy does not have, as float32."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"a table takes tensors, not a {type(tensor).__name__}")
     if torch.jit.is_tracing():
         raise ValueError("a trace holds the values of one call, and no card: call the model itself")
     if tensor.requires_grad and torch.is_grad_enabled():

@@ -29,6 +29,8 @@ HARMLESS = {"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__
             "__module__", "__orig_bases__", "__parameters__", "__qualname__", "__repr__", "__static_attributes__",
             "__weakref__", "_abc_impl", "_load_from_state_dict", "_save_to_state_dict", "extra_repr",
             "from_pretrained", "reset_parameters"}
+#: Whose modules hold tables in a form of their own.
+HELD = "fbgemm_gpu.", "torch.ao.nn.quantized.modules.embedding_ops."
 FORMATS = torch.float32, torch.float16, torch.bfloat16, torch.float64
 ADVICE = "a card holds rows and pools them: take the rows as the model means them into a plain"
 
@@ -83,10 +85,13 @@ def _check_stranger(module: torch.nn.Module, place: str) -> None:
         if original in (*(each.__name__ for each in TABLES), BAG, ROWS):
             raise ValueError(f"module {place} is {original} of TorchScript, which holds its tables itself: compile "
                              "the model that was scripted or traced")
-    if getattr(getattr(module, "dynamo_ctx", None), "fullgraph", False) and any(map(kind_of, module.modules())):
+    if _is_one_graph(module) and any(map(kind_of, module.modules())):
         raise ValueError(f"module {place} is compiled by torch.compile with fullgraph=True, which a call of a card "
                          "breaks; compile it with fullgraph=False")
     name = _name(type(module))
+    if name.startswith(HELD) and hasattr(module, "split_embedding_weights" if name.startswith("fbgemm") else "weight"):
+        raise ValueError(f"module {place} is a {name}, whose tables would stay where they are: take its rows into a "
+                         "plain torch.nn.EmbeddingBag; hotrail.bundle takes FBGEMM's tables by themselves")
     if name.startswith("torchrec.distributed."):
         raise ValueError(f"module {place} is a {name}: its tables are sharded or about to be; compile the model before")
     for configs, tables, _ in COLLECTIONS.values():
@@ -96,12 +101,25 @@ def _check_stranger(module: torch.nn.Module, place: str) -> None:
                              f"{', '.join(COLLECTIONS)}, whose state dicts have the same tables")
 
 
+def _is_one_graph(module: torch.nn.Module) -> bool:
+    """Whether torch.compile has made a module, or its forward, that must not break."""
+    contexts = [getattr(module, "dynamo_ctx", None)]
+    for forward in (vars(module).get("forward"), getattr(type(module), "forward", None)):
+        if hasattr(forward, "_torchdynamo_orig_callable"):
+            contexts += [cell.cell_contents for cell in forward.__closure__ or ()]
+    return any(getattr(each, "fullgraph", False) is True for each in contexts)
+
+
 def _check_as_its_class(module: torch.nn.Module, kind: type, place: str) -> None:
     """Raises ValueError: a module that does not do what its class does."""
     if torch.nn.utils.parametrize.is_parametrized(module):
         names = [name for name, _ in module.parametrizations.named_children()]
         raise ValueError(f"module {place}: parametrizations.{names[0]} makes its {names[0]} of other tensors; "
                          f"torch.nn.utils.parametrize.remove_parametrizations(module, {names[0]!r}) keeps what it is")
+    forward: Any = kind.forward     # as the class's own module has it, not what another has put there
+    if forward.__module__ != kind.__module__ or hasattr(forward, "__wrapped__"):
+        raise ValueError(f"module {place}: {_title(kind)} has a forward of {forward.__module__}, which a card would "
+                         "not call; compile the model where the class is as it was")
     for name in _added(type(module), kind):
         raise ValueError(f"module {place} is a {type(module).__name__}, that is {_title(kind)} with {name} of its own; "
                          f"{ADVICE} {_title(kind)}")

@@ -79,8 +79,9 @@ def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCard
     try:
         duplicate = copy.deepcopy(model, dict(places))
     except Exception as error:      # whatever the model's parts raise
+        within = "; compile what it wraps, its module" if hasattr(model, "module") else ""
         raise ValueError(f"{type(model).__name__} cannot be copied by copy.deepcopy: "
-                         f"{str(error).partition(chr(10))[0] or type(error).__name__}") from error
+                         f"{str(error).partition(chr(10))[0] or type(error).__name__}{within}") from error
     there = {id(each) for each in duplicate.modules()}
     for each in found:
         if id(places[id(each.module)]) not in there:
@@ -263,6 +264,9 @@ class CollectionOnCards(_Collection):
                              "not apply; give it the features of all samples")
         if inverse is not None:
             names, index = list(inverse[0]), array(inverse[1])
+            if lacking := [name for _, _, name in self.features if name not in names]:
+                raise ValueError(f"the KeyedJaggedTensor's inverse_indices have no feature {lacking[0]!r}; they have "
+                                 f"{', '.join(names)}")
             return {key: vectors[key][index[names.index(name)]] for key, _, name in self.features}
         if len({len(each) for each in vectors.values()}) > 1:
             counts = ", ".join(f"{key} {len(each)}" for key, each in vectors.items())
@@ -291,6 +295,8 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
         for table, each in getattr(module, "_managed_collision_modules", {}).items():
             ids[table] = managed_ids(table, dict(each.named_buffers()), f"a {type(each).__name__}",
                                      getattr(each, "_output_global_offset", 0))
+        for table in getattr(module, "table_name_to_unpruned_hash_sizes", ()):      # of one that prunes in training
+            ids[table] = managed_ids(table, {}, f"a {type(module).__name__}")
     for name, module in model.named_modules():
         if id(module) in inside:
             continue

@@ -127,13 +127,7 @@ def managed_ids(table: str, arrays: Mapping[str, Any], kind: str, offset: int = 
 
 def of_fbgemm(tables: Any) -> list[TrainedTable]:
     """Of FBGEMM's SplitTableBatchedEmbeddingBagsCodegen or IntNBitTableBatchedEmbeddingBagsCodegen."""
-    kind = type(tables)
-    if kind.__module__.startswith("fbgemm_gpu.") and kind.__name__ not in FBGEMM:
-        raise ValueError(f"FBGEMM's {kind.__name__} is not read; {' and '.join(FBGEMM)} are")
-    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
-        if getattr(tables, hooks, None):
-            raise ValueError(f"FBGEMM's {kind.__name__} has {hooks}, which a bundle would not call: remove them, or "
-                             "take the rows as they leave them")
+    _check_fbgemm(tables)
     if hasattr(tables, "flush"):
         tables.flush()      # rows that its cache has changed
     specs = list(tables.embedding_specs)
@@ -161,10 +155,28 @@ def of_fbgemm(tables: Any) -> list[TrainedTable]:
     return trained
 
 
+def _check_fbgemm(tables: Any) -> None:
+    """Raises ValueError: FBGEMM's tables that do more than look rows up, or have these in another form"""
+    kind = type(tables)
+    own = [each.__module__.startswith("fbgemm_gpu.") for each in kind.__mro__]
+    if any(own) and not (own[0] and kind.__name__ in FBGEMM):
+        of = "" if own[0] else f", a {kind.__mro__[own.index(True)].__name__} with more to it,"
+        raise ValueError(f"FBGEMM's {kind.__name__}{of} is not read; {' and '.join(FBGEMM)} are")
+    for changed in ("_forward_pre_hooks", "_forward_hooks", "forward"):
+        if vars(tables).get(changed):
+            raise ValueError(f"FBGEMM's {kind.__name__} has {changed} of its own, which a bundle would not call: "
+                             "remove it, or take the rows as it leaves them")
+    if not getattr(tables, "weight_initialized", True):
+        raise ValueError(f"FBGEMM's {kind.__name__} has no weights yet; load them first")
+    if getattr(tables, "reverse_qparam", False) or getattr(tables, "scale_bias_size_in_bytes", None) not in (None, 4):
+        raise ValueError(f"FBGEMM's {kind.__name__} has scale and bias before its rows, or not in 4 bytes, which is "
+                         "not read; reverse_qparam=False and scale_bias_size_in_bytes=4 are")
+
+
 def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int64] | None:
     """Which row each id of a pruned table of FBGEMM's has, `rows` where it has none; None: a table that is not pruned.
 
-    Raises      ValueError: pruned by a hash table, or to rows that there are not
+    Raises      ValueError: pruned by a hash table, to rows that there are not, or as FBGEMM itself mixes up
     """
     if getattr(tables, "index_remapping_hash_table_cpu", None) is not None or \
             len(getattr(tables, "index_remapping_hash_table", ())):
@@ -174,8 +186,15 @@ def _remapped(tables: Any, number: int, name: str, rows: int) -> NDArray[np.int6
     if all_rows is None or not len(all_rows):
         return None
     edges = array_of(tables.index_remappings_array_offsets)
+    each_its_own = list(range(len(tables.embedding_specs)))
+    if len(edges) != len(each_its_own) + 1 or list(getattr(tables, "feature_table_map", each_its_own)) != each_its_own:
+        raise ValueError(f"table {name}: FBGEMM has pruned tables of which several features share one, and looks their "
+                         "ids up in other tables' index_remappings_array; each feature needs a table of its own")
     numbers = array_of(all_rows)[edges[number]:edges[number + 1]].astype(np.int64)
     if not len(numbers):
+        if not array_of(getattr(tables, "original_rows_per_table", [1] * len(edges)))[number]:
+            raise ValueError(f"table {name}: index_remappings_array has no ids of it, for which FBGEMM reads row 0; "
+                             "None in set_index_remappings_array leaves a table as it is")
         return None
     if numbers.max() >= rows:
         raise ValueError(f"table {name}: index_remappings_array has row {numbers.max()}; the table has {rows} rows")

@@ -116,6 +116,9 @@ def test_models_that_hold_their_tables_themselves_are_refused(compiled):
         torch.jit.trace(Model(), (U, I)))
     assert "module Model is compiled by torch.compile with fullgraph=True, which a call of a card breaks" in refused(
         torch.compile(Model(), backend="eager", fullgraph=True)).replace("OptimizedModule", "Model")
+    Model_of_one_graph = type("Model", (Model,), {
+        "forward": torch.compile(Model.forward, backend="eager", fullgraph=True)})
+    assert "module Model is compiled by torch.compile with fullgraph=True" in refused(Model_of_one_graph())
     locked, model = Model(), Model()
     locked.lock = threading.Lock()
     with pytest.raises(ValueError, match="Model cannot be copied by copy.deepcopy: cannot pickle"):
@@ -123,6 +126,23 @@ def test_models_that_hold_their_tables_themselves_are_refused(compiled):
     model.__class__ = type("Model", (Model,), {"__deepcopy__": lambda self, memo: self})
     with pytest.raises(ValueError, match="the copy of Model keeps its table user"):
         compiled(model)
+
+
+def test_a_class_whose_forward_another_has_changed_is_refused(monkeypatch):
+    plain = nn.Embedding.forward
+    monkeypatch.setattr(nn.Embedding, "forward", lambda self, input: plain(self, input) * 2)
+    sentence = refused(Model())
+    assert f"module user: torch.nn.Embedding has a forward of {__name__}, which a card would not call" in sentence
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_that_torch_has_quantised_are_refused():
+    from torch.ao.quantization import convert, float_qparams_weight_only_qconfig, prepare
+
+    model = Model(nn.EmbeddingBag(50, 8, mode="sum")).eval()
+    model.user.qconfig = float_qparams_weight_only_qconfig
+    model = convert(prepare(model))
+    assert "module user is a torch.ao.nn.quantized.modules.embedding_ops.EmbeddingBag, whose tables" in refused(model)
 
 
 class Reader(Model):
@@ -149,6 +169,7 @@ def test_weights_that_the_model_reads_and_its_dtype(compiled, to):
         wanted, found = model(U, I), on_cards(U, I)
         assert found.dtype is to and torch.equal(found, wanted)
         assert on_cards.item.weight.dtype is to and torch.equal(on_cards.item.weight, model.item.weight)
+        assert torch.equal(on_cards.get_parameter("item.weight"), model.item.weight)
         assert copy.deepcopy(on_cards).half()(U, I).dtype is torch.float16
         assert torch.equal(on_cards(U, I), wanted)
 
@@ -185,6 +206,8 @@ def test_torch_compile_before_and_after_and_what_is_no_call(compiled):
         compiled(on_cards)
     with pytest.raises(TypeError, match="a model on cards cannot be saved"):
         torch.save(on_cards, io.BytesIO())
+    with pytest.raises(TypeError, match="a table takes tensors, not a ndarray"):
+        on_cards(U.numpy(), I)
     for wrong in (U.bool(), U.float()):
         with pytest.raises(ValueError, match="table user: indices must be whole numbers, not "):
             on_cards(wrong, I)
@@ -266,6 +289,9 @@ def test_features_of_distinct_bags(compiled, torchrec):
                                         lengths=torch.tensor([1, 1, 1]), stride_per_key_per_rank=[[2], [1]])
     with pytest.raises(ValueError, match=r"different numbers of bags \(user@a 2, item 1, user@c 2\)"):
         on_cards(uneven)
+    lacking = features(torchrec, inverse_indices=(["user"], torch.tensor([[0, 1, 0]])))
+    with pytest.raises(ValueError, match="inverse_indices have no feature 'item'; they have user"):
+        on_cards(lacking)
 
 
 def test_a_quantised_collection_keeps_its_order_and_dtype(compiled, torchrec):
@@ -311,6 +337,21 @@ def test_ids_of_a_module_that_is_not_read(compiled, torchrec):
                                                    ManagedCollisionCollection({"a": hashed}, [config]))
     with pytest.raises(ValueError, match="table a: a HashZchManagedCollisionModule makes rows of its ids"):
         compiled(model)
+
+
+def test_ids_of_a_module_that_prunes_in_training(compiled, torchrec):
+    """It makes rows of ids by a table of its own, in the model; whether the log's ids are rows must be said."""
+    from torchrec.modules.itep_embedding_modules import ITEPEmbeddingBagCollection
+    from torchrec.modules.itep_modules import GenericITEPModule
+
+    collection = torchrec.EmbeddingBagCollection(tables=[torchrec.EmbeddingBagConfig(
+        name="a", embedding_dim=8, num_embeddings=50, feature_names=["user"])])
+    model = ITEPEmbeddingBagCollection(collection, GenericITEPModule(
+        table_name_to_unpruned_hash_sizes={"a": 90}, lookups=None, enable_pruning=False, pruning_interval=1))
+    with pytest.raises(ValueError, match="table a: a GenericITEPModule makes rows of its ids"):
+        compiled(model)
+    found, wanted = compiled(model, ids="index")(features(torchrec)), model(features(torchrec))
+    assert torch.equal(found.values(), wanted.values())
 
 
 def test_collections_that_are_not_understood_are_refused(torchrec):

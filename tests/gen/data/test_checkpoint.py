@@ -262,13 +262,88 @@ def test_pruned_tables_of_fbgemm(form):
         of_fbgemm(tables)
 
 
+@pytest.fixture
+def inference():
+    """FBGEMM's own tables `user` and `item` of random rows, in a form; options: of its class."""
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+    pytest.importorskip("fbgemm_gpu", reason="needs the extra torchrec")
+    from fbgemm_gpu.split_embedding_configs import SparseType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_inference import (
+        EmbeddingLocation,
+        IntNBitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    def made(form, kind=IntNBitTableBatchedEmbeddingBagsCodegen, **options):
+        tables = kind([(name, rows, 8, SparseType[form], EmbeddingLocation.HOST)
+                       for name, rows in (("user", 20), ("item", 30))],
+                      device="cpu", output_dtype=SparseType.FP32, **options)
+        tables.initialize_weights()
+        for codes, ends in tables.split_embedding_weights():
+            numbers = torch.from_numpy(RANDOM.standard_normal((len(codes), 8)).astype(np.float32))
+            if ends is None:
+                codes.copy_((numbers if form == "FP32" else numbers.half()).view(torch.uint8))
+                continue
+            codes.copy_(torch.from_numpy(RANDOM.integers(0, 256, codes.shape, np.uint8)))
+            ends.copy_(numbers[:, :ends.shape[1] // 2].half().contiguous().view(torch.uint8))
+        return tables
+
+    return made
+
+
+def remappings(torch, *, rows=(20, 30), ids=(35, 30)):
+    """As FBGEMM takes them: a row of some ids, of others -1."""
+    return [torch.from_numpy(np.where(RANDOM.random(count) < 0.3, -1, RANDOM.integers(0, most, count)).astype(np.int32))
+            for most, count in zip(rows, ids)]
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("form", ["FP32", "FP16", "INT8", "INT4"])
+def test_tables_are_what_fbgemm_itself_looks_up(inference, form, pruned):
+    import torch
+
+    tables = inference(form, index_remapping=remappings(torch) if pruned else None)
+    counts = (35, 30) if pruned else (20, 30)
+    bags = max(counts)      # of an id each; ids that there are not are 0
+    ids = np.concatenate([np.arange(bags) * (np.arange(bags) < count) for count in counts]).astype(np.int32)
+    looked_up = tables(torch.from_numpy(ids), torch.arange(2 * bags + 1, dtype=torch.int32)).numpy()
+    for number, (table, count) in enumerate(zip(of_fbgemm(tables), counts, strict=True)):
+        rows = values(table.array, table.row_format) if table.array.dtype == np.uint8 else table.array
+        assert rows.shape == (count, 8)
+        np.testing.assert_allclose(rows, looked_up[:count, 8 * number:8 * number + 8], rtol=1e-6, atol=1e-6)
+
+
+def test_what_fbgemm_s_own_tables_do_beyond_their_rows_is_refused(inference):
+    import torch
+
+    kind = type(inference("INT8"))
+    array, hashed, shared, empty, none, changed = (inference("INT8", **options) for options in (
+        {}, {"index_remapping": remappings(torch), "use_array_for_index_remapping": False},
+        {"feature_table_map": [0, 1, 1], "index_remapping": remappings(torch)}, {}, {}, {}))
+    empty.set_index_remappings_array([remappings(torch)[0], torch.empty(0, dtype=torch.int32)])
+    none.set_index_remappings_array([remappings(torch)[0], None])
+    changed.forward = lambda *given: 0
+    assert [len(table.array) for table in of_fbgemm(none)] == [35, 30]
+    assert [len(table.array) for table in of_fbgemm(array)] == [20, 30]
+    for tables, sentence in (
+            (hashed, "table user: FBGEMM has pruned it by a hash table"),
+            (shared, "table user: FBGEMM has pruned tables of which several features share one"),
+            (empty, "table item: index_remappings_array has no ids of it, for which FBGEMM reads row 0"),
+            (changed, "FBGEMM's IntNBitTableBatchedEmbeddingBagsCodegen has forward of its own"),
+            (inference("INT8", type("Scaled", (kind,), {})), "FBGEMM's Scaled, a IntNBitTableBatchedEmbedding"),
+            (inference("INT4", reverse_qparam=True), "has scale and bias before its rows"),
+            (inference("INT8", scale_bias_size_in_bytes=8), "has scale and bias before its rows, or not in 4 bytes"),
+            (kind(array.embedding_specs, device="cpu"), "has no weights yet; load them first")):
+        with pytest.raises(ValueError, match=sentence):
+            of_fbgemm(tables)
+
+
 def test_other_kinds_of_fbgemm_s_tables_are_refused():
     tables = SimpleNamespace(embedding_specs=[(5, 4, 0, 0)], split_embedding_weights=lambda: [USER])
     tables.pooling_mode = SimpleNamespace(value=2, name="NONE")
     with pytest.raises(ValueError, match="table table0: mode = 'none': must be one of sum, mean, max"):
         placed(of_fbgemm(tables)[0], np.zeros(0, np.uint64))
     tables._forward_hooks = {0: print}
-    with pytest.raises(ValueError, match="has _forward_hooks, which a bundle would not call"):
+    with pytest.raises(ValueError, match="has _forward_hooks of its own, which a bundle would not call"):
         of_fbgemm(tables)
     strange = type("SSDTableBatchedEmbeddingBags", (), {"__module__": "fbgemm_gpu.tbe.ssd"})()
     with pytest.raises(ValueError, match="FBGEMM's SSDTableBatchedEmbeddingBags is not read; SplitTable"):
