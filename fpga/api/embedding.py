@@ -131,9 +131,10 @@ class EmbeddingBags(OnCard):
                 raise ValueError(f"table {table}: offsets must have 1 axis"
                                  + (" and an entry at least with include_last_offset" if include_last_offset else "")
                                  + f", not the shape {ends.shape}")
-            if len(ends) and (ends.dtype.kind not in "iu" or ends[0] or ends.min() < 0 or ends.max() > len(flat)):
-                raise ValueError(f"table {table}: offsets must be whole numbers that begin with 0 and are at most the "
-                                 f"{len(flat)} indices")
+            if len(ends) and (ends.dtype.kind not in "iu" or ends.min() < 0 or ends.max() > len(flat)):
+                raise ValueError(f"table {table}: offsets must be whole numbers from 0 to the {len(flat)} indices")
+            if len(ends) and ends[0]:
+                raise ValueError(f"table {table}: offsets must begin with 0, not with {ends[0]}")
             if not include_last_offset:
                 ends = np.append(ends, len(flat)) if len(ends) else np.zeros(1, np.int64)
         else:

@@ -106,17 +106,17 @@ def _is_one_graph(module: torch.nn.Module) -> bool:
     contexts = [getattr(module, "dynamo_ctx", None)]
     for forward in (vars(module).get("forward"), getattr(type(module), "forward", None)):
         if hasattr(forward, "_torchdynamo_orig_callable"):
-            contexts += [cell.cell_contents for cell in forward.__closure__ or ()]
+            contexts += [cell.cell_contents for cell in getattr(forward, "__closure__", None) or ()]
     return any(getattr(each, "fullgraph", False) is True for each in contexts)
 
 
-def _check_as_its_class(module: torch.nn.Module, kind: type, place: str) -> None:
+def _check_as_its_class(module: torch.nn.Module, kind: Any, place: str) -> None:
     """Raises ValueError: a module that does not do what its class does."""
     if torch.nn.utils.parametrize.is_parametrized(module):
         names = [name for name, _ in module.parametrizations.named_children()]
         raise ValueError(f"module {place}: parametrizations.{names[0]} makes its {names[0]} of other tensors; "
                          f"torch.nn.utils.parametrize.remove_parametrizations(module, {names[0]!r}) keeps what it is")
-    forward: Any = kind.forward     # as the class's own module has it, not what another has put there
+    forward = kind.forward     # as the class's own module has it, not what another has put there
     if forward.__module__ != kind.__module__ or hasattr(forward, "__wrapped__"):
         raise ValueError(f"module {place}: {_title(kind)} has a forward of {forward.__module__}, which a card would "
                          "not call; compile the model where the class is as it was")

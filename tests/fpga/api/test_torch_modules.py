@@ -84,6 +84,8 @@ def test_ids_that_are_no_rows(cards, tmp_path):
                                out=tmp_path / "bundle", **LAYOUT)
     indices = torch.randint(0, 50, (40, 3))
     torch.testing.assert_close(on_cards(indices), table(indices), **CLOSE)
+    with pytest.raises(ValueError, match="table EmbeddingBag: offsets must begin with 0, not with 2"):
+        on_cards(indices.reshape(-1), torch.tensor([2, 5]))
 
 
 def test_what_does_not_fit(cards, tmp_path):
