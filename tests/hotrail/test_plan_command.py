@@ -252,7 +252,7 @@ def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
     assert done.exit_code == 1 and "nothing.npz" in done.output
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(2, of="flows")
 def test_a_table_larger_than_all_memories(log, tmp_path):
     model = tmp_path / "m.toml"
     text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text("utf-8")

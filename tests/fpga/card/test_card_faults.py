@@ -106,7 +106,7 @@ def test_stalls(standing, name, channel, share):
     bench.stalls(run, channel, share)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @pytest.mark.parametrize(("name", "port", "way"), CHANNELS_OF)
 @pytest.mark.testpoint("errors")
 def test_error_responses(standing, name, port, way):
@@ -148,7 +148,7 @@ def test_a_host_killed_at_any_cycle(standing, name):
     bench.kills(run, cycles, 20)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @every(SUBJECTS)
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(standing, name):
@@ -166,7 +166,7 @@ def test_reset_at_any_cycle(standing, name):
     bench.resets(run, cycles, SUBJECTS[name].moments)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @every(ONE_EACH)
 @pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(request, name):

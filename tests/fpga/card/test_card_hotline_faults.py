@@ -97,7 +97,7 @@ def stopped(bench, run, taken):
     bench.mend(run)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @pytest.mark.parametrize("ahead", [1, 2, LAST])
 @pytest.mark.parametrize("taken", [0, 4])
 @pytest.mark.testpoint("errors")
@@ -125,7 +125,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     bench.mend(standing[0])
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
     """What is dispatched does not depend on it, only the order of the classes."""
@@ -163,7 +163,7 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
     bench.mend(run)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2, of="faults")
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.testpoint("errors")
 def test_faults_in_half_precision(bench, name):

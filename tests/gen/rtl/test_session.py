@@ -17,7 +17,7 @@ def cores(seed, modes, columns, rank):
             for k in range(len(modes))]
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(2, of="syntheses")
 def test_two_tables_of_different_width():
     tables = [cores(1, (3, 2, 2), (2, 2, 2), 2), cores(2, (4, 3), (2, 2), 3)]
     ids = np.array([0, 1, 1, 0, 0, 1] * 4)

@@ -62,7 +62,7 @@ def digest() -> str:
     return hashlib.sha256(refined(design, at, place_).tobytes()).hexdigest()
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(2, of="syntheses")
 @pytest.mark.parametrize("variables", [
     {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
     {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Prescott"}])
