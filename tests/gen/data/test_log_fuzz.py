@@ -18,9 +18,9 @@ def run(count, seed, processes=1):
 
 
 def test_malformed_logs():
-    found = run(100 * len(NAMES), 0)
+    found = run(40 * len(NAMES), 0)
     for name in NAMES:
-        assert found.read[name] > 10 and found.refused[name] > 25, (name, found)
+        assert found.read[name] > 4 and found.refused[name] > 10, (name, found)
 
 
 @pytest.mark.regress
