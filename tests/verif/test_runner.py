@@ -12,6 +12,8 @@ from hw.kernel.top import VitisKernel
 from hw.place import Part, place
 from verif.bench import runner
 
+pytestmark = pytest.mark.turns(4, of="the runner")
+
 
 class Unit(wiring.Component):
     """Hands a word on and, when `broken`, drops valid before the beat was taken."""

@@ -180,7 +180,7 @@ def long(bags):
     return asked, [bags.batch(requests) for requests in asked]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("end", ["dead host", "bus", "interrupt", "reset"])
 def test_runs_that_end_while_inputs_are_on_their_way(bags, long, end):
     """On the simulated card, with more inputs behind the run than cross the link before it ends: the same objects go on

@@ -99,6 +99,7 @@ def test_a_log_is_served(made, log, oracles):
                              "equal to the oracle's")
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("forms", [("float16",) * 3, ("float16", "float32", "float16"), ("bfloat16",) * 3])
 def test_vectors_in_half_precision_go_to_the_network_as_they_are(log, tmp_path, monkeypatch, forms):
     """Where all are float16; every bit is the oracle's, and that of a network which takes them as float32."""

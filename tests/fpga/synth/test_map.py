@@ -95,6 +95,7 @@ def test_what_is_too_deep_in_one_piece_stays_too_deep():
     assert report.notes == ("line: mapped in one piece with part",)
 
 
+@pytest.mark.turns(2, of="syntheses")
 def test_a_carry_chain_counts_once_however_long():
     text = """module adder(input clk, input [59:0] a, b, output reg [59:0] o);
   reg [59:0] x, y;
@@ -110,6 +111,7 @@ endmodule
     assert report.worst.met and report.most_chains.met
 
 
+@pytest.mark.turns(2, of="syntheses")
 def test_two_chains_break_the_rule():
     text = """module adders(input clk, input [29:0] a, b, c, output reg [29:0] o);
   reg [29:0] x, y, z;
@@ -150,6 +152,7 @@ endmodule
     assert report.worst.levels <= 2
 
 
+@pytest.mark.turns(2, of="syntheses")
 def test_loop_wrong():
     part, _ = in_line(1, 1, "x ^ y")
     ring = """module ring(a, o);

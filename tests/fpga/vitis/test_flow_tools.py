@@ -16,7 +16,7 @@ from tests.support.command import call
 from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, files, make, shown
 from tests.support.vitis_kernels import prepared
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.turns(12, of="tools")]
 
 
 # ---- with Vitis ----
