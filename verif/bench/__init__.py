@@ -14,8 +14,8 @@ from verif.bench.pack import metadata
 
 __all__ = ["clock_of", "has_begun", "rng", "start", "reset", "report", "seed"]
 
-# Between two looks for garbage: cocotb makes objects in every cycle, most of them gone with it. Python's own count, 700,
-# costs a twentieth of a simulation.
+# Between two looks for garbage: cocotb makes objects in every cycle, most of them gone with it. Python's own count,
+# 700, costs a twentieth of a simulation.
 ALLOCATIONS = 200_000
 
 

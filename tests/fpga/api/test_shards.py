@@ -46,7 +46,7 @@ def served(bundle, chunk, monkeypatch):
         return cards.infer(chunk, chunk.values["dense"])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("by", [REPLICATED, {"town": "samples"}, dict.fromkeys(make.SPLIT, "samples"), SLICED,
                                 {"user/id": "samples", "genre": "columns"}])
 def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):

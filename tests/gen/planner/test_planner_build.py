@@ -36,6 +36,7 @@ def test_a_bag_that_the_core_does_not_take_is_refused_before_anything_is_planned
         build(model, profile(log), COSTS, cards=1)
 
 
+@pytest.mark.turns(2, of="searches")
 def test_a_row_of_the_drive_takes_its_share_of_a_page(known):
     """Rows of 1,408 bytes: two in a page of 4,096."""
     wide = Recommender("m", "", {"one": TableSpec("one", 900, 352)}, None, BATCH)
@@ -269,7 +270,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     assert "1 card, DRAM and SSD: tables: none was found" in said
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("drive_s, run_s", [(0.0, 3.0), (5.0, 3.0), (200.0, 0.0)])
 @pytest.mark.parametrize("lost", [None, NotFound("not found"), Infeasible("impossible")])
 def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, run_s, lost, monkeypatch):
