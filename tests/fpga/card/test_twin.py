@@ -170,7 +170,7 @@ def test_tables_that_are_no_longer_loaded_are_not_looked_up():
         refuses()
 
 
-@pytest.mark.turns(2, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_in_a_process_of_its_own():
     random = np.random.default_rng(7)
     tables, _ = tensor_trains(random)
