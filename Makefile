@@ -5,8 +5,7 @@ RUN    := $(VENV)/bin/hotrail
 READY  := $(VENV)/.ready
 # What tests, lint and benches need besides: dev tools, some of them under licences that nothing of ours may depend on.
 DEV    := $(VENV)/.ready-dev
-# One more than there are processors: some tests wait, for a disk or a signal.
-JOBS   ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?=
 CORE   ?=
 # Hundreds of processes import the same modules: each would compile them anew.

@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(config, items):
     if os.environ.get("HOTRAIL_REGRESS"):
         return
     left_out = {item for item in items if item.get_closest_marker("regress")}
-    if not os.environ.get("HOTRAIL_SEED") and not any("[" in argument for argument in config.args):
+    whole = os.environ.get("HOTRAIL_SEED") or os.environ.get("HOTRAIL_TURNS") == "all"
+    if not whole and not any("[" in argument for argument in config.args):
         left_out |= _not_their_turn(items)
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
@@ -91,6 +92,7 @@ def pytest_collection_finish():
     """What has been imported stays: no look for garbage goes through it again."""
     gc.enable()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

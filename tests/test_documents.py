@@ -231,7 +231,7 @@ def test_the_models_file_has_every_key():
         assert all(f"`{word}`" in page for word in words), words
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_generated_pages_are_not_in_the_tree():
     """They begin with their title and are made anew by `make docs`."""
     for name, text in generated().items():

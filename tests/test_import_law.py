@@ -1,6 +1,7 @@
 """Who may import whom. The table is that of docs/architecture.md; the scan is static, so nothing is run."""
 
 import ast
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -136,8 +137,8 @@ def test_offences_are_seen(room, text):
 
 def test_hw_has_no_postponed_annotations():
     """Amaranth reads annotations when the class is made; postponed ones are strings and give no ports."""
-    for path in files("hw"):
-        assert (0, "__future__") not in [(0, name) for _, name in imports(path.read_text("utf-8"), "hw.x")], path
+    postponed = re.compile(r"(?m)^from __future__ import")
+    assert not [path for path in files("hw") if postponed.search(path.read_text("utf-8"))]
 
 
 def test_no_machine_paths():

@@ -81,6 +81,3 @@ def test_the_command(tmp_path):
     done = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, f"{path}:2: {FEW}\n")
 
-
-def test_hw_has_one_statement_a_line():
-    assert statements.main([]) == 0

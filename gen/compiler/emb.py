@@ -519,8 +519,9 @@ def _cut(pages, offsets, where, end, ring, own, back, drive, at, brought, cuts):
 def _over_dies(brought, start, drive, where, pages, at):
     """Puts the new pages of an instruction, from position `start` on, into the order of their requests. pages, at: of
     the instruction's rows."""
-    brought[:] = brought[over_dies(brought, *drive)]
-    for k in range(len(brought)):
+    requested = brought[over_dies(brought, *drive)]
+    for k in range(len(brought)):       # to compile an assignment of all at once takes two seconds
+        brought[k] = requested[k]
         where[brought[k]] = start + k
     for k in range(len(pages)):
         at[k] = where[pages[k]]

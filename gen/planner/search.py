@@ -155,7 +155,13 @@ def _emptiest(load, inverse, own):
         for r in range(LOADS):
             full[k] = max(full[k], load[k, r] * inverse[r])
     full[own] = -1.0
-    return np.argsort(full, kind="mergesort")[:CARDS]
+    found = np.zeros(CARDS, np.int64)
+    for place in range(CARDS):      # to compile a sort takes two seconds
+        for k in range(cards):
+            if full[k] < full[found[place]]:
+                found[place] = k
+        full[found[place]] = np.inf
+    return found
 
 
 @njit(cache=True)

@@ -1,6 +1,7 @@
 """The TT unit's cycles for callers that are compiled themselves: a step of golden.tt.unit behind a C pointer."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ _pointers = [types.CPointer(each) for each in (
     types.int64, *(from_dtype(record) for record in (UNIT, LANE, ENTRY, LOOKUP, VECTOR)), types.int64)]
 
 
-@cfunc(types.int64(*_pointers, types.int64, types.int64, types.int64), cache=True)
 def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup, goes):
     n = carray(counts, 2)
     sizes = Sizes(*to_fixed_tuple(carray(sizes, _SIZES), _SIZES))
@@ -46,6 +46,12 @@ def _clock(sizes, unit, lanes, entries, lookups, vectors, counts, cycle, lookup,
             | (0 if unit.sums.offered == -1 else OFFERED))
 
 
+@cache
+def _compiled() -> Any:
+    """Made when a clock is, not on import: it takes seconds, or a third of one from Numba's cache."""
+    return cfunc(types.int64(*_pointers, types.int64, types.int64, types.int64), cache=True)(_clock)
+
+
 class Clock:
     """A unit before its lookups, which are all known beforehand; arguments as those of golden.tt.cycles.cycles.
 
@@ -62,4 +68,4 @@ class Clock:
         self._sizes = np.array(self._unit.sizes, np.int64)
         self._counts = np.array([len(self._unit.lookups), len(self._unit.vectors)], np.int64)
         arrays = (self._sizes, *self._unit[1:], self._counts, self._unit.unit["total"]["computed"])
-        self.pointers = np.array([_clock.address, *(each.ctypes.data for each in arrays)], np.uint64)
+        self.pointers = np.array([_compiled().address, *(each.ctypes.data for each in arrays)], np.uint64)

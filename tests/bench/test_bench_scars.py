@@ -7,6 +7,8 @@ from bench import scars
 from gen.data.logs import Trace
 from gen.data.scars import Device, Traffic
 
+pytestmark = pytest.mark.regress
+
 # Four samples: a user each, and bags of genres.
 LOG = Trace("a log", {"user": np.array([0, 1, 0, 2]), "genre": np.array([3, 3, 1, 0, 3])}, {"user": 3, "genre": 4},
             offsets={"genre": np.array([0, 2, 2, 4, 5])})

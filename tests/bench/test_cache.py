@@ -7,6 +7,8 @@ from bench import cache
 from gen.data.logs import Trace
 from tests.support import emb_tables as make
 
+pytestmark = pytest.mark.regress
+
 
 def test_batches_and_first_lookups():
     cut = cache.batches(np.arange(10), np.array([0, 3, 3, 10]))

@@ -8,6 +8,8 @@ from fpga.card.memory import rows
 from gen.model.device import Device
 from gen.planner.costs import requests
 
+pytestmark = pytest.mark.regress
+
 DEVICE = Device.load("smartssd")
 DEVICES = {
     "smartssd": DEVICE,

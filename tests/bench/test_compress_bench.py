@@ -5,6 +5,8 @@ import pytest
 
 from bench.compress import FORMS, SMALL, Samples, split
 
+pytestmark = pytest.mark.regress
+
 
 def test_bags_of_some_samples():
     offsets = np.array([0, 2, 2, 5, 6])

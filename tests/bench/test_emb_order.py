@@ -5,6 +5,8 @@ import pytest
 
 from bench.emb_order import COPIED, ascending, copied, once_ascending
 
+pytestmark = pytest.mark.regress
+
 GROUP, FIRST = 64, 10_000
 DRAWN = np.minimum(np.random.default_rng(1).zipf(1.3, 16 * GROUP) - 1, 5000)
 

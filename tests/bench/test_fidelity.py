@@ -7,6 +7,8 @@ import pytest
 
 from bench import fidelity
 
+pytestmark = pytest.mark.regress
+
 SUMS = {"random_64": 12061741928, "random_256": 3027034955, "random_1024": 734501213,
         "sequential": 187272564, "third_hot_256": 2990477786}
 HBM_SUMS = {"random_64": 11981638733, "random_256": 2983386977, "random_1024": 756459702,
@@ -15,7 +17,7 @@ HBM_SUMS = {"random_64": 11981638733, "random_256": 2983386977, "random_1024": 7
 
 @pytest.mark.parametrize("bench, targets", [
     (fidelity.dram, 2), (fidelity.controller, 3), (fidelity.hbm, 4),
-    pytest.param(fidelity.ssd, 1, marks=pytest.mark.regress)])
+    (fidelity.ssd, 1)])
 def test_every_target_is_met(bench, targets):
     rows = list(bench())
     assert sum(row.met is not None for row in rows) == targets

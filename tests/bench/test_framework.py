@@ -8,6 +8,8 @@ import pytest
 from bench import framework
 from bench.framework import LeftOut, Row, at_least, at_most, figure
 
+pytestmark = pytest.mark.regress
+
 
 @pytest.fixture
 def benches(monkeypatch):

@@ -8,6 +8,8 @@ from bench import hotline as figures
 from gen.data.logs import Trace
 from golden.hotline.bank import WAYS, oracle
 
+pytestmark = pytest.mark.regress
+
 
 def test_a_perfect_choice_takes_four_of_each_set():
     random = np.random.default_rng(1)

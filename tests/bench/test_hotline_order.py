@@ -9,6 +9,8 @@ from gen.compiler.hotline import Train
 from golden.hotline.train import Memory
 from tests.support import hotline_logs as make
 
+pytestmark = pytest.mark.regress
+
 
 def test_the_order_is_that_of_the_core(monkeypatch):
     config = make.with_config(row_slots=4096, embedding_beats=8192)

@@ -5,6 +5,8 @@ import pytest
 from bench import hotline_rate
 from bench.framework import LeftOut
 
+pytestmark = pytest.mark.regress
+
 SAMPLES = 60
 
 

@@ -5,6 +5,8 @@ import pytest
 from bench import hotline_train
 from bench.framework import LeftOut
 
+pytestmark = pytest.mark.regress
+
 
 def test_rates_of_the_smallest_core(monkeypatch, calibration, counters):
     calibration(300, n_samples=2000)

@@ -6,6 +6,8 @@ import pytest
 from bench import learn
 from golden.tt.decompose import decompose, dense
 
+pytestmark = pytest.mark.regress
+
 
 def planted(seed=0, users=60, items=24, columns=8, noise=0.1, density=0.6, cores=None):
     """Ratings of a known table: a dense random one or that of `cores`."""

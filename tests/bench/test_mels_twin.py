@@ -1,11 +1,14 @@
 """Batches that are drawn from statistics go where the plan has their rows."""
 
 import numpy as np
+import pytest
 
 from bench.mels_twin import blank, drawn
 from gen.data.profile import Heat, TableProfile
 from gen.data.remap import numbered
 from gen.planner.plan import PlanTable, Tier
+
+pytestmark = pytest.mark.regress
 
 TABLE = PlanTable("t", (0,), Tier(12), Tier(6), Tier(22), (2, 3, 1), (2, 2, 4), (2, 2), spare=4)
 KNOWN = TableProfile("t", 40, 1000, Heat.of(np.arange(80, 40, -1) ** 2 // 20), np.zeros(0, np.int64),

@@ -7,6 +7,8 @@ import pytest
 
 from bench import papers
 
+pytestmark = pytest.mark.regress
+
 
 def test_all_vectors_but_a_gpus_own_reach_it():
     of = SimpleNamespace(tables={"a": SimpleNamespace(dim=4), "b": SimpleNamespace(dim=12)})

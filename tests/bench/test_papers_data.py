@@ -6,6 +6,8 @@ import pytest
 from bench import papers_data
 from gen.data.profile import Heat, Profile, TableProfile
 
+pytestmark = pytest.mark.regress
+
 
 def test_values_of_a_tensor_train():
     assert papers_data.train_values(8, (2, 2, 2), 2) == 1 * 2 * 2 * 2 + 2 * 2 * 2 * 2 + 2 * 2 * 2 * 1

@@ -5,6 +5,8 @@ import pytest
 
 from bench.papers_hotline import DIM, cold_rows, minutes
 
+pytestmark = pytest.mark.regress
+
 
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_cold_rows_are_sent_once_in_a_mini_batch(batch):

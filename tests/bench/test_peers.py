@@ -7,6 +7,8 @@ import pytest
 
 from bench import peers
 
+pytestmark = pytest.mark.regress
+
 libcachesim = pytest.importorskip("libcachesim")
 
 

@@ -23,6 +23,8 @@ from gen.planner.problem import Item, Problem
 from gen.planner.solve import solve
 from tests.support.planner_problems import COSTS, drawn, sharded
 
+pytestmark = pytest.mark.regress
+
 
 def alone(seed):
     """DRAM and SSD, embedding alone, tables on several cards."""

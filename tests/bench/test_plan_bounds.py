@@ -17,6 +17,8 @@ from gen.planner.planning import make
 from gen.planner.refresh import Residents, in_rows, words_of
 from tests.support.planner_problems import BATCH, COSTS
 
+pytestmark = pytest.mark.regress
+
 MODEL = Recommender("m", "", {"user": TableSpec("user", 600, 64), "item": TableSpec("item", 500, 64)}, None, BATCH)
 TIGHT = replace(COSTS, dram_bytes=230_000, drive_s=1e-6, link_s=1e-12)
 

@@ -7,6 +7,8 @@ import pytest
 import bench.profile as figures
 from gen.data.logs.criteo import ClickLog
 
+pytestmark = pytest.mark.regress
+
 
 @pytest.fixture
 def log(tmp_path):

@@ -10,6 +10,8 @@ from gen.data.shapes import row_modes
 from gen.rtl.config import load
 from golden.tt.reuse import first_products, leading_keys
 
+pytestmark = pytest.mark.regress
+
 
 def test_zipf_is_seeded_skewed_and_scattered():
     first, again = (reuse.zipf(1000, 20_000, 1.05, seed=4) for _ in range(2))

@@ -10,6 +10,8 @@ from gen.model.weights import SeededWeights
 from gen.planner.arrivals import Stages, latency
 from tests.support import bundles
 
+pytestmark = pytest.mark.regress
+
 
 @pytest.fixture(scope="module")
 def cards(tmp_path_factory):

@@ -5,6 +5,8 @@ import pytest
 
 from bench import train_time
 
+pytestmark = pytest.mark.regress
+
 FIGURES = train_time.published()
 
 
@@ -40,7 +42,6 @@ def test_the_kept_constants_predict_the_other_half():
     assert np.median(errors) <= 0.15 and sorted(errors)[-4] <= 0.35     # the page names the three that are worse
 
 
-@pytest.mark.regress
 def test_the_kept_constants_are_fitted():
     found = train_time.rounded(train_time.fit(FIGURES))
     for name, values in found.items():

@@ -244,7 +244,7 @@ def _alive(pid):
         return False
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     log = tmp_path / "log.npz"
     np.savez(log, idx_a=np.arange(50))

@@ -97,7 +97,7 @@ def lints(preset, cores):
     assert done.output.count("nothing but what is waived") == len(cores)
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_lint_of_a_core(tmp_path):
     lints(only(tmp_path, "tt"), ["tt"])
 

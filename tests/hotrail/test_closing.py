@@ -24,7 +24,7 @@ def mapped(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_timing(mapped):
     done = call("timing", "tiny", "tt")
     assert done.exit_code == 0, done.output
@@ -40,7 +40,7 @@ def test_timing(mapped):
     assert picture.read_text("utf-8").startswith("<svg ") and str(picture) in done.output
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_timing_as_json(mapped):
     done = call("timing", "tiny", "tt", "--json", "--out", mapped / "here")
     (told,) = json.loads(done.stdout)["cores"].values()
@@ -80,7 +80,7 @@ def test_a_picture_that_cannot_be_written_costs_no_figures(mapped):
     assert [path.name for path in (mapped / "here").iterdir()] == ["tt.svg"]
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 @pytest.mark.parametrize("command", ["timing", "failfast"])
 def test_a_netlist_that_cannot_be_kept_is_said(tmp_path, monkeypatch, command):
     """A full disk ends the command with the file and the reason; afterwards the same folder serves."""

@@ -124,7 +124,7 @@ def test_an_installation_without_extras(tmp_path):
     assert [line[:2] for line in found] == 8 * ["0 "], found
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_what_needs_an_extra_says_which(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)      # with another Verilator on it
     commands = ["profile log.csv.zst", "profile log.parquet", "timing tiny tt", "profile log.csv --workers 1",

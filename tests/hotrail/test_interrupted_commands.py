@@ -94,6 +94,7 @@ def interrupted(place, name, moments, seed):
     return taken
 
 
+@pytest.mark.turns(1, of="processes")
 def test_interrupts(place):
     assert max(interrupted(place, "plan", 1, runner.seeds()[0])) < BOUND_S
 

@@ -71,6 +71,7 @@ def test_small_tables_joined(tmp_path):
     assert "0, joined with genre" in (tmp_path / "plan" / "index.html").read_text("utf-8")
 
 
+@pytest.mark.turns(1, of="searches")
 def test_rows_in_another_format(log, tmp_path):
     """Take fewer bytes of DRAM and less time; the plan keeps the format."""
     plans = {}
@@ -92,6 +93,7 @@ def test_rows_in_another_format(log, tmp_path):
     assert done.exit_code == 1 and "two values share a byte, so dim = 15 must be even" in done.output
 
 
+@pytest.mark.turns(1, of="searches")
 def test_formats_within_an_error_budget(log, tmp_path):
     """Measured on the samples that are held back, with the network's log loss; on page, terminal and in JSON."""
     (tmp_path / "n.toml").write_text('about = ""\nbottom = [2, 64]\ninteraction = "dot"\nfeatures = 2\ndim = 64\n'
@@ -152,6 +154,7 @@ def test_no_model_file_is_written_over(log, tmp_path, name, sentence):
     assert (tmp_path / "m.toml").read_text("utf-8") == "mine" and not (tmp_path / "m.txt").exists()
 
 
+@pytest.mark.turns(1, of="searches")
 def test_levels_and_a_model(log, tmp_path):
     model = tmp_path / "m.toml"
     model.write_text('network = "n.toml"\ndim = 16\nbatch = 64\n[tables.user]\nrows = 300\n[tables.genre]\nrows = 64\n'
@@ -252,7 +255,7 @@ def test_a_log_without_a_table_and_ids_past_the_rows(log, tmp_path):
     assert done.exit_code == 1 and "nothing.npz" in done.output
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_a_table_larger_than_all_memories(log, tmp_path):
     model = tmp_path / "m.toml"
     text = (Path(__file__).parents[2] / "gen" / "model" / "devices" / "smartssd.toml").read_text("utf-8")
@@ -283,6 +286,7 @@ def test_a_real_log(tmp_path):
     assert json.loads((tmp_path / "plan.json").read_text("utf-8"))["tables"]
 
 
+@pytest.mark.turns(1, of="searches")
 def test_the_range_until_the_next_refresh(tmp_path):
     rows = np.sort(np.random.default_rng(3).integers(0, 3000, 9000)).astype(np.int32)
     np.savez(tmp_path / "log.npz", idx_user=rows)

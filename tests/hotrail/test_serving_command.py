@@ -107,7 +107,7 @@ def test_mistakes_are_a_sentence(load_inputs, tmp_path):
     assert done.output == f"Error: there is no bundle {tmp_path / 'none'}: no such folder\n"
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_refresh(load_inputs, tmp_path, monkeypatch):
     """A bundle refreshed by its own log moves nothing; by one in which other rows are hot it may say why it cannot."""
     (folder := tmp_path / "plan").mkdir()

@@ -114,7 +114,7 @@ def instances():
     return {cls: some for cls, some in found.items() if cls.__module__.startswith("hw.")}
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_docstrings_name_the_members(instances):
     assert len(instances) > 80
     wrong = [f"{cls.__module__}.{cls.__name__}: {line}" for cls, some in instances.items()

@@ -55,7 +55,8 @@ class Copy:
         self._env = {name: value for name, value in os.environ.items()
                      if not name.startswith(("HOTRAIL_", "PYTEST_", "COCOTB_"))}
         # A file that changes twice a second must not be taken from a cache of compiled ones.
-        self._env |= {"HOTRAIL_BUILD": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"}
+        # Mutants are tried by whole benches.
+        self._env |= {"HOTRAIL_BUILD": str(folder / "build"), "HOTRAIL_TURNS": "all", "PYTHONDONTWRITEBYTECODE": "1"}
         if all_shapes:
             self._env |= {"HOTRAIL_REGRESS": "1"}
 

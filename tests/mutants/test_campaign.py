@@ -11,6 +11,8 @@ from tests.mutants.mutant import ROOT
 from tests.mutants.operators import Change, benches, changes, files
 from tests.mutants.weave import woven
 
+pytestmark = pytest.mark.regress
+
 FILE = "hw/stream/skid_buffer.py"
 
 
@@ -54,7 +56,6 @@ def test_the_share_of_those_found():
     assert share([]).count == 0
 
 
-@pytest.mark.regress
 def test_a_part_that_is_an_equivalent_by_itself(tmp_path):
     """Mutant 1 keeps through a reset what counts only behind a write, 2 what counts at once; both are in a part."""
     (tmp_path / "top").write_text("dut", "utf-8")
@@ -94,7 +95,6 @@ endmodule
     assert compare([tmp_path], 2).startswith("different at cycle")
 
 
-@pytest.mark.regress
 def test_a_campaign(tmp_path):
     """All mutants of a small unit: those that are found, those that are equivalents, and one that is never reached; it
     goes on where it was ended."""

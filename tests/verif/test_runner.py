@@ -12,6 +12,8 @@ from hw.kernel.top import VitisKernel
 from hw.place import Part, place
 from verif.bench import runner
 
+pytestmark = pytest.mark.turns(4, of="the runner")
+
 
 class Unit(wiring.Component):
     """Hands a word on and, when `broken`, drops valid before the beat was taken."""
@@ -209,7 +211,7 @@ async def one(dut):
     runner.simulate(Pairs(), module, name="runner_pairs", tests=1)
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_hang_ends(tmp_path, monkeypatch):
     body = "@cocotb.test()\nasync def hangs(dut):\n    start(dut)\n    await ClockCycles(dut.clk, 10**9)\n"
     module = write(tmp_path, monkeypatch, body, "bench_hang")
@@ -263,7 +265,7 @@ async def asked(dut):
 """
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_clock_and_reset_have_the_names_of_the_metadata(tmp_path, monkeypatch):
     """A core and its kernel are two models, one with `clk` and `rst`, one with `ap_clk` and `ap_rst_n`."""
     with monkeypatch.context() as patched:
@@ -295,7 +297,7 @@ class Holder(wiring.Component):
         return m
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_registers_and_memories_begin_at_random(tmp_path, monkeypatch):
     """From the run's seed, whatever the Verilog's initial value; every word of a memory by itself."""
     body = """

@@ -2,6 +2,7 @@
 
 import pytest
 
+from verif import testpoints
 from verif.testpoints import collect, faults, main, page
 
 
@@ -109,7 +110,8 @@ def test_what_cannot_be(made, change, sentence):
     assert sentence in str(caught.value)
 
 
-def test_the_command(capsys):
+def test_the_command(units, monkeypatch, capsys):
+    monkeypatch.setattr(testpoints, "collect", lambda: units)
     main(["stream/fifo"])
     assert "\n  smoke\n    verif/stream/test_fifo.py::smoke: " in capsys.readouterr().out
     for arguments, code, said in ((["--help"], 0, "usage:"), (["--all"], 2, "unrecognized"), (["no"], 2, "units are")):

@@ -129,6 +129,7 @@ async def control(dut):
     assert (await master.read_dword(CTRL)) == 1 << START
 
 
+@pytest.mark.turns(1, of="second opinions")
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("second_opinion", unit="axi/reader")
 def test_reader_against_another_memory(number):
@@ -137,6 +138,7 @@ def test_reader_against_another_memory(number):
              only=r"\.reader$", seed=number)
 
 
+@pytest.mark.turns(1, of="second opinions")
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("second_opinion", unit="axi/writer")
 def test_writer_against_another_memory(number):
@@ -145,6 +147,7 @@ def test_writer_against_another_memory(number):
              name="axi_writer_16", tests=1, only=r"\.writer$", seed=number)
 
 
+@pytest.mark.turns(1, of="second opinions")
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("second_opinion", unit="axi/control")
 def test_control_against_another_master(number):

@@ -241,7 +241,7 @@ def test_reader(beat_bytes, number):
              seed=number, **run_of(beat_bytes, 11))
 
 
-@pytest.mark.turns(1)
+@pytest.mark.turns(1, of="second opinions")
 @pytest.mark.parametrize("beat_bytes, outstanding", [(4, 2), (32, 64)])
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("random_match_golden")

@@ -67,6 +67,7 @@ async def held(dut):
             int(written < at <= written + cycles) for at in range(len(levels))], levels
 
 
+@pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_boundaries(number):
     for unit, only in ((Link(gap_cycles=GAP_CYCLES), "silence"), (BoardRegisters(memory_bytes=4096), "held")):

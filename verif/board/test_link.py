@@ -285,6 +285,7 @@ async def lamps_and_reset_register(dut):
     assert "refused" not in await lit()
 
 
+@pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_link(number):
     simulate(Board(None, CONFIG), "verif.board.test_link", name="board_link", tests=11, seed=number)

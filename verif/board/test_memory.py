@@ -282,6 +282,7 @@ async def other_bursts(dut):
     assert (await masters[0].read(0, SIZE)).data == content
 
 
+@pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_memory(number):
     simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=11,

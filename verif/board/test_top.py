@@ -326,7 +326,7 @@ async def reset_midstream(dut):
         await driver.run(program)
 
 
-@pytest.mark.turns(2, of="tops")
+@pytest.mark.turns(1, of="tops")
 @pytest.mark.parametrize("number", seeds())
 def test_board_without_a_core(number):
     simulate(board(None, None, **SETTINGS), "verif.board.test_top", name="board_none", tests=1, seed=number,

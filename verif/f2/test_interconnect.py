@@ -321,6 +321,7 @@ async def one_channel_stalled(dut):
         assert all(bench.memory.read(at, BEAT) == data for at, data in written.items()), f"{name} stood still"
 
 
+@pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_interconnect(number):
     simulate(Interconnect(beat_bytes=BEAT, address_bits=ADDRESS_BITS), "verif.f2.test_interconnect",

@@ -202,7 +202,7 @@ def _model(logic, name, **options):
     return build_texts(texts(converted, "custom_logic", visible=True), metadata_of(metadata), name, **options)
 
 
-@pytest.mark.turns(2, of="tops")
+@pytest.mark.turns(1, of="tops")
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.testpoint("smoke")
 def test_without_a_core(number):

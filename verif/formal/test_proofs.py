@@ -19,9 +19,7 @@ from verif.formal.properties import DECLARED, Properties, checks, past, version
 from verif.formal.prove import Proof, prove
 
 UNIT = None
-QUICK = [proof for proof in ALL if proof.quick]
 MUTATED = ("skid_buffer", "fifo_bare", "turns_3", "marks")      # by netlists small enough to draw many
-SLOW = [proof for proof in ALL if not proof.quick]
 
 
 class Counter(wiring.Component):
@@ -50,16 +48,11 @@ def _counting(p: Properties, unit: Counter) -> None:
     p.cover("it is 7", unit.count == 7)
 
 
-def test_quick_proofs_hold():
-    faults = [fault for outcome in prove(QUICK) for fault in outcome.faults()]
-    assert not faults, "\n".join(faults)
-    assert all(proof.declare or DECLARED[type(proof.make())] for proof in QUICK)
-
-
-@pytest.mark.regress
-@pytest.mark.parametrize("proof", SLOW, ids=lambda proof: proof.name)
+@pytest.mark.parametrize("proof", [pytest.param(proof, id=proof.name, marks=(
+    pytest.mark.turns(1) if proof.quick else pytest.mark.regress)) for proof in ALL])
 def test_proofs_hold(proof):
     outcome, = prove([proof])
+    assert outcome.claims or outcome.covers
     assert not outcome.faults(), "\n".join(outcome.faults())
 
 

@@ -75,6 +75,7 @@ def test_every_half_word_comes_back(form):
     np.testing.assert_array_equal(narrow(values, form), want)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("random_match_golden", "corner_values")
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_rounding(form):

@@ -209,7 +209,7 @@ async def every_word_is_watched(dut):
     assert told == [PAIRS, *(units * PAIRS for units in range(CONFIG.units, 0, -1)), 0]
 
 
-@pytest.mark.parametrize("shape", ["tiny", *one_of(["narrow_uram", "narrow", "uram"])])
+@pytest.mark.parametrize("shape", one_of(["tiny", "narrow_uram", "narrow", "uram"]))
 @pytest.mark.parametrize("number", seeds())
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.mlp.test_weights", name=f"mlp_weights_{shape}", tests=7,

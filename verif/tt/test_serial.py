@@ -252,6 +252,7 @@ def test_table_that_does_not_fit_wrong(modes, columns, ranks, sentence):
     assert str(error.value) == sentence
 
 
+@pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("size", shapes(["small", "paper"], 1))
 def test_tt_serial(size, number):

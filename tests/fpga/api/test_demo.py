@@ -39,7 +39,7 @@ def small(place):
     return flow.run(options(place), place, rtl="twin", say=said.append), said
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_three_memories_beside_two_and_one(small, place):
     found, _ = small
     one, two, limited, three = found.placements
@@ -51,7 +51,7 @@ def test_three_memories_beside_two_and_one(small, place):
     assert found.held == 300 == one.whole.samples and one.slice.samples == 256
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_the_rate_is_the_measured_one_beside_the_planned(small):
     found, _ = small
     whole = found.placements[-1].whole
@@ -93,7 +93,7 @@ def test_report_says_all_of_it(small, tmp_path, capsys):
     assert f"{found.placements[-1].errors['user_id']:.2f}" in text and "every bit and every cycle" in text
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_a_difference_is_told(place, monkeypatch):
     """A word of the first placement that is not the twin's, a cycle of the second."""
     again, looked_up = [], flow._looked_up
@@ -114,7 +114,7 @@ def test_a_difference_is_told(place, monkeypatch):
     assert "DIFFERENT" in report.page(done).html()
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_without_the_rtl(place, monkeypatch, tmp_path):
     """No simulator is built; a difference from the oracle is still one."""
     monkeypatch.setattr(flow, "_Simulator", None)

@@ -180,7 +180,7 @@ def long(bags):
     return asked, [bags.batch(requests) for requests in asked]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("end", ["dead host", "bus", "interrupt", "reset"])
 def test_runs_that_end_while_inputs_are_on_their_way(bags, long, end):
     """On the simulated card, with more inputs behind the run than cross the link before it ends: the same objects go on
@@ -207,7 +207,7 @@ def test_runs_that_end_while_inputs_are_on_their_way(bags, long, end):
     same(list(bags.batches(asked)), wanted)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_inputs_that_nobody_took_do_not_arrive_later(bags):
     """Batches that are given up while inputs are on their way: another answer, and what another owner of the card then
     keeps where they would arrive."""
@@ -219,7 +219,7 @@ def test_inputs_that_nobody_took_do_not_arrive_later(bags):
     same([bags.batch(requests) for requests in asked], wanted)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_closing_waits_for_inputs_that_nobody_took():
     """Another owner of the card then has other buffers where they would arrive."""
     config, values = emb_tables.config(), np.random.default_rng(3).standard_normal((3000, 64), dtype=np.float32)

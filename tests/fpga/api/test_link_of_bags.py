@@ -39,7 +39,7 @@ def test_what_crosses_for_a_batch(bags):
         assert 0 <= cycles - size * page / 4096 <= 8 + size // 4096
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_batches_give_what_each_gives(bags):
     """In order, whatever is asked for in between; an empty batch among them."""
     asked = [requests(bags, count, count) for count in (20, 3, 40)] + [[], requests(bags, 7, 7)]

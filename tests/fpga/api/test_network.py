@@ -131,7 +131,7 @@ def simulated():
         yield card
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @pytest.mark.parametrize(("network", "counts"), [
     (make.plain(13, 20, 5), (1, 30)),
     (make.plain(16, 32, 1, last="sigmoid"), (1, 17)),

@@ -105,7 +105,7 @@ def trained(real_log):
     return model, dense[asked], vectors, label[asked]
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_predictions_on_the_card_are_the_oracles_and_as_good_as_float64(trained):
     model, dense, vectors, label = trained
     network, config = model.network(), load("tiny").cores["mlp"]

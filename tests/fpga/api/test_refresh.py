@@ -85,7 +85,7 @@ def test_cards_take_one_delta_after_the_other(states, chunk, wanted, monkeypatch
         assert vectors(cards, chunk) == wanted[2][0]
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_an_interrupt_at_any_call_leaves_one_state(states, chunk, wanted, monkeypatch, is_behind):
     base, delta, after, *_ = states

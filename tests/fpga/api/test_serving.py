@@ -99,6 +99,7 @@ def test_a_log_is_served(made, log, oracles):
                              "equal to the oracle's")
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("forms", [("float16",) * 3, ("float16", "float32", "float16"), ("bfloat16",) * 3])
 def test_vectors_in_half_precision_go_to_the_network_as_they_are(log, tmp_path, monkeypatch, forms):
     """Where all are float16; every bit is the oracle's, and that of a network which takes them as float32."""
@@ -199,7 +200,7 @@ def test_an_empty_log(made, oracles):
         verify(made, log, 2)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypatch):
     """Profile, plan, bundle, cards: every lookup where the plan has it, every vector that of the rows."""
     model, profile = make.model(), profiled(log)
@@ -234,7 +235,7 @@ def test_from_a_log_to_vectors_by_a_plan_of_the_planner(log, tmp_path, monkeypat
         np.testing.assert_allclose(found[name], by_hand(bundle, chunk, name, dense=False), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_simulated_cards(made, log):
     """Every core Verilated, of two EMB and two MLP cards."""
     done = verify(made, log, 64, weights=SeededWeights(3), device=QUICK, memory="ideal", limit_cycles=500_000)

@@ -46,7 +46,7 @@ def served(bundle, chunk, monkeypatch):
         return cards.infer(chunk, chunk.values["dense"])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("by", [REPLICATED, {"town": "samples"}, dict.fromkeys(make.SPLIT, "samples"), SLICED,
                                 {"user/id": "samples", "genre": "columns"}])
 def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
@@ -63,7 +63,7 @@ def test_every_bit_is_that_of_whole_tables(written, log, monkeypatch, by):
                             [(-(-samples // 2), make.DIM), (samples // 2, make.DIM)][:max(1, min(samples, 2))])
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @pytest.mark.parametrize("dram_bytes, by", [(16_000, "columns"), (1 << 20, "samples")])
 def test_plans_of_the_planner(log, tmp_path, monkeypatch, dram_bytes, by):
     """Few bytes of DRAM are worth slices, many are worth copies; every bit is that of a plan of whole tables."""

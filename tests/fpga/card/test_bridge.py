@@ -15,6 +15,8 @@ from tests.support import hotline_logs
 from tests.support.kernels import SCATTER, WritingKernel
 from tests.support.trial_card import BEAT, CHUNK, LINE, QUICK, arguments, copying, opened
 
+pytestmark = pytest.mark.turns(12, of="memories")
+
 HOST = ("m00_axi", "m01_axi")
 WIDE = QUICK.replace("link", gb_s=15.75, efficiency=0.76)
 BEYOND = 12         # cycles of the kernel beside a burst's time

@@ -348,7 +348,7 @@ def test_error_responses(response):
 
 # Processes
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_cards_in_processes():
     cards = [opened(process=True) for _ in range(2)]
     try:

@@ -8,6 +8,8 @@ from fpga.card.memory import pages, random_rows, rows
 from gen.model.device import Span
 from gen.rtl.config import ConfigError
 
+pytestmark = pytest.mark.turns(12, of="memories")
+
 SMARTSSD = Device.load("smartssd")
 MAPS = tuple(SMARTSSD.controller.maps)
 FIRST_READY = Device.load("smartssd_frfcfs").replace(kernel_mhz=300)
@@ -110,7 +112,6 @@ def broken(commands, device):
     return found
 
 
-@pytest.mark.turns(12)
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("row_bytes", [64, 256, 2048])
 @pytest.mark.parametrize("map_", MAPS)

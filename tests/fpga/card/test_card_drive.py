@@ -7,7 +7,7 @@ from fpga.card import CardError, CardHang, CardViolation, Faults, SsdStream
 from tests.support.trial_card import BEAT, LINE, content, opened, ring_run
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 @pytest.mark.parametrize("page_bytes", [4096, 16384])
 def test_pages_go_through_the_ring(page_bytes, memory):

@@ -87,6 +87,7 @@ def test_nothing_to_do(bench, standing):
     bench.mend(run)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 def test_long_fill(benches, memory):
     """Rows into the row cache, many times more than the core keeps on their way; then again what they were."""
@@ -106,6 +107,7 @@ def test_long_fill(benches, memory):
     bench.card.write(bench.buffers["rows"], before)
 
 
+@pytest.mark.regress
 def test_cards_side_by_side():
     """Two cards in processes of their own, at work at the same time on tables of their own."""
     side_by_side([Bench("ideal", process=True, seed=seed) for seed in (1, 2)], lambda bench: bench.batch(8))

@@ -95,7 +95,7 @@ def standing(request):
 every = partial(pytest.mark.parametrize, "name")
 
 
-@pytest.mark.turns(13)
+@pytest.mark.turns(5)
 @every(SUBJECTS)
 @pytest.mark.parametrize("channel", [*CHANNELS, "all"])
 @pytest.mark.parametrize("share", [0.3, 0.8])
@@ -106,7 +106,7 @@ def test_stalls(standing, name, channel, share):
     bench.stalls(run, channel, share)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("name", "port", "way"), CHANNELS_OF)
 @pytest.mark.testpoint("errors")
 def test_error_responses(standing, name, port, way):
@@ -119,7 +119,7 @@ def test_error_responses(standing, name, port, way):
     assert ended
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @every(SUBJECTS)
 @pytest.mark.testpoint("errors")
 def test_abort_at_any_cycle(standing, name):
@@ -128,7 +128,7 @@ def test_abort_at_any_cycle(standing, name):
     bench.aborts(run, cycles, SUBJECTS[name].moments)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @every(SUBJECTS)
 @pytest.mark.testpoint("errors")
 def test_abort_with_stalls(standing, name):
@@ -139,7 +139,7 @@ def test_abort_with_stalls(standing, name):
         bench.abort(run, bench.draw.integers(1, 2 * cycles))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @every(SUBJECTS)
 @pytest.mark.testpoint("killed_hosts")
 def test_a_host_killed_at_any_cycle(standing, name):
@@ -148,7 +148,7 @@ def test_a_host_killed_at_any_cycle(standing, name):
     bench.kills(run, cycles, 20)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(1)
 @every(SUBJECTS)
 @pytest.mark.testpoint("watchdog")
 def test_a_memory_that_never_answers(standing, name):
@@ -157,7 +157,7 @@ def test_a_memory_that_never_answers(standing, name):
     bench.silences(SUBJECTS[name].silent(run))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @every(SUBJECTS)
 @pytest.mark.testpoint("reset_midstream")
 def test_reset_at_any_cycle(standing, name):
@@ -166,7 +166,7 @@ def test_reset_at_any_cycle(standing, name):
     bench.resets(run, cycles, SUBJECTS[name].moments)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(1)
 @every(ONE_EACH)
 @pytest.mark.testpoint("errors")
 def test_faults_with_the_ddr4_memory(request, name):
@@ -176,6 +176,7 @@ def test_faults_with_the_ddr4_memory(request, name):
     bench.some_of_each(subject.run(bench))
 
 
+@pytest.mark.turns(1)
 @every(ONE_EACH)
 def test_a_hang_is_reported(standing, name):
     """The card, not the core: too few cycles are an error of their own."""

@@ -227,7 +227,7 @@ def test_the_user_call(gpus):
                     np.testing.assert_allclose(hotline.values(table.name), values, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @pytest.mark.testpoint("random_match_golden")
 def test_a_real_log_through_learning_and_dealing(bench, monkeypatch, real_log):
     """Users, animes, types and bags of genres; the embedding buffer, the mailbox and the logger are all too small."""

@@ -78,7 +78,7 @@ def test_rows_outside_their_buffer(bench):
 
 # The GPU
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("taken", [0, 1, 5])
 @pytest.mark.testpoint("errors")
 def test_a_gpu_that_stops(bench, standing, taken):
@@ -97,7 +97,7 @@ def stopped(bench, run, taken):
     bench.mend(run)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("ahead", [1, 2, LAST])
 @pytest.mark.parametrize("taken", [0, 4])
 @pytest.mark.testpoint("errors")
@@ -125,7 +125,7 @@ def test_a_gpu_that_claims_too_much(bench, standing, taken, ahead):
     bench.mend(standing[0])
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("backpressure_both_sides")
 def test_a_gpu_of_any_speed(bench, standing):
     """What is dispatched does not depend on it, only the order of the classes."""
@@ -140,7 +140,7 @@ def test_a_gpu_of_any_speed(bench, standing):
 
 # Errors of the bus
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("arena, detail", [("inputs", 1), ("rows", 4), ("gradients", 3), ("hot", 5)])
 @pytest.mark.parametrize("share", [0, 0.5])
 @pytest.mark.testpoint("errors")
@@ -163,7 +163,7 @@ def test_memory_that_was_never_written(bench, arena, detail, share):
     bench.mend(run)
 
 
-@pytest.mark.turns(4, of="faults")
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.testpoint("errors")
 def test_faults_in_half_precision(bench, name):

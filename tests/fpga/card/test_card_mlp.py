@@ -142,6 +142,7 @@ def test_random_programs_of_other_shapes(shape):
             assert bench.same(program) == twin.same(program)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_same_twice(bench, standing):
     """The cycles are the same every time."""

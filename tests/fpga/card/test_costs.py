@@ -78,7 +78,7 @@ def test_all_of_it_is():
     assert costs.table(Device.names(), PRESETS) == json.loads(costs.TABLE.read_text("utf-8")), AGAIN
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_other_devices_are_measured(monkeypatch):
     slow = Device.load("smartssd").replace("ssd", read_us=900.0)
     of = {"preset": "tiny", "dims": {16}}

@@ -15,6 +15,8 @@ from fpga.card import memory
 from fpga.card.memory import rows
 from tests.fpga.card.test_card_ddr import MACHINES, broken
 
+pytestmark = pytest.mark.turns(12, of="memories")
+
 CLOCKS = 4      # of the memory in one of the controller
 REAL = MACHINES
 
@@ -73,7 +75,6 @@ def reads(device, row_bytes, count=1200, seed=3, **options):
     return done, (at[:, None] // 64 + np.arange(row_bytes // 64)).ravel()
 
 
-@pytest.mark.turns(7)
 @pytest.mark.parametrize("depth", [4, 8, 16])
 @pytest.mark.parametrize("row_bytes", [64, 256, 2048])
 @pytest.mark.parametrize("map_", MACHINES.controller.maps)
@@ -103,7 +104,6 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.turns(1)
 @pytest.mark.parametrize("before, after, rule", MUTANTS)
 def test_a_mutant_of_the_policy_is_found(before, after, rule, tmp_path, monkeypatch):
     for source in filter(Path.is_file, memory.SOURCES.glob("*")):

@@ -31,6 +31,7 @@ def test_equal_configurations_alone_have_equal_digests():
     assert of("mlp", config.load("tiny").cores["mlp"]).core == "mlp"
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("options", [{"kind": "sim"}, {"kind": "twin"}, {"kind": "twin", "process": True}])
 def test_cards_know_their_core(options):
     """By its registers, before any time has passed; a bundle's tables for another configuration are refused."""

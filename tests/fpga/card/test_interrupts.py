@@ -225,7 +225,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 @pytest.mark.parametrize("state", ["busy", "idle"])
 def test_a_card_ends_with_its_parent(state, tmp_path):
     """Also with one that was killed, which can say nothing any more."""

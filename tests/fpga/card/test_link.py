@@ -9,6 +9,8 @@ from fpga.card import CardError, CardHang, CardViolation, Faults, LinkUse
 from tests.support.kernels import SCATTER, WRONG
 from tests.support.trial_card import BASE, QUICK, arguments, content, copying, opened, ring_run
 
+pytestmark = pytest.mark.turns(12, of="memories")
+
 CHUNK = 4096
 OPTIONS = QUICK.options()
 BEGIN, END, PAGE = (OPTIONS[f"link.{name}"] for name in ("begin", "end", "page"))

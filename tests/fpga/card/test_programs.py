@@ -70,7 +70,7 @@ def test_all_say_the_same(trials, wrong):
     try_some(made, wrong, COUNTS[core])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("wrong", [False, True], ids=["allowed", "wrong"])
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.testpoint("random_match_golden")

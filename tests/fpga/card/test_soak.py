@@ -25,7 +25,7 @@ def test_short():
     assert not soak.wrong and len(soak.faults) >= 3 and sum(soak.ends.values()) == sum(soak.faults.values())
 
 
-@pytest.mark.turns(1)
+@pytest.mark.regress
 @pytest.mark.parametrize("process", [False, True], ids=["here", "process"])
 def test_a_silent_memory_ends_by_the_clock(process):
     """Where the limit of cycles is far away and the watchdog is off; with it the core says what it waited for."""
@@ -58,6 +58,7 @@ def test_long(capsys):
     assert soak.grown < MOST_GROWN
 
 
+@pytest.mark.regress
 def test_it_finds_a_host_that_goes_on_as_if_nothing_had_been(monkeypatch):
     monkeypatch.setattr(OnCard, "_ensure_known", lambda self: None)
     assert soaked(400, processes=(False,), seed=2).wrong

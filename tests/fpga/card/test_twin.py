@@ -67,7 +67,7 @@ def beside(kind, tables, memory="ddr4", preset=CONFIG, cache_rows=None, **option
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented", unit="emb/core")
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("made", "memory", "preset"), [
     (rows_of_dram, "ideal", CONFIG), (rows_of_dram, "ddr4", CONFIG), (every_format, "ddr4", CONFIG),
     (tensor_trains, "ddr4", CONFIG), (every_memory, "ddr4", CONFIG), (row_cache, "ddr4", CONFIG),
@@ -170,7 +170,7 @@ def test_tables_that_are_no_longer_loaded_are_not_looked_up():
         refuses()
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_in_a_process_of_its_own():
     random = np.random.default_rng(7)
     tables, _ = tensor_trains(random)

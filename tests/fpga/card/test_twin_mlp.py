@@ -28,7 +28,7 @@ def beside(kind, network, memory="ddr4", **formats):
     return MlpNetwork(network, card=kind, preset=TINY, batch=9, memory=memory, **formats)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("memory", ["ideal", "ddr4"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_is_its_card(name, memory):

@@ -102,7 +102,7 @@ print("done")
 """
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @xrt_noop.needed
 def test_memory_and_runs(tmp_path, image):
     assert xrt_noop.python(tmp_path, MEMORY_AND_RUNS, image).splitlines()[-1] == "done"
@@ -184,7 +184,7 @@ print("done")
 """
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @xrt_noop.needed
 @pytest.mark.parametrize("source", ["file", "array"])
 def test_pages_stream_into_the_ring_during_a_run(tmp_path, image, source):
@@ -237,7 +237,7 @@ print("done")
 """
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @xrt_noop.needed
 def test_users_notice_that_no_core_has_run(tmp_path):
     """The shim ends every run well, with a result block of zeros: code OK, and nothing done."""

@@ -9,6 +9,8 @@ import pytest
 from fpga.synth import floorplan
 from fpga.synth.floorplan import held, multiplier_sites, planned, products, spread
 
+pytestmark = pytest.mark.regress
+
 PART = "LFE5U-85F"
 
 

@@ -6,7 +6,7 @@ from fpga.synth import map as synth
 from tests.support.circuits import PARENT, THROUGH, TREE, mapped
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_tree(tmp_path):
     """As counted by hand; mapped once, and again when its text changes."""
     report = mapped("tree", TREE, cache=tmp_path)
@@ -27,7 +27,7 @@ def test_tree(tmp_path):
     assert len(list(tmp_path.glob("*.mapped"))) == 2
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_depth_is_composed_over_boundaries(tmp_path):
     said = []
     report = mapped("parent", THROUGH, PARENT, cache=tmp_path, say=said.append)
@@ -77,7 +77,7 @@ endmodule
 """
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent():
     report = mapped("line", *in_line(synth.MAX_LEVELS, 1, "x ^ y"))
     assert report.worst.levels == synth.MAX_LEVELS and report.modules["part"][1] == synth.MAX_LEVELS
@@ -88,13 +88,14 @@ def test_parts_on_a_path_that_is_too_deep_are_mapped_with_their_parent():
     assert "  note: line: mapped in one piece with part" in synth.lines(report)
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_what_is_too_deep_in_one_piece_stays_too_deep():
     report = mapped("line", *in_line(2, 20, "(x + y) ^ x"))
     assert report.most_chains.chains == 2 and not report.most_chains.met
     assert report.notes == ("line: mapped in one piece with part",)
 
 
+@pytest.mark.turns(1, of="syntheses")
 def test_a_carry_chain_counts_once_however_long():
     text = """module adder(input clk, input [59:0] a, b, output reg [59:0] o);
   reg [59:0] x, y;
@@ -110,6 +111,7 @@ endmodule
     assert report.worst.met and report.most_chains.met
 
 
+@pytest.mark.turns(1, of="syntheses")
 def test_two_chains_break_the_rule():
     text = """module adders(input clk, input [29:0] a, b, c, output reg [29:0] o);
   reg [29:0] x, y, z;
@@ -126,7 +128,7 @@ endmodule
     assert "most chains: 2" in "\n".join(synth.lines(report))
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_memories():
     text = """module memories(
     input clk, input [11:0] a, input [71:0] d, input w, output reg [71:0] o, p, output reg [7:0] q);
@@ -150,6 +152,7 @@ endmodule
     assert report.worst.levels <= 2
 
 
+@pytest.mark.turns(1, of="syntheses")
 def test_loop_wrong():
     part, _ = in_line(1, 1, "x ^ y")
     ring = """module ring(a, o);

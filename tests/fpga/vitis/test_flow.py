@@ -209,7 +209,7 @@ def test_a_place_is_one_s_at_a_time(place):
     assert files(place) == {"made": b"anew"} and shown(place.parent) == ["place"]
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_a_process_that_dies_holds_nothing(place):
     text = f"""from pathlib import Path; from fpga.vitis.flow import whole; import time
 with whole(Path({str(place)!r})) as folder:

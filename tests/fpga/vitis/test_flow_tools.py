@@ -16,13 +16,13 @@ from tests.support.command import call
 from tests.support.vitis_flow import CORE, FLAT, STANDARD, build, files, make, shown
 from tests.support.vitis_kernels import prepared
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = [pytest.mark.usefixtures("quick"), pytest.mark.turns(12, of="tools")]
 
 
 # ---- with Vitis ----
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_two_targets_at_once(tmp_path, tools):
     """While hw is linked another package is made in the same place and built for simulation; the same is refused."""
     made, met = make(tmp_path), []
@@ -74,7 +74,7 @@ def test_the_experimental_script_is_for_the_card_alone_and_not_by_default(tmp_pa
     assert asked() == [f"compiler.userPostSysLinkOverlayTcl={path.parent}-new/kernel/memory.tcl"]
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_bitstream_for_simulation(tmp_path, tools):
     made = make(tmp_path)
     xpfm = next((tmp_path / "platforms").rglob(f"{STANDARD}.xpfm"))

@@ -77,7 +77,7 @@ def test_notes_of_the_synthesis_are_told():
     assert found.as_dict()["notes"] == list(found.notes)
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_table_shows_what_is_known():
     head, rows = judge(core="emb").table()
     assert head == ["", "hotrail_emb", "of the standard shell", "of the bare chip", "SCRec's core",
@@ -90,7 +90,7 @@ def test_table_shows_what_is_known():
     assert told["flat"] == SHELLS["flat"].missing and "no published budget" in told["flat"]
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_table_of_the_page():
     deep = judge(total=Area(lut=310_001, dsp=20), worst=Depth(9, 1, ("a", "b")), core="emb")
     table = figures.rows([("smartssd", deep), ("hotline_fpga", judge(core="hotline"))])

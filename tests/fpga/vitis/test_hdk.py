@@ -41,7 +41,7 @@ def quick(monkeypatch, logic):
     return found
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_logic_is_clean(logic, tmp_path):
     """By Verilator, Yosys, slang and Icarus, of the interconnect and what is around it; cores are looked at by `make
     lint`."""

@@ -130,7 +130,7 @@ def refused(folder, says, **options):
     assert re.search(says, str(error.value)), str(error.value)[-2000:]
 
 
-@pytest.mark.turns(2, of="tops")
+@pytest.mark.turns(1, of="tops")
 @pytest.mark.parametrize("name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.regress) for name in MORE)])
 @pytest.mark.testpoint("mistakes_are_seen")
 def test_mistakes_are_seen(name, tmp_path):
@@ -139,7 +139,7 @@ def test_mistakes_are_seen(name, tmp_path):
     refused(tmp_path, mistake.says, texts=broken(), plusargs=[f"+mistake={number}"], only=rf"\.{mistake.test}\b.*")
 
 
-@pytest.mark.turns(2, of="tops")
+@pytest.mark.turns(1, of="tops")
 @pytest.mark.parametrize("number", runner.seeds())
 @pytest.mark.testpoint("mistakes_are_seen", "smoke", "random_match_golden")
 @pytest.mark.testpoint("second_opinion", unit="mlp/core")
@@ -148,7 +148,7 @@ def test_without_a_mistake(number, tmp_path):
     sound(BROKEN, tmp_path, number, texts=broken())
 
 
-@pytest.mark.turns(2, of="tops")
+@pytest.mark.turns(1, of="tops")
 @pytest.mark.parametrize("wrong", ["an offset", "two names"])
 @pytest.mark.testpoint("mistakes_are_seen")
 def test_a_wrong_kernel_xml_is_seen(wrong, tmp_path):

@@ -14,7 +14,7 @@ CORE = "mlp"
 TOP = f"hotrail_{CORE}"
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 @pytest.mark.parametrize("core", KERNELS)
 @pytest.mark.testpoint("ports")
 def test_sound_kernels(core):

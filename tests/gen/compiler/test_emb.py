@@ -96,7 +96,7 @@ def follow_the_ring(compiler, program):
     assert released == total
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 @pytest.mark.parametrize("cache", [0, 10, 200])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max", "weights"])
 def test_vectors_are_those_of_the_table(mode, cache):

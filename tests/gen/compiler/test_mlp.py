@@ -67,7 +67,7 @@ def by_the_plan(compiler, dense, embeddings):
     return x
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("shape", make.SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_are_the_networks_and_nothing_can_race(name, shape):
@@ -96,7 +96,7 @@ def test_results_are_the_networks_and_nothing_can_race(name, shape):
 SEEDS = 200 if os.environ.get("HOTRAIL_REGRESS") else 16
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_network_on_any_core(seed):
     """Networks and cores by chance, small memories among them; what does not fit is refused in a sentence."""
@@ -221,7 +221,7 @@ def test_a_triangle_is_that_of_the_oracle():
 # Rates.
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("name", "dim", "least"), [
     ("screc_rm0", 16, 0.98), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
     ("screc_rm2", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 16, 0.99), ("screc_rm3", 64, 0.99),
@@ -237,7 +237,7 @@ def test_whole_networks_keep_the_array_busy(name, dim, least):
     assert one.slots < one.issued < 1.02 * one.slots + 5000
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (16, 512), (512, 16), (256, 8), (512, 512), (1024, 1024)])
 def test_layers_of_whole_steps_take_every_slot(inputs, outputs):
     """Slots against useful multiplications, K a multiple of 4 and N of 8."""

@@ -55,7 +55,7 @@ def test_chunks_are_shorter_where_there_are_many_columns(tmp_path):
     assert bounds.samples_at_once(65536, 40) == 65536
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_a_log_of_many_columns_takes_little(tmp_path):
     many_columns(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("a_id\n1\n", "utf-8")
@@ -67,7 +67,7 @@ def test_a_log_of_many_columns_takes_little(tmp_path):
     assert taken < 200
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_fields_are_bounded_and_told_apart_in_time(tmp_path):
     columns = bounds.COLUMNS
     path = written(tmp_path / "a.csv", b",".join(b"c%d_id" % n for n in range(columns)) + b"\n")
@@ -105,7 +105,7 @@ def test_a_column_may_be_called_anything(tmp_path):
 
 # Archives of arrays.
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_an_array_that_nobody_needs_is_not_read(tmp_path):
     """256 MB by columns, in a quarter of a megabyte of the file."""
     path, notes = tmp_path / "a.npz", npy([2, 1 << 24], data=bytes(1 << 28), order=True)

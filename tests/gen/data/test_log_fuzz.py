@@ -10,19 +10,13 @@ from tests.fuzz import campaign
 NAMES = [f"log-{kind}" for kind in FORMATS]
 
 
-def run(count, seed, processes=1):
-    found = campaign.campaign(count, seed=seed, names=NAMES, processes=processes)
+@pytest.mark.regress
+def test_malformed_logs():
+    """Besides those of tests.fuzz.test_campaign, which has every reader."""
+    count = 200_000
+    found = campaign.campaign(count, seed=int(os.environ.get("HOTRAIL_SEED", "1")), names=NAMES,
+                              processes=os.cpu_count() or 1)
     assert not found.findings, "\n".join(map(str, found.findings[:5]))
     assert found.inputs == count
-    return found
-
-
-def test_malformed_logs():
-    found = run(100 * len(NAMES), 0)
     for name in NAMES:
-        assert found.read[name] > 10 and found.refused[name] > 25, (name, found)
-
-
-@pytest.mark.regress
-def test_many_malformed_logs():
-    run(200_000, int(os.environ.get("HOTRAIL_SEED", "1")), os.cpu_count() or 1)
+        assert found.read[name] > count // 50 // len(NAMES) and found.refused[name] > count // 10 // len(NAMES), name

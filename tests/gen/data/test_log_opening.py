@@ -136,6 +136,7 @@ def test_a_pipe_and_the_standard_input(tmp_path):
     writer.join()
 
 
+@pytest.mark.turns(1, of="processes")
 def test_the_standard_input_and_gzip_without_an_extra(tmp_path):
     """A command may read its input twice."""
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"user_id\n7\n"))

@@ -126,7 +126,7 @@ def test_the_standard_input_is_read_once_and_must_be_there(monkeypatch):
         open_log("-")
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_the_standard_input_is_named_as_such(tmp_path):
     """Not by its copy."""
     done = subprocess.run([sys.executable, "-m", "hotrail", "profile", "-", "--out", tmp_path / "out"], cwd=ROOT,

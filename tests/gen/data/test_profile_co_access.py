@@ -31,7 +31,7 @@ def bags(log):
         yield {name: ids.tolist() for name, ids in chunk.ids.items()}
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_popular_samples():
     log = some_log()
     found = together(log, profile(log), row_bytes=ROW_BYTES)
@@ -141,7 +141,7 @@ def test_second_pass_of_what_it_cannot():
     assert other.extras["popular_share"].tolist() == [0.25]
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_dask_gives_the_same_bits(tmp_path, monkeypatch):
     """Two processes, a scheduler by its address, and this one."""
     log = some_log(parts=5)

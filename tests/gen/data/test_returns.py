@@ -58,7 +58,7 @@ def numbers(found):
             for name, table in found.tables.items()}
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_they_are_those_counted_by_hand():
     log = a_log()
     wanted = {name: by_hand(log, name).array().tolist() for name in log.tables}
@@ -72,7 +72,7 @@ def test_they_are_those_counted_by_hand():
         name: by_hand(Stretch(a_log(20_000), 0, 10_000), name).array().tolist() for name in log.tables}
 
 
-@pytest.mark.turns(4, of="processes")
+@pytest.mark.turns(1, of="processes")
 def test_of_a_text_file_by_its_bytes(tmp_path):
     log = a_log()
     ids = next(log.chunks(1 << 20)).ids

@@ -104,7 +104,7 @@ def test_the_measured_cycles_are_the_golden_models(dim, rank):
         assert steady == pytest.approx(measured, rel=0.02, abs=0.02)
 
 
-@pytest.mark.turns(5, of="flows")
+@pytest.mark.turns(1, of="flows")
 def test_network_seconds_are_the_cores():
     """The compiler's prediction, against the core's twin on an ideal memory."""
     found, model, batch = costs("tiny"), Model("m", "", (13, 24, 8), "concat", 3, 8, (16, 1), "relu", "sigmoid"), 48

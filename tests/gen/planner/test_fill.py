@@ -87,7 +87,7 @@ def test_spare_rows_lie_behind_the_train_and_the_bundle_puts_them_there(tmp_path
                                   SeededWeights(3).rows(model.tables["t"], order[place[order] == DRAM]))
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_a_plan_is_no_slower_for_what_is_filled():
     """Of random tables and rooms: every card within its room, which is used, times those of its rows."""
     several = 0

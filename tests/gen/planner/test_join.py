@@ -61,7 +61,7 @@ def matchings(found):
                 yield chosen
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize(("changes", "wanted"), [
     ({}, 6), ({"a": {"hot_share": 0.5}}, 3), ({"b": {"row_format": "int8"}}, 3), ({"c": {"mode": "max"}}, 3),
     ({"d": {"error_budget": 0.01}}, 3), ({"a": {"results": "float16"}, "b": {"results": "float16"}}, 2)])
@@ -70,7 +70,7 @@ def test_pairs_of_tables_that_are_alike(changes, wanted, known):
     assert len(found) == wanted and not any("bag" in names for names in found)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_pairs_that_are_worth_nothing_are_left_out(known):
     assert not pairs(known, c=costs(row_s={1: 8e-9, 2: 2e-8}))      # two lines take longer than one and one
     assert not pairs(known, c=costs(row_s={1: 8e-9}))               # as wide rows were not measured
@@ -78,7 +78,7 @@ def test_pairs_that_are_worth_nothing_are_left_out(known):
     assert ("c", "d") not in pairs(known, c=least) and ("a", "b") in pairs(known, c=least)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize(("dram_bytes", "cards"), [(DRAM, 1), (DRAM, 2), (9 * 10**8, 2)])
 def test_bound_and_plan_against_every_matching(dram_bytes, cards, known):
     """No matching betters the bound; the plan is as good as the best one, and with the pairs of the bound little gap
@@ -118,7 +118,7 @@ def test_a_column_of_two_tables_is_in_the_bound():
     np.testing.assert_allclose(Master(choices).seconds(1).bound, 3.0)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_the_plan_says_it(known, tmp_path):
     of, c = model(), costs(drive_s=6e-5)
     made = make(of, known, c, cards=2, levels=LEVELS, gap=0.0, seconds=0.1, join=True)
@@ -145,7 +145,7 @@ def test_whole_tables_alone_are_not_joined(known):
         make(model(), known, costs(), cards=2, table_wise=True, join=True)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_its_own_log_is_served_as_planned_and_moves_no_rows(known):
     """Seconds of a shard of a product are its tables' together, also after a refresh."""
     of, c = model(), costs()
@@ -161,7 +161,7 @@ def test_its_own_log_is_served_as_planned_and_moves_no_rows(known):
     np.testing.assert_allclose(again.fresh.seconds, made.seconds, rtol=0.02)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_products_of_other_tables_are_written_anew(known):
     of, c, words = model(), costs(), {name: np.arange(rows, dtype=np.uint32) for name, rows in ROWS.items()}
     made = make(of, known, c, cards=1, levels=LEVELS, gap=0.0, seconds=0.1, explain=False, join=True)

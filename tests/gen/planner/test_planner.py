@@ -108,7 +108,7 @@ def test_same_placement_twice():
     assert solve(problem).tables == solve(problem).tables
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_fewer_memories_are_never_faster():
     problem = many(60, 3, bottom_s=1e-4, top_s=1e-4)
     three, two, one = (solve(with_levels(problem, levels), gap=0.001, seconds=10) for levels in (3, 2, 1))
@@ -164,7 +164,7 @@ def test_one_card_has_the_fewest_approximated_accesses_for_its_time(seed):
     assert least - 1e-6 <= approximated(problem, placement) <= least + 0.15 * most
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_few_accesses_go_to_the_train_where_few_may():
     problem = many(26, 3)
     some = solve(replace(problem, items=tuple(replace(each, tt_share=0.05) for each in problem.items)), gap=0.1)

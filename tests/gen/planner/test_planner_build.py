@@ -22,7 +22,7 @@ from gen.planner.solve import Infeasible, NotFound, solve
 from tests.support.planner_problems import BATCH, COSTS, DRIVE, FREE_LINK, SAMPLES, brute, drawn, seconds
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize("longest", [65_536, 65_537])
 def test_a_bag_that_the_core_does_not_take_is_refused_before_anything_is_planned(longest):
     random = np.random.default_rng(1)
@@ -36,6 +36,7 @@ def test_a_bag_that_the_core_does_not_take_is_refused_before_anything_is_planned
         build(model, profile(log), COSTS, cards=1)
 
 
+@pytest.mark.turns(1, of="searches")
 def test_a_row_of_the_drive_takes_its_share_of_a_page(known):
     """Rows of 1,408 bytes: two in a page of 4,096."""
     wide = Recommender("m", "", {"one": TableSpec("one", 900, 352)}, None, BATCH)
@@ -127,7 +128,7 @@ def test_tensor_trains_are_used_where_they_save_time(known, model):
         assert any(each.startswith(note) for each in plan.assumed) != is_used
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_limits_that_hold_tables_back_are_said_and_have_a_price(known, model):
     tight = replace(COSTS, dram_bytes=400_000, drive_s=1e-3)
     plan = make(model, known, tight, cards=1, hot_share=0.6, tt_share=0.05, tt_gain=0.0)
@@ -174,7 +175,7 @@ def test_who_decides_the_hot_share(known, model):
     assert {item.hot_share for item in build(said, known, tight, cards=1, hot_share=0.5).problem.items} == {0.5}
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_the_plan_is_what_the_log_would_ask_for(log, known, model):
     """Rows of each memory counted in the log: accesses, rows, bytes, seconds."""
     ids, _ = log
@@ -223,7 +224,7 @@ def test_nobody_waits_for_the_drive_without_need(known, model):
     assert make(model, known, replace(COSTS, drive_s=1.0), cards=2, levels=1, explain=False).seconds >= 1.0
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_more_of_a_memory_where_a_batch_waits_for_the_drive():
     """Four tables of 5,000 rows in bags of 10: the DRAM holds .6 of what they need, and who leaves the drive
     saves its wait. A megabyte more each lets both cards leave it."""
@@ -269,7 +270,7 @@ def test_what_only_explains_a_plan_does_not_end_it(known, model, monkeypatch):
     assert "1 card, DRAM and SSD: tables: none was found" in said
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("drive_s, run_s", [(0.0, 3.0), (5.0, 3.0), (200.0, 0.0)])
 @pytest.mark.parametrize("lost", [None, NotFound("not found"), Infeasible("impossible")])
 def test_the_bound_holds_with_the_wait_for_the_drive(drive_s, run_s, lost, monkeypatch):

@@ -11,7 +11,7 @@ from gen.planner.planning import HALF, make
 from tests.support.planner_problems import BATCH, COSTS
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize("form", ["float16", "bfloat16"])
 def test_pooled_vectors_in_half_precision(known, model, form):
     """What it says is the plan with such vectors; a model that has no others does not ask."""

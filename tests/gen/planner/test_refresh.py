@@ -70,7 +70,7 @@ def test_the_same_traffic_moves_nothing(running):
     assert found.plan.seconds == pytest.approx(plan.seconds, rel=0.05) and found.stayed_s == found.plan.seconds
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize("within", [0.07, 0.1])
 def test_new_traffic_moves_what_it_must(running, within):
     plan, words = running
@@ -92,7 +92,7 @@ def test_new_traffic_moves_what_it_must(running, within):
     assert again.rows == 0
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_the_fewest_rows_of_an_earlier_limit_are_fewer(running):
     found = [refresh(*running, VOCABULARIES, shifted(), TIGHT, within=within, **QUICK).rows
              for within in (0.07, 0.1, 0.2)]
@@ -129,7 +129,7 @@ def test_out_of_reach_is_a_sentence():
         refresh(wide, words, VOCABULARIES, shifted(), TIGHT, **QUICK)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_mlp_cards_stay_what_they_are():
     model = replace(MODEL, network=NETWORK)
     plan, words = planned(model, cards=3)

@@ -33,7 +33,7 @@ def model():
                                  "far": TableSpec("far", 2000, 64, "vocabulary")}, None, BATCH)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
     known, other = profile(drawn(1)), profile(drawn(2))
     plan = make(model, known, COSTS, cards=2, explain=False, hot_share=0.9, seconds=0.5)
@@ -55,7 +55,7 @@ def test_accesses_go_where_the_bundle_has_their_rows(model, tmp_path):
         found.shares[name][2] * table.heat.total for name, table in other.tables.items()) / accesses)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_of_its_own_log_a_plan_serves_what_it_says(model):
     known = profile(drawn(1))
     plan = make(model, known, COSTS, cards=2, explain=False, gap=0.05, seconds=0.5)

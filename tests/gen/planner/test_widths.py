@@ -175,7 +175,7 @@ def tables(random, count):
     return known, Recommender.of("m", {f"t{j}": 1000 for j in range(count)}, DIM, batch=BATCH)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 @pytest.mark.parametrize("seed, cards, dram", [(1, 1, 1 << 30), (2, 2, 1 << 30), (3, 1, 900_000), (4, 2, 400_000)])
 def test_no_choice_of_formats_is_faster(seed, cards, dram):
     """Of all that the budgets allow: each is planned by itself. Narrow rows may be slower ones."""

@@ -90,7 +90,7 @@ def test_the_same_placement_however_slowly_time_passes(tables, cards, monkeypatc
         wanted.tables, wanted.seconds, wanted.bound, wanted.work)
 
 
-@pytest.mark.turns(4, of="searches")
+@pytest.mark.turns(1, of="searches")
 def test_a_search_that_real_time_ends_says_so(monkeypatch):
     """Ten looks at a clock that each look moves, so that the machine's own speed decides nothing."""
     monkeypatch.setattr(solving, "LEAST", 0.0)

@@ -54,7 +54,7 @@ def test_random_fills_each_word_of_a_memory():
     assert "_index_1" not in text
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_no_core_keeps_an_initial_value():
     """Of a register, but for the one that says which loaded tables a reset has left, which nothing writes before the
     reset has been seen; a table's contents stay."""

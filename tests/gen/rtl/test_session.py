@@ -17,7 +17,7 @@ def cores(seed, modes, columns, rank):
             for k in range(len(modes))]
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_two_tables_of_different_width():
     tables = [cores(1, (3, 2, 2), (2, 2, 2), 2), cores(2, (4, 3), (2, 2), 3)]
     ids = np.array([0, 1, 1, 0, 0, 1] * 4)
@@ -34,6 +34,7 @@ def test_two_tables_of_different_width():
     assert (done.last_at > done.taken_at[offsets[1:] - 1]).all()
 
 
+@pytest.mark.turns(1, of="syntheses")
 def test_vectors_of_one_width_are_a_matrix():
     table = cores(3, (3, 2, 2), (2, 2, 2), 2)
     indices = np.array([11, 0, 5])

@@ -276,7 +276,7 @@ class Table(wiring.Component):
         return m
 
 
-@pytest.mark.turns(4, of="syntheses")
+@pytest.mark.turns(1, of="syntheses")
 def test_zero_contents_cost_nothing(monkeypatch):
     """They are left out as ever, whatever the memory's size; others stay, word by word."""
     short, _ = convert(Table(64), "table")

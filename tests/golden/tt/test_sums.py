@@ -20,7 +20,7 @@ def drawn(random, modes, columns, rank, spread):
     return found
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("columns", "rank"), [
     ((4, 16), 4), ((4, 4, 4), 4), ((4, 8, 4), 8), ((2, 4, 8), 6), ((4, 4, 4), 32), ((2, 2, 4, 4), 4)])
 @pytest.mark.parametrize("spread", [0, 4, 30])

@@ -226,6 +226,7 @@ def test_themes_have_contrast(opened, small):
     assert grounds == [False, False, True, True, False, True]
 
 
+@pytest.mark.turns(1, of="processes")
 @pytest.mark.parametrize("width", [360, 1920])
 def test_a_large_report_at_every_width(opened, large, width):
     page = opened(large[width == 360], width=width)

@@ -6,6 +6,8 @@ import pytest
 from fpga.synth.timing.delays import Family, Sink, net
 from tests.support.netlists import cell, ff, graph, module, netlist
 
+pytestmark = pytest.mark.regress
+
 
 def wire(sink, driver=Family.FF, fanout=1):
     return float(net(0, 0, fanout, driver, sink))

@@ -9,6 +9,8 @@ from fpga.synth.timing import calibrate, delays
 from fpga.synth.timing.calibrate import calibration, designs, errors, fitted, predicted, through
 from fpga.synth.timing.delays import Family, Sink, net
 
+pytestmark = pytest.mark.regress
+
 
 def test_table_holds_the_fit():
     assert delays.table()["net"] == calibration().terms == fitted(designs())

@@ -22,6 +22,8 @@ from fpga.synth.timing.sites import Sites, Window, assign, everywhere
 from gen.model.platform import region
 from tests.support.netlists import cell, ff, module, netlist
 
+pytestmark = pytest.mark.regress
+
 SIDE = 24
 
 
@@ -62,7 +64,6 @@ def digest() -> str:
     return hashlib.sha256(refined(design, at, place_).tobytes()).hexdigest()
 
 
-@pytest.mark.turns(4, of="syntheses")
 @pytest.mark.parametrize("variables", [
     {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
     {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Prescott"}])

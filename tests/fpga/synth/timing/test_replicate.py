@@ -11,6 +11,8 @@ from fpga.synth.timing.replicate import groups, replicated
 from fpga.synth.timing.sta import Graph
 from tests.support.netlists import cell, ff, module, netlist
 
+pytestmark = pytest.mark.regress
+
 EACH = 16           # loads in each of two corners
 FAR = 60.0          # columns between these
 

@@ -14,6 +14,8 @@ from gen.base import kept
 from tests.support import circuits
 from tests.support.circuits import PARENT, THROUGH, TREE
 
+pytestmark = pytest.mark.regress
+
 
 @pytest.fixture(scope="module")
 def mapped():
