@@ -204,12 +204,15 @@ async def bad_indices(dut):
     unit = await fresh(dut)
     r = rng("indices")
     tried = 0
-    for number in range(130 if REGRESS else 13):
+    for number in range(140 if REGRESS else 14):
         plan = Plan(unit, r, ring_beats=1 << r.randint(7, 12))
         plan.load(r.sample(range(1, unit.tt.tables), 3))
         for _ in range(r.randrange(3)):
             plan.bags(any_lengths(r, 8, 20), devices=(0, 1, 2))
-        kind = number % 13
+        kind = number % 14
+        if kind == 13:
+            half = plan.ring_beats // 2       # so that no row there wraps
+            plan.bags([1], devices=(0,), release=(plan.released[-1] & -plan.ring_beats) + 4096 + half)
         if kind < 3:
             item = plan.fill(r.randint(1, 40))
             at = r.randrange(item["count"])
@@ -225,7 +228,7 @@ async def bad_indices(dut):
             lengths = [r.randrange(12) for _ in range(r.randint(1, 12))] + [r.randint(1, 12)]
             weighted = r.randrange(2)
             ring = {}
-            if kind == 6:   # the region begins before what is released, and ends where it would without that
+            if kind in (6, 13):     # the region begins before what is released, and ends where it would without that
                 ring = {"ring_count": plan.ring_beats, "ring_first": next(first for first in (
                     (plan.released[-1] - back) % (1 << 30) for back in range(1, 1 << 12))
                     if first % plan.ring_beats >= unit.row_beats_max)}
@@ -246,7 +249,7 @@ async def bad_indices(dut):
                     plan.inputs[at] = 1 << 30 | (1 << 30) - 1
             elif kind == 6:
                 plan.inputs[at] = 2 << 30 | (item["ring_first"] + item["ring_count"] - b + 1) % (1 << 30)
-            elif kind == 7:
+            elif kind in (7, 13):   # before the region, or in what one before it releases
                 plan.inputs[at] = 2 << 30 | (further(plan.released[-2], item["ring_first"]) - 1) % (1 << 30)
             elif kind == 8:
                 item["tt_table"] = r.choice([0, unit.tt.tables, 0xFFFF])
