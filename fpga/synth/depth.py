@@ -63,6 +63,14 @@ _SRL = re.compile(r"SRL")
 _MUX = re.compile(r"MUXF[789]")
 
 
+def _reads(address: str, output: str) -> bool:
+    """Whether a pin of a LUT memory is the address that an output reads. Each has one of its own, that of the last of
+    several is the address of writes too (UG574)."""
+    if output.startswith("DO"):
+        return address == f"ADDR{output[2:3]}"
+    return bool(re.fullmatch(r"DPRA.*" if output == "DPO" else r"A\d?|A\[.*", address))
+
+
 def _arcs(cell: dict[str, Any], boundaries: Mapping[str, Boundary]) -> "_Arcs":
     """The timing arcs of a cell: starts, ends and ways through with their cost (levels, chains)."""
     kind = cell["type"]
@@ -108,13 +116,11 @@ def _arcs(cell: dict[str, Any], boundaries: Mapping[str, Boundary]) -> "_Arcs":
                     continue  # bits above do not influence those below
                 arcs.through.append((a, b, 0, 0 if p == "CI" else 1))
     elif _LUTRAM.match(kind) or _SRL.match(kind):
-        read = re.compile(r"DPRA.*|ADDR[A-H]|A\d?|A\[.*") if _LUTRAM.match(kind) else re.compile(r"A\d?$")
         for p, _, a in inputs:
             if p in ("WCLK", "CLK", "C"):
                 continue
             arcs.ends.append((a, 0, 0, p))
-            if read.fullmatch(p):
-                arcs.through += [(a, b, 1, 0) for _, _, b in outputs]
+            arcs.through += [(a, b, 1, 0) for q, _, b in outputs if _reads(p, q)]
         arcs.starts = [(b, 1, 0, f"{p}[{i}]") for p, i, b in outputs]
     elif _SEQUENTIAL.match(kind):
         arcs.ends = [(a, 0, 0, p) for p, _, a in inputs if p not in ("C", "CLK")]

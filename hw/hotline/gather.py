@@ -120,13 +120,15 @@ class Gather(Part):
         # Beside all that the sample under way may take another one fits: it follows at once.
         follows = Signal()
         less = Signal(signed(config.row_slots.bit_length() + 2), reset_less=True)
+        beside = Signal(range(256 + LATE), reset_less=True)
         m.d.sync += [
             limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
             most.eq(limit - self.indices),
             claims.eq(claims + take - hit - table.freed),
             fits.eq(claims <= most),
             full.eq(table.rows > most),
-            less.eq(most - self.indices - LATE),
+            beside.eq(self.indices + LATE),
+            less.eq(most - beside),
             follows.eq(less >= claims),
         ]
         m.d.comb += table.limit.eq(limit)

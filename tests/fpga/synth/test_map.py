@@ -43,6 +43,34 @@ def test_depth_is_composed_over_boundaries(tmp_path):
     assert report.worst.path[0] == "in parent"
 
 
+@pytest.mark.turns(1, of="syntheses")
+def test_a_memory_is_read_by_its_own_address(tmp_path):
+    """What is read lies behind the read's address, one level, and not behind that of the write."""
+    store = """module store(clk, a, to, at, x, o);
+  input clk;
+  input [35:0] a;
+  input [5:0] to;
+  input [5:0] at;
+  input [7:0] x;
+  output o;
+  reg [35:0] a_0;
+  reg [5:0] to_0;
+  reg [5:0] at_0;
+  reg [7:0] x_0;
+  reg o;
+  (* ram_style = "distributed" *) reg [7:0] words [0:63];
+  wire [7:0] read = words[at_0];
+  always @(posedge clk) begin
+    {a_0, to_0, at_0, x_0} <= {a, to, at, x};
+    words[to_0 ^ {6{^a_0}}] <= x_0;
+    o <= ^read;
+  end
+endmodule
+"""
+    report = mapped("store", store, cache=tmp_path)
+    assert report.total.lutram and (report.worst.levels, report.worst.chains) == (3, 0)
+
+
 def in_line(count, bits, function):
     """Registers, `count` parts in line, a register."""
     part = f"""module part(x, y, o);
