@@ -297,13 +297,14 @@ class RowTable(Part):
         m.d.sync += write_at.eq(write_at + write.en)
         m.d.sync += oldest.eq(oldest + retire)
         m.d.sync += in_flight.eq(in_flight + _net_change(len(in_flight), write.en, result))
-        with m.If(~valid | issue):
+        take = ~valid | issue
+        # As a sum of what moves it: a choice behind `issue` would be a level more.
+        m.d.sync += read_at.eq(Mux(replay, oldest + retire, read_at + (take & (read_at != write_at))))
+        with m.If(take):
             m.d.sync += head.eq(read.data)
             m.d.sync += valid.eq(read_at != write_at)
-            m.d.sync += read_at.eq(read_at + (read_at != write_at))
         with m.If(replay):
             m.d.sync += valid.eq(0)
-            m.d.sync += read_at.eq(oldest + retire)
         return _LookupQueue(valid=valid, head=head, issue=issue, replay=replay, retire=retire, busy=in_flight.any())
 
     def _releases(self, m: Module, rams: _Rams, released: Signal) -> _ReleaseQueue:
