@@ -143,3 +143,11 @@ def test_measures_with_yosys(tmp_path, monkeypatch):
     report = gate.measure(SimpleNamespace(name="tree"), {"tree.v": TREE})
     assert (report.total.lut, report.total.ff, report.worst.levels) == (7, 37, 2)
     assert (tmp_path / "synth").is_dir()
+
+
+@pytest.mark.regress
+def test_shipping_cores_pass_and_the_page_has_them():
+    """Minutes of Yosys; `python -m fpga.vitis.figures` writes the page's table."""
+    table, text = figures.measured(), figures.PAGE.read_text("utf-8")
+    assert not [line for line in table if "refused" in line]
+    assert figures.written(text, table) == text
