@@ -226,7 +226,8 @@ class Program(Part):
         kind = decoder.kind
         refused = decoder.refused | late.any()
         m.d.sync += late[0].eq(kind[S_WR] & (last >> bits != 0))
-        m.d.sync += late[1].eq(kind[TRAIN] & (item.indices > slots))
+        # The sign of a difference: Yosys parts a comparison of so few bits with so many in two carry chains.
+        m.d.sync += late[1].eq(kind[TRAIN] & (slots - item.indices)[-1])
         return _Allowed(slots=slots, joined=joined, kind=kind, refused=refused)
 
     def _sums(self, m: Module, state: _State, allowed: _Allowed) -> _Sums:
