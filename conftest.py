@@ -92,7 +92,6 @@ def pytest_collection_finish():
     """What has been imported stays: no look for garbage goes through it again."""
     gc.enable()
     gc.freeze()
-    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ __all__ = ["Rows", "bound_of"]
 INSIDE = 16         # parts of a stretch in which its reads are looked at, or into which it is cut
 ROUNDS = 3
 NEAR = 5e-3         # of the seconds that were found, nearer need not be
-CLOSE = 3e-3        # to the bound at steps more steps bring no more
+CLOSE = 3e-3        # to the bound at steps: where the linear program is as near, more steps bring nothing
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 
 
@@ -171,9 +171,9 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, shared_s
         choices = _between_rows(Choices.of(lowered), lowered, rows)
         if not problem.reads:
             choices = _without_reads(choices, problem, rows)
-        bound, loose = _bound(problem, choices, seconds, until, shared, mixed=not number)
+        bound, loose = _bound(problem, choices, seconds, until, shared, 0.0 if number else (1 - CLOSE) * at_steps)
         found = max(found, bound)
-        if not loose or found >= (1 - NEAR) * seconds or found >= (1 - CLOSE) * at_steps or until.passed:
+        if not loose or found >= (1 - NEAR) * seconds or until.passed:
             break
         options = [way.item for j in range(len(problem.items)) for way in problem.ways(j)]
         finer = {options[v]: rows.finer(options[v], [(low, high) for of, low, high in loose if of == v])
@@ -186,10 +186,10 @@ def _of(finer: Mapping[Item, Item], item: Item) -> Item:
     return finer.get(item, item)
 
 
-def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, shared: Deadline, *,
-           mixed: bool) -> tuple[float, frozenset[tuple[int, int, int]]]:
-    """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them). mixed:
-    with those that the linear program mixes."""
+def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, shared: Deadline,
+           wanted: float) -> tuple[float, frozenset[tuple[int, int, int]]]:
+    """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them). wanted:
+    below so many seconds the cuts that the linear program mixes are among them."""
     networks = problem.before_s > 0 or problem.after_s > 0
     found, loose = np.inf, frozenset[tuple[int, int, int]]()
     if not choices.possible:
@@ -203,7 +203,7 @@ def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, 
         most = seconds - after_s
         relaxed = master.seconds(cards, until=shared, enough=most)
         least_s = max(relaxed.bound, 0.0)
-        if mixed and least_s < (1 - NEAR) * most:
+        if least_s < (1 - NEAR) * most and max(before_s, least_s) + after_s < wanted:
             loose |= _mixed(choices, relaxed)
         if least_s < (1 - NEAR) * most and (whole := branch_and_bound(choices, cards, most, until, near=NEAR,
                                                                       between=True)):

@@ -3,10 +3,9 @@
 Waits. An instruction has to wait for every one before it, of another engine, that writes lines which it uses or uses
 lines which it writes, and of its own engine for layers that write lines which it reads: itself, or by one of its own
 engine that stands before it. What else an engine's instructions do to each other's lines they do in their order. The
-lines of an instruction are the
-stretches from the first to the last of them, around the end of their memory, of features from feature 0 on; but a layer
-that makes one of the first `rows` features shares no lines with a load of others of the same samples. Of each engine it
-has to wait for all but the last WINDOW in any case.
+lines of an instruction are the stretches from the first to the last of them, around the end of their memory, of
+features from feature 0 on; but a layer that makes one of the first `rows` features shares no lines with a load of
+others of the same samples. Of each engine it has to wait for all but the last WINDOW in any case.
 """
 
 from collections import deque

@@ -120,7 +120,7 @@ class Gather(Part):
         # Beside all that the sample under way may take another one fits: it follows at once.
         follows = Signal()
         less = Signal(signed(config.row_slots.bit_length() + 2), reset_less=True)
-        beside = Signal(range(256 + LATE), reset_less=True)
+        beside = Signal(range(256 + LATE), reset_less=True)     # of the sample under way, and of what comes late
         m.d.sync += [
             limit.eq(Array([*slots, slots[-1]])[self.row_beats_log2]),
             most.eq(limit - self.indices),

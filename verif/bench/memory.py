@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from verif.bench import rng
 
-__all__ = ["DECERR", "OKAY", "PAGE", "SLVERR", "Buffer", "CardMemory", "base"]
+__all__ = ["BASE", "DECERR", "OKAY", "PAGE", "SLVERR", "Buffer", "CardMemory", "base"]
 
 BASE = 0x40_0000_0000
 PAGE = 4096

@@ -21,4 +21,4 @@ def _sequencer(p: Properties, unit: Sequencer) -> None:
     p.cover("an instruction ends", unit.done)
 
 
-PROOFS = (Proof("sequencer", lambda: Sequencer(config.load("tiny").cores["mlp"])),)
+PROOFS = (Proof("mlp_sequencer", lambda: Sequencer(config.load("tiny").cores["mlp"])),)

@@ -149,7 +149,8 @@ class MlpProgram {
     int64_t left_over = 0;
     int settles = 0;
     uint32_t ages = 0, endings = 0;
-    int64_t unwaited[ENGINES][ENGINES] = {}, before[ENGINES] = {};  // of an engine the one that is handed on, of the other
+    // unwaited: how many of another engine, or of its own, the last one of an engine may not find done.
+    int64_t unwaited[ENGINES][ENGINES] = {}, before[ENGINES] = {};
     int wait = 0, left = 0, bits[3] = {};       // of the multipliers of the sums that are left, the next one last
     State state = IDLE;
 
@@ -161,8 +162,8 @@ class MlpProgram {
         const Engine own = engine_of(item);
         const int64_t waits[ENGINES] = {item.wait_rows, item.wait_weights, item.wait_layers};
         for (int other = 0; other < ENGINES; other++) {
-            int64_t& of_own = unwaited[own][other];
-            of_own = std::min({of_own + (other == own), before[other] - waits[other], FAR});
+            int64_t& open = unwaited[own][other];
+            open = std::min({open + (other == own), before[other] - waits[other], FAR});
             if (other != own) unwaited[other][own] = std::min(unwaited[other][own] + 1, FAR);
         }
         before[own]++;
