@@ -37,7 +37,7 @@ from gen.planner import build as building
 from gen.planner.assume import model_of
 from gen.planner.build import bags_of, build
 from gen.planner.costs import Costs
-from gen.planner.plan import MEMORIES, Plan
+from gen.planner.plan import MEMORIES, DriveUse, Plan
 from gen.planner.planning import make
 from gen.planner.served import Shard
 
@@ -215,7 +215,7 @@ def drive() -> Iterator[Row]:
         taken = np.mean([pages(device, each[over_dies(each, *dies)], of.page_bytes, ring_pages=of.ring_bytes
                                // of.page_bytes) for each in drawn])
         reads, most = np.array(float(read)), np.array(float(among))
-        own = replace(of, die_reads=float(of.flash_reads(reads, most)) / of.dies)
+        own = replace(of, drive_use=DriveUse(float(of.flash_reads(reads, most)) / of.dies))
         over = (of.drive_s + float(own.drive_seconds(reads, most))) / taken
         off.append(100 * abs(over - 1))
         yield figure(f"plan.drive.{among}.{read}", f"{read:,} of {among:,} pages: planned over the drive's time",

@@ -219,7 +219,7 @@ def demo(log: tuple[str, ...], how: dict[str, Any], table: tuple[str, ...], labe
     result(page=folder / page.name, source=done.source, log=readings.log, device=done.device.name, equal=done.passed,
            fp32_auc=done.baseline, placements=[{
                "memories": each.name, "batch_s": each.batch_s, "samples_per_s": each.rate, "auc": each.auc,
-               "planned_s": each.plan.seconds, "lookups": dict(zip(("dram", "tt", "ssd"), each.shares.tolist())),
+               "planned_s": each.planned_s, "lookups": dict(zip(("dram", "tt", "ssd"), each.shares.tolist())),
                "tt_errors": each.errors} for each in done.placements])
     sys.exit(0 if done.passed else 1)
 

@@ -98,13 +98,18 @@ class Placement:
 
     @property
     def rate(self) -> float:
-        """Samples per second, batch after batch."""
+        """Samples per second, one batch at a time."""
         return self.whole.rate
 
     @property
     def batch_s(self) -> float:
         """Seconds of a full batch."""
         return self.plan.batch / self.rate
+
+    @property
+    def planned_s(self) -> float:
+        """The same as planned."""
+        return self.plan.batch / self.whole.planned_rate
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -174,7 +179,7 @@ def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callab
     for name, levels, tt_share in PLACEMENTS:
         plans.append(make(model, profile, costs, cards=1, rank=options.rank, levels=levels, tt_share=tt_share,
                           tt_gain=0.0, explain=False))
-        say(f"plan       {name}: {duration(plans[-1].seconds)} per batch")
+        say(f"plan       {name}: {duration(plans[-1].seconds)} per batch, of batches that follow each other")
     for note in plans[-1].assumed:
         say(f"note: {note}")
     log, looked = samples.log(samples.held), []
@@ -186,8 +191,8 @@ def _run(options: Options, folder: Path, rtl: str | None, say: Say, read: Callab
             score = training.model.predict(vectors, samples.payload[samples.held])
             placement = Placement(name, plan, auc(score, samples.label), curve, {
                 table: training.tables[table].error for table in plan.tables if plan.tables[table].tt_rows}, verified)
-            say(f"twin       {name}: {duration(placement.batch_s)} per batch, {rate(placement.rate)} samples/s, AUC "
-                f"{placement.auc:.4f}")
+            say(f"twin       {name}: {duration(placement.batch_s)} per batch, one at a time, {rate(placement.rate)} "
+                f"samples/s, AUC {placement.auc:.4f}")
             looked.append((placement, bundle, vectors))
         if simulator:
             simulator.wait(say)

@@ -8,6 +8,7 @@ planned for.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable
 from functools import cache
 from itertools import product
@@ -28,22 +29,28 @@ __all__ = ["PAGE_BYTES", "TABLE", "Times", "measure", "table", "times"]
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
+#: Pages from which on random ones hardly ever share a flash page; fewer, a ring at least, are measured at as many sizes
+#: to the doubling.
+MANY, SIZES = 1 << 16, 4
 #: Of a run, to its first row and from its last vector on: one bag of one row takes 1,193 on the twin.
 RUN_CYCLES = 1200
-UNEVEN = 1.25       # times the mean of random pages that the dies take at most for PAGES of them, as they are uneven
+UNEVEN = 1.25       # times the mean of random pages that the dies take at most for PAGES of them, as they are uneven;
+                    # and times what the link takes, above which it is not what decides
 TABLE = Path(__file__).with_name("costs.json")
 
 
 class Times(NamedTuple):
     """In seconds. row_s: of a random row, by its lines of 64 bytes; packet_s: of DRAM that a packet of the link adds
     beside such rows; read_s, write_s: of a byte of a stream; page_s: of a page of the drive among many, in the order in
-    which the compiler requests them."""
+    which the compiler requests them; few_s: the same by how many different ones there are, where the dies decide and
+    the ring has too few pages for them to even out."""
 
     row_s: dict[int, float]
     packet_s: float
     read_s: float
     write_s: float
     page_s: float
+    few_s: dict[int, float]
 
 
 def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[int],
@@ -69,7 +76,7 @@ def measure(device: "Device | str", preset: str = "smartssd", *, dims: Iterable[
                  read, write, times.page_s, first_s, page_bytes * packet, device.link.byte_s, packet, page_bytes,
                  device.memory.ring_bytes, device.memory.rows_bytes, device.ssd.bytes, max(among - packet, 0.0),
                  device.memory.channels, 1, *_dies(device, page_bytes, times.page_s),
-                 run_s=device.between_s + RUN_CYCLES / (device.kernel_mhz * 1e6))
+                 few_s=times.few_s, run_s=device.between_s + RUN_CYCLES / (device.kernel_mhz * 1e6))
 
 
 def _dies(device: Device, page_bytes: int, page_s: float) -> tuple[int, int, float]:
@@ -93,8 +100,9 @@ def times(device: Device, preset: str, lines: Iterable[int], page_bytes: int = P
 
     Raises      RuntimeError: there is no g++
     """
+    read_s, write_s, page_s = _streams(device, page_bytes)
     return Times({count: _row(device, preset, count) for count in sorted({*lines, PACKET})}, _packet(device, preset),
-                 *_streams(device, page_bytes))
+                 read_s, write_s, page_s, _few(device, page_bytes, page_s))
 
 
 def _known(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -> Times | None:
@@ -104,7 +112,8 @@ def _known(device: Device, preset: str, lines: Iterable[int], page_bytes: int) -
     if recorded["models"] != _models_key() or times is None:
         return None
     row_s = {count: seconds for count, seconds in enumerate(times["row_s"], 1)}
-    return Times(**{**times, "row_s": row_s}) if {*lines, PACKET} <= row_s.keys() else None
+    few_s = {int(pages): seconds for pages, seconds in times["few_s"].items()}
+    return Times(**{**times, "row_s": row_s, "few_s": few_s}) if {*lines, PACKET} <= row_s.keys() else None
 
 
 @cache
@@ -187,7 +196,7 @@ def _packet(device: Device, preset: str) -> float:
     return float(np.mean(added)) / (device.kernel_mhz * 1e6)
 
 
-def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
+def _streams(device: Device, page_bytes: int) -> tuple[float, float, float]:
     """Seconds a byte read and written one behind the other; a random page from the drive, dies in turns."""
     places = np.arange(STREAM) * page_bytes
     rates = [memory.rows(device, places, page_bytes, writes=np.full(STREAM, written)).rows_per_s
@@ -199,6 +208,24 @@ def _streams(device: Device, page_bytes: int) -> tuple[float, ...]:
         part[:] = part[over_dies(part, *geometry(device.ssd, page_bytes))]
     seconds = memory.pages(device, numbers, page_bytes, ring_pages=ring)
     return 1 / (rates[0] * page_bytes), 1 / (rates[1] * page_bytes), seconds / PAGES
+
+
+def _few(device: Device, page_bytes: int, page_s: float) -> dict[int, float]:
+    """Seconds of a page by how many different ones there are. An instruction brings half a ring, none of what the one
+    before has brought last."""
+    dies, ring, found = geometry(device.ssd, page_bytes), max(device.memory.ring_bytes // page_bytes, 1), {}
+    if _dies(device, page_bytes, page_s)[2] or page_s < UNEVEN * page_bytes * device.link.byte_s:
+        return {}
+    for size in range(SIZES * math.ceil(math.log2(MANY / ring))):
+        among, random = round(ring * 2 ** (size / SIZES)), np.random.default_rng(1)
+        numbers, last = [], np.zeros(0, np.int64)
+        for _ in range(-(-PAGES // max(ring // 2, 1))):
+            part = random.permutation(np.setdiff1d(np.arange(among), last))[:max(ring // 2, 1)]
+            numbers.append(part[over_dies(part, *dies)])
+            last = part[len(part) // 2:]
+        found[among] = memory.pages(device, np.concatenate(numbers), page_bytes, ring_pages=ring) \
+            / sum(map(len, numbers))
+    return found
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from gen.data.remap import ROWS_AT_MOST
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner import in_order
 from gen.planner.costs import Costs, network_seconds, tt_seconds
+from gen.planner.plan import DriveUse
 from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.widths import Errors, allowed, assumed, held_by
 from hw.isa import LONGEST_BAG
@@ -40,15 +41,15 @@ CARDS_MOST = 4096
 class Built:
     """problem: its items in the order of the model's tables. ways: of each table, all that its error budget allows:
     those of the problem, and others that are bettered in everything but what they lose. errors: of tables with a
-    budget. expected: of each table, by name. notes: sentences of what was assumed or left out. die_reads: as Costs has
-    them."""
+    budget. expected: of each table, by name. notes: sentences of what was assumed or left out. drive_use: as Costs
+    has it."""
 
     problem: Problem
     ways: tuple[tuple[Sharding, ...], ...]
     errors: Mapping[str, Errors]
     expected: Mapping[str, Expected]
     notes: tuple[str, ...]
-    die_reads: float = 0.0
+    drive_use: DriveUse = DriveUse()
 
 
 def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank: int = 4,
@@ -103,7 +104,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
                   if name not in lost and forms[0][0] != spec]:
         notes.append(f"tensor trains have cores in {every[0][0][0].tt_format}, the one format that the TT unit of "
                      f"{costs.preset} takes: {_list(others)}")
-    costs = replace(costs, die_reads=_die_reads([forms[0][1] for forms in every], found, emb_cards, costs))
+    costs = replace(costs, drive_use=_drive_use([forms[0][1] for forms in every], found, emb_cards, costs))
     every = [[(each, _on_drive(item, found[item.name], costs)) for each, item in forms] for forms in every]
     items = [forms[0][1] for forms in every]
     notes += [f"{_list(names)}: {refusal}" for refusal, names in refused.items()]
@@ -126,7 +127,7 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     return Built(Problem(tuple(each[0].item for each in kept), cards, costs.dram_bytes, int(costs.tt_bytes),
                          costs.ssd_bytes, *network, shardings=tuple(each[1:] for each in kept),
                          formats=tuple(each[0].formats for each in kept)), ways, lost, found, tuple(notes),
-                 costs.die_reads)
+                 costs.drive_use)
 
 
 def _undominated(ways: Sequence[Sharding]) -> tuple[Sharding, ...]:
@@ -291,7 +292,7 @@ def _reads(rows: NDArray[np.int64], expected: Expected, lookups: float, row_byte
 def _on_drive(item: Item, expected: Expected, costs: Costs, part_of: Item | None = None, count: int = 1) -> Item:
     """The item with its seconds of the drive. part_of: whose samples are shared out over so many cards, which read
     together what it does at least."""
-    if not costs.die_s or not expected.heat.total:
+    if not (costs.die_s or costs.few_s) or not expected.heat.total:
         return item
     at = in_order.knots(expected)
     reads = _reads(at, expected, item.lookups, item.row_bytes, costs)
@@ -306,25 +307,25 @@ def _pages(item: Item, rows: NDArray[np.int64], expected: Expected, costs: Costs
     return np.maximum(expected.heat.touched - rows, 0) / (costs.page_bytes // item.row_bytes)
 
 
-def _die_reads(items: Sequence[Item], expected: Mapping[str, Expected], cards: int, costs: Costs) -> float:
-    """Flash pages that a die reads for a batch where the rows with the most accesses per byte lie in the DRAM of all
-    cards."""
-    if not costs.die_s:
-        return 0.0
-    gains, sizes, tables, reads = [], [], [], []
+def _drive_use(items: Sequence[Item], expected: Mapping[str, Expected], cards: int, costs: Costs) -> DriveUse:
+    """Of each card, where the rows with the most accesses per byte lie in the DRAM of all cards."""
+    if not (costs.die_s or costs.few_s):
+        return DriveUse()
+    gains, sizes, tables, reads, pages = [], [], [], [], []
     for j, item in enumerate(items):
         of = expected[item.name]
         at = in_order.knots(of) if of.heat.total else np.zeros(1, np.int64)
         sizes.append(np.diff(at) * float(item.row_bytes))
         gains.append(np.diff(of.heat.cdf(at)) * item.lookups / sizes[-1])
         tables.append(np.full(len(at) - 1, j))
-        reads.append(costs.flash_reads(_reads(at, of, item.lookups, item.row_bytes, costs),
-                                       _pages(item, at, of, costs)))
+        pages.append(_pages(item, at, of, costs))
+        reads.append(costs.flash_reads(_reads(at, of, item.lookups, item.row_bytes, costs), pages[-1]))
     order = np.argsort(-np.concatenate(gains), kind="stable")
     room = cards * costs.dram_bytes - sum(item.bags_bytes for item in items)
     hot = order[np.cumsum(np.concatenate(sizes)[order]) <= room]
     last = np.bincount(np.concatenate(tables)[hot], minlength=len(items))
-    return sum(float(each[at]) for each, at in zip(reads, last.tolist(), strict=True)) / (cards * costs.dies)
+    read, asked = (sum(float(each[at]) for each, at in zip(of, last.tolist(), strict=True)) for of in (reads, pages))
+    return DriveUse(read / (cards * costs.dies), asked / cards)
 
 
 def _landing(reads: NDArray[np.float64], share: NDArray[np.float64], lookups: float, dram_s: float,

@@ -7,7 +7,7 @@ predicts of its programs, loads of weights and samples from DRAM included.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 
@@ -21,6 +21,7 @@ from gen.data.profile import Heat
 from gen.model.network import Model, Network
 from gen.model.recommender import RESULTS, ROW_FORMATS, TableSpec
 from gen.model.row_formats import fused_bytes
+from gen.planner.plan import DriveUse
 from gen.planner.problem import Idle
 from gen.planner.window import fetches
 from gen.rtl import config as presets
@@ -52,15 +53,16 @@ class Costs:
     """Of a device with the cores of a preset.
 
     row_s: seconds a random row of DRAM, by its lines of 64 bytes. read_s, write_s: seconds a byte of a stream
-    there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; drive_s: until the
-    first of a batch is there; landing_s: of DRAM a page.
+    there. page_s: seconds a random page of page_bytes from the drive into the ring, many under way; few_s: the same of
+    so many different pages, rising, where those of a flash page often come together; drive_s: until the first of a
+    batch is there; landing_s: of DRAM a page.
     link_s: seconds a byte over the link, each direction for itself; packet_s: of DRAM a byte that comes or goes over
     it, in packets by themselves, and about so beside rows no longer than a packet, which the core's port limits and not
     the memory. turn_s: what such a byte takes more beside longer rows, since the bus turns around and pages close.
     dram_bytes, ssd_bytes: of a card; ring_bytes: of DRAM, where pages land. channels: cards that share a board's link
     at most; sharing: that do. dies: of the drive, each of which reads a flash page, of flash_pages pages, in die_s;
-    die_s 0: a page takes page_s whatever others are asked for. die_reads: flash pages that each die of a card reads for
-    a batch, about. run_s: of each run, in which the memories of a card do nothing (gen.planner.problem.Idle).
+    die_s 0: a page takes page_s or few_s whatever else the batch asks for. drive_use: of a card. run_s: of each run, in
+    which the memories of a card do nothing (gen.planner.problem.Idle).
     """
 
     device: str
@@ -84,8 +86,17 @@ class Costs:
     dies: int = 1
     flash_pages: int = 1
     die_s: float = 0.0
-    die_reads: float = 0.0
+    few_s: Mapping[int, float] = field(default_factory=dict)
+    drive_use: DriveUse = DriveUse()
     run_s: float = 0.0
+
+    @property
+    def _page_s(self) -> float:
+        """Of as many different pages as are asked for, where that is known."""
+        if not self.few_s or not self.drive_use.pages:
+            return self.page_s
+        found = np.interp(self.drive_use.pages, [*self.few_s, 2 * max(self.few_s)], [*self.few_s.values(), self.page_s])
+        return max(float(found), self.page_bytes * self.link_s)
 
     @property
     def idle(self) -> Idle:
@@ -108,15 +119,15 @@ class Costs:
 
     def drive_seconds(self, reads: NDArray[np.float64], pages: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of the drive, behind its first page, for so many `reads` of a batch, of so many `pages` that are
-        asked for at all, beside others with which each die has `die_reads`.
+        asked for at all, beside the others of `drive_use`.
 
         The pages lie on the dies at random, so the last one is behind the mean, by as many deviations as the largest of
         `dies` normal numbers is (Blom 1958). Pages that are all read leave nothing to chance. The
         link takes them one after the other. Where both take about as long, each waits for the other now and then.
         """
         if not self.die_s:
-            return reads * self.page_s
-        mean = max(self.die_reads, 1.0)
+            return reads * self._page_s
+        mean = max(self.drive_use.die_reads, 1.0)
         left = np.sqrt(1 - np.minimum(reads / np.maximum(pages, 1.0), 1.0))
         more = NormalDist().inv_cdf((self.dies - 0.375) / (self.dies + 0.25)) if self.dies > 1 else 0.0
         each = self.die_s / self.dies * np.maximum(1 + (more * left * math.sqrt(mean) - 1) / mean, 0.0)

@@ -41,7 +41,7 @@ def horizon_of(plan: Plan, profile: Profile, costs: Costs) -> Horizon | None:
     counted = _from_ssd(plan, profile, dict.fromkeys(known))
     off = min(max(HALVES * max(abs(half - whole) for half in halves), COUNTED * abs(plan.from_ssd - counted), LEAST),
               MOST) if plan.from_ssd else 0.0
-    costs = replace(costs, die_reads=plan.die_reads)
+    costs = replace(costs, drive_use=plan.drive_use)
     in_order = _in_order(plan, profile, costs)
     now = _seconds(plan, profile, in_order, costs)
     planned = max(card.seconds for card in plan.cards if card.kind == "emb")

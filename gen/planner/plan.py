@@ -20,10 +20,10 @@ from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.row_formats import fused_bytes
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "Held", "Horizon", "Plan", "PlanCard",
-           "PlanTable", "Refresh", "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
+__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "DriveUse", "Held", "Horizon", "Plan",
+           "PlanCard", "PlanTable", "Refresh", "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
 
-KIND, VERSION = "plan", 10
+KIND, VERSION = "plan", 11
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.
 MEMORIES = ("dram", "tt", "ssd")
@@ -47,6 +47,15 @@ class Tier:
     @classmethod
     def sum(cls, tiers: "Sequence[Tier]") -> "Tier":
         return cls(*(sum(getattr(tier, each.name) for tier in tiers) for each in fields(cls)))
+
+
+@dataclass(frozen=True)
+class DriveUse:
+    """What batches ask of a card's drive, about, as the seconds of each table are reckoned with. die_reads: flash pages
+    that each die reads for a batch; pages: different ones that are asked for at all, in units of the ring's."""
+
+    die_reads: float = 0.0
+    pages: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -249,8 +258,7 @@ class Plan:
     was profiled; held: the log's end against the plan, where it was counted apart; horizon: what is expected until the
     next refresh, where the log says so; profile_sha256: of the profile's
     file beside the plan, empty where there is none. widths: of the tables whose formats were chosen within an error
-    budget; accuracy: with them, where labels and parameters of the network were given. die_reads: flash pages that a
-    die of the drive was taken to read for a batch.
+    budget; accuracy: with them, where labels and parameters of the network were given. drive_use: of a card.
     """
 
     model: Recommender
@@ -275,7 +283,7 @@ class Plan:
     horizon: Horizon | None = None
     widths: Mapping[str, Width] = field(default_factory=dict)
     accuracy: Accuracy | None = None
-    die_reads: float = 0.0
+    drive_use: DriveUse = DriveUse()
 
     @property
     def batch(self) -> int:

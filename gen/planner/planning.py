@@ -158,7 +158,7 @@ def make(model: Recommender, profile: Profile, costs: Costs, *, cards: int, rank
         {"dram": problem.dram_bytes, "tt": problem.tt_bytes, "ssd": problem.ssd_bytes},
         {table.name: table for table in tables}, used, problem.bottom_s, problem.top_s, best.seconds, best.bound,
         levels, ablation, what_if, (*notes, *_within_budgets(chosen, widths)), profile.source, widths=widths,
-        die_reads=built.die_reads)
+        drive_use=built.drive_use)
 
 
 def _without_tt(problem: Problem, solved: Callable[[Problem, str], tuple[Placement, tuple[Part, ...]]],

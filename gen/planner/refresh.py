@@ -109,7 +109,7 @@ class Residents:
     brought: pages over those that independent accesses bring."""
 
     def __init__(self, plan: Plan, name: str, words: NDArray[np.uint32], profile: Profile, costs: Costs):
-        costs = replace(costs, die_reads=plan.die_reads)
+        costs = replace(costs, drive_use=plan.drive_use)
         self.table, self.words, self._costs = plan.tables[name], np.asarray(words), costs
         spec = replace(plan.model.tables[name], ids="index")
         asked = profile.tables[name]

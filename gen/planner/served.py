@@ -24,7 +24,7 @@ def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
 
     Raises      ValueError: a log without ids, or with ids past a table's rows
     """
-    costs = replace(costs, die_reads=plan.die_reads)
+    costs = replace(costs, drive_use=plan.drive_use)
     loads: dict[int, NDArray[np.float64]] = {}
     shares, whole, unseen = {}, np.zeros(3), 0.0
     for name, table in plan.tables.items():

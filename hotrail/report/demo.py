@@ -41,8 +41,8 @@ def page(demo: Demo) -> Page:
                        (f"AUC, {last.name}", f"{last.auc:.4f}")])
     made.add("Accuracy beside speed", _tradeoff(demo), _speed(demo),
              Table("Memories of the card", HEAD, _rows(demo), key="memories", note=(
-                 "Measured on the twin of the card with the held-out samples, batch after batch. AUC: of the vectors "
-                 "that the card gave; the networks are the host's. Planned: by the cost model of hotrail plan. "
+                 "Measured on the twin of the card with the held-out samples, one batch at a time. AUC: of the vectors "
+                 "that the card gave; the networks are the host's. Planned: the same by hotrail plan's costs. "
                  + _other_splits(demo))),
              *map(Text, _sentences(demo)))
     made.add("What binds", _loads(demo))
@@ -61,7 +61,7 @@ def _other_splits(demo: Demo) -> str:
 def _rows(demo: Demo) -> list[list[str]]:
     return [[each.name, duration(each.batch_s), rate(each.rate), f"{each.auc:.4f}",
              f"{each.auc - demo.baseline:+.4f}", *(f"{share:.0%}" for share in each.shares),
-             duration(each.plan.seconds), PARTS[each.plan.cards[0].binds]] for each in demo.placements]
+             duration(each.planned_s), PARTS[each.plan.cards[0].binds]] for each in demo.placements]
 
 
 def _sentences(demo: Demo) -> list[str]:
@@ -86,7 +86,7 @@ def _tradeoff(demo: Demo) -> Lines:
 
 
 def _speed(demo: Demo) -> Bars:
-    return Bars("Samples per second", "Of the card, batch after batch.", Axis("samples per second", "samples/s"),
+    return Bars("Samples per second", "Of the card, one batch at a time.", Axis("samples per second", "samples/s"),
                 Axis("memories"), [Series("samples per second", [(each.name, each.rate) for each in demo.placements])],
                 key="memories", labels=[each.name for each in demo.placements], across=True)
 

@@ -11,6 +11,7 @@ from fpga.api.embedding import EmbeddingBags, Table
 from fpga.card import costs, memory
 from gen.compiler.dies import geometry, over_dies
 from gen.model.device import Device
+from gen.planner.plan import DriveUse
 from gen.rtl import config
 
 PRESETS = [name for name in config.names() if "emb" in config.load(name).cores]
@@ -51,8 +52,23 @@ def test_pages_take_the_drive_as_long_as_is_planned(among, read):
     taken = memory.pages(device, numbers[over_dies(numbers, *geometry(device.ssd, costs.PAGE_BYTES))],
                          costs.PAGE_BYTES, ring_pages=1 << 14)
     reads, pages = np.array(float(read)), np.array(float(among))
-    own = replace(found, die_reads=float(found.flash_reads(reads, pages)) / found.dies)
+    own = replace(found, drive_use=DriveUse(float(found.flash_reads(reads, pages)) / found.dies))
     assert found.drive_s + float(own.drive_seconds(reads, pages)) == pytest.approx(taken, rel=0.2)
+
+
+@pytest.mark.turns(1)
+@pytest.mark.parametrize(("among", "skew"), [(140, 0.0), (300, 0.5), (3000, 0.0)])
+def test_few_pages_in_a_small_ring_take_as_long_as_is_planned(among, skew):
+    """Of few pages those of a flash page often come together."""
+    device, random = Device.load("smartssd_small"), np.random.default_rng(among)
+    found, ring = costs.measure(device, "tiny", dims={64}), device.memory.ring_bytes // costs.PAGE_BYTES
+    share = 1 / np.arange(1, among + 1) ** skew
+    parts = [random.choice(among, ring // 2, replace=False, p=share / share.sum()) for _ in range(40)]
+    taken = memory.pages(device, np.concatenate(parts), costs.PAGE_BYTES, ring_pages=ring)
+    own = replace(found, drive_use=DriveUse(pages=among))
+    reads = np.array(40.0 * (ring // 2))
+    assert found.drive_s + float(own.drive_seconds(reads, np.array(among))) == pytest.approx(taken, rel=0.15)
+    assert float(own.drive_seconds(reads, np.array(among))) < 0.95 * float(reads) * found.page_s
 
 
 @pytest.mark.parametrize("page_bytes", [4096, 16384])

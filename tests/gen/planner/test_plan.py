@@ -8,7 +8,7 @@ import pytest
 from gen.base.sealed import seal, unseal
 from gen.model.network import Model
 from gen.model.recommender import Recommender, TableSpec
-from gen.planner.plan import Held, Plan, PlanCard, PlanTable, Tier, rate
+from gen.planner.plan import VERSION, Held, Plan, PlanCard, PlanTable, Tier, rate
 
 
 def a_plan(network=True):
@@ -55,14 +55,14 @@ def test_no_byte_may_change(tmp_path):
 
 def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
     path = a_plan().save(tmp_path)
-    content = unseal("plan", 10, path.read_bytes(), "")
+    content = unseal("plan", VERSION, path.read_bytes(), "")
     for key in ("model", "device", "tables", "cards", "seconds", "bound", "ablation", "what_if", "assumed"):
-        path.write_bytes(seal("plan", 10, {name: each for name, each in content.items() if name != key}))
+        path.write_bytes(seal("plan", VERSION, {name: each for name, each in content.items() if name != key}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: .*'{key}'$"):
             Plan.load(tmp_path)
     for changed in ({"model": 3}, {"tables": {"one": {}}}, {"cards": [{"kind": "emb"}]}, {"what": "else"},
                     {"model": {**content["model"], "tables": {"one": {"name": "one"}}}}):
-        path.write_bytes(seal("plan", 10, {**content, **changed}))
+        path.write_bytes(seal("plan", VERSION, {**content, **changed}))
         with pytest.raises(ValueError, match=rf"^{path} is no plan as this hotrail writes them: [^\n]+$"):
             Plan.load(path)
 
@@ -72,9 +72,9 @@ def test_a_sealed_file_without_a_key_or_with_another_value(tmp_path):
 def test_cards_on_which_no_table_lies(tmp_path, cards, by):
     """None, one twice, several without a word of what is split, one of the MLP, one that is not there."""
     path = a_plan().save(tmp_path)
-    content = unseal("plan", 10, path.read_bytes(), "")
+    content = unseal("plan", VERSION, path.read_bytes(), "")
     content["tables"]["a/b"] |= {"cards": cards, "by": by}
-    path.write_bytes(seal("plan", 10, content))
+    path.write_bytes(seal("plan", VERSION, content))
     with pytest.raises(ValueError) as error:
         Plan.load(path)
     assert str(error.value) == (f"{path} is no plan as this hotrail writes them: table 'a/b' lies on the cards {cards} "
@@ -87,13 +87,13 @@ def test_cards_on_which_no_table_lies(tmp_path, cards, by):
     ("int8", "table 'a/b' of 8 columns of int8 and 0 TT rows lies on 2 cards by columns")])
 def test_slices_that_there_are_not(tmp_path, name, sentence):
     path = a_plan(network=False).save(tmp_path)
-    content = unseal("plan", 10, path.read_bytes(), "")
+    content = unseal("plan", VERSION, path.read_bytes(), "")
     if name == "odd":
         content["model"]["tables"]["a/b"]["dim"] = 7
     if name == "int8":
         content["model"]["tables"]["a/b"]["row_format"] = "int8"
     content["tables"]["C1" if name == "C1" else "a/b"] |= {"cards": [0, 1], "by": "columns"}
-    path.write_bytes(seal("plan", 10, content))
+    path.write_bytes(seal("plan", VERSION, content))
     if sentence is None:
         assert Plan.load(path).tables[name].columns(8, 1) == slice(4, 8)
         return
@@ -106,7 +106,7 @@ def test_other_versions_and_files(tmp_path):
     path = a_plan().save(tmp_path)
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps({**content, "version": 99}), "utf-8")
-    with pytest.raises(ValueError, match="version 99; this hotrail reads version 10$"):
+    with pytest.raises(ValueError, match=f"version 99; this hotrail reads version {VERSION}$"):
         Plan.load(path)
     with pytest.raises(ValueError, match="nowhere cannot be read: No such file or directory$"):
         Plan.load(tmp_path / "nowhere")
