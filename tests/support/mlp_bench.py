@@ -24,6 +24,7 @@ class Bench(FaultyBench):
     """A card with the MLP core. The programs that faults are tried on bring all that they use."""
 
     limit = 400_000
+    spoiling = (MLP.code("EARLY"),)
 
     def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None, kind="sim",
                  on=None):
