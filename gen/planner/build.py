@@ -29,9 +29,11 @@ __all__ = ["CARDS_MOST", "STEPS", "Built", "bags_of", "build", "check_cards", "c
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
 #: So many tables may lie on several cards: those that take the most time or DRAM, where each takes this part of a
-#: card's share of the time, or more than a card's DRAM.
-SHARDED, LEAST = 32, 0.05
-#: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all.
+#: card's share of the time, or more than a card's DRAM. Where there are more cards, as many; of the others each that
+#: takes a quarter of a card's share, so that whole tables fit beside each other.
+SHARDED, LEAST, LESS = 32, 0.05, 0.25
+#: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all; those behind the
+#: first SHARDED on no more.
 ANY = 8
 #: Cards of a plan: searches hold arrays of them.
 CARDS_MOST = 4096
@@ -118,11 +120,11 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
         features_s = rows * costs.vector_bytes(width, model.features_format) * model.batch * costs.link_s
         network = (*network_seconds(costs, of, model.batch), of.bottom[0] * value_s + features_s,
                    (of.top or of.bottom)[-1] * value_s)
-    several = heavy(items, emb_cards, costs.dram_bytes) & (not table_wise and emb_cards > 1)
+    most = np.ones(len(items), np.int64) if table_wise else heavy(items, emb_cards, costs.dram_bytes)
     ways = tuple(
         tuple(Sharding("whole", 1, item, (spec.row_format, spec.tt_format)) for spec, item in forms)
-        + (tuple(_shardings(forms, model.batch, found[forms[0][1].name], costs, emb_cards)) if shared else ())
-        for forms, shared in zip(every, several, strict=True))
+        + tuple(_shardings(forms, model.batch, found[forms[0][1].name], costs, counts(emb_cards, among)))
+        for forms, among in zip(every, most.tolist(), strict=True))
     kept = [_undominated(each) for each in ways]
     return Built(Problem(tuple(each[0].item for each in kept), cards, costs.dram_bytes, int(costs.tt_bytes),
                          costs.ssd_bytes, *network, shardings=tuple(each[1:] for each in kept),
@@ -157,27 +159,29 @@ def _betters(better: Sharding, way: Sharding) -> bool:
                     for at in (knots, one.tt_rows[one.tt_rows <= knots[-1]])))
 
 
-def heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.bool_]:
-    """Which tables are worth more than one card: by their time and bytes with all rows in DRAM."""
+def heavy(items: Sequence[Item], cards: int, dram_bytes: int) -> NDArray[np.int64]:
+    """On how many cards each table may lie at most: by its time and bytes with all rows in DRAM."""
     seconds = np.array([max(float(item.hot_s[-1]) + item.bags_s, item.in_s, item.out_s) for item in items])
     time = seconds * cards / max(float(seconds.sum()), 1e-300)
     room = np.array([float(item.rows[-1]) * item.row_bytes + item.bags_bytes for item in items]) / max(dram_bytes, 1)
     order = np.argsort(-np.maximum(time, room), kind="stable")
-    return ((time > LEAST) | (room > 1)) & (np.argsort(order, kind="stable") < SHARDED)
+    place = np.argsort(order, kind="stable")
+    first, more = (((time > least) | (room > 1)) & (place < many) for least, many in ((LEAST, SHARDED), (LESS, cards)))
+    return np.where(first, cards, np.where(more, min(ANY, cards), 1))
 
 
-def counts(cards: int) -> Iterator[int]:
-    """On how many cards a table may lie, of so many, beside one."""
-    return (count for count in range(2, cards + 1)
-            if count <= ANY or count == cards or count in (count & -count, 3 * (count & -count)))
+def counts(cards: int, most: int) -> list[int]:
+    """On how many cards, of so many, a table may lie beside one, which may lie on `most`."""
+    return [count for count in range(2, most + 1)
+            if count <= ANY or count == cards or count in (count & -count, 3 * (count & -count))]
 
 
 def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expected: Expected, costs: Costs,
-               cards: int) -> Iterator[Sharding]:
-    """The table on several cards, in the formats that it may have. Where each card serves its part of the samples,
-    fewer accesses share a page. Where each holds a slice of the columns, each reads all indices, and there are no
-    tensor trains."""
-    for count in counts(cards):
+               on: Sequence[int]) -> Iterator[Sharding]:
+    """The table on these numbers of cards, in the formats that it may have. Where each card serves its part of the
+    samples, fewer accesses share a page. Where each holds a slice of the columns, each reads all indices, and there are
+    no tensor trains."""
+    for count in on:
         batch = -(-whole_batch // count)
         for spec, item in forms:
             formats = spec.row_format, spec.tt_format

@@ -169,9 +169,9 @@ def merged(built: Built, model: Recommender, names: Sequence[Sequence[str]], cos
     made = [_product(*each, batch, costs) for each in zip(joined, heats, strict=True)]
     items = (*(problem.items[j] for j in kept), *made)
     cards = problem.cards - bool(model.network)
-    worth = heavy(items, cards, problem.dram_bytes)[len(kept):]
-    ways = [tuple(_ways(specs, of, item, batch, costs, cards if shared else 1))
-            for specs, of, item, shared in zip(joined, heats, made, worth, strict=True)]
+    most = heavy(items, cards, problem.dram_bytes)[len(kept):].tolist()
+    ways = [tuple(_ways(specs, of, item, batch, costs, counts(cards, among)))
+            for specs, of, item, among in zip(joined, heats, made, most, strict=True)]
     expected: Mapping[str, Expected] = {**built.expected, **{
         item.name: Expected(Heat(np.ones(1, np.int64), item.rows), item.total_rows, 0.0) for item in made}}
     shardings = (*(problem.ways(j)[1:] for j in kept), *(each[1:] for each in ways))
@@ -181,9 +181,9 @@ def merged(built: Built, model: Recommender, names: Sequence[Sequence[str]], cos
 
 
 def _ways(specs: Sequence[TableSpec], heats: Sequence[Heat], item: Item, batch: int, costs: Costs,
-          cards: int) -> Iterator[Sharding]:
-    """The product whole on a card, and by samples on several."""
+          on: Sequence[int]) -> Iterator[Sharding]:
+    """The product whole on a card, and by samples on these numbers of cards."""
     formats = specs[0].row_format, specs[0].tt_format
     yield Sharding("whole", 1, item, formats)
-    for count in counts(cards):
+    for count in on:
         yield Sharding("samples", count, _product(specs, heats, -(-batch // count), costs), formats)

@@ -20,7 +20,7 @@ from gen.data.joins import name_of
 from gen.data.profile import Profile
 from gen.model.recommender import RESULTS, ROW_FORMATS, Recommender, TableSpec
 from gen.planner.build import Built, build, orders_of
-from gen.planner.choices import SSD_S, cuts, with_levels, within
+from gen.planner.choices import SSD_S, Choices, cuts, with_levels, within
 from gen.planner.costs import Costs
 from gen.planner.fill import Part, cold_bytes, dram_seconds, fill, loads_of, parts_of
 from gen.planner.join import MOST, Pair, matchings, merged, pairs_of
@@ -351,14 +351,14 @@ def _solved(problem: Problem, gap: float, seconds: float, rows: Rows | None = No
     """The better of two searches: where placements may read the drive, and where not. Together `seconds` of work. rows:
     what tables take between the steps, so that the bound is of all cuts; None: it is of those at steps. proof: seconds
     of work for it beside the linear programs."""
-    waits = problem.idle.page_s > 0
-    best = solve(problem, gap=gap, seconds=seconds / 2 if waits else seconds)
+    alone = problem.without_reads
+    reads = not problem.idle.page_s or any(map(must_read, problem.items))
+    best = solve(problem, gap=gap, seconds=seconds if reads or not Choices.of(alone).possible else seconds / 2)
     steps, reading = best.bound, least_reading(problem)
     least = bound_of(problem, rows, best.seconds, proof, seconds, steps) if rows else steps
-    if not waits or any(map(must_read, problem.items)):
+    if reads:
         return replace(best, bound=min(max(least, reading), best.seconds), at_steps=max(steps, reading))
     # Of all placements that read the drive, and then of those that do not.
-    alone = problem.without_reads
     none = none_at_steps = bound_of(alone, rows or Rows({}, None), best.seconds, proof, seconds)
     if none < best.seconds:
         try:

@@ -8,6 +8,7 @@ Source: SCRec §III.C, eq. 3 to 37
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,12 @@ from gen.planner.work import TRIED_S, Deadline
 
 __all__ = ["LAST", "LEAST", "Infeasible", "NotFound", "solve"]
 
-MOVES = 6000        # of a try of the search, and of each table
-MOVES_TABLE = 200
+MOVES = 6000        # of a try of the search, at most where each card does not have more; and of each table
+MOVES_CARD, MOVES_TABLE = 100, 200
 CROWD = 12          # tables of one card: more are so small that the linear program does as well
 LEANINGS = (1.0, 0.1, 0.01)
+TURNS = 3           # each with other chances, in which the search goes nearer to the bound
+FARTHER = 4         # times as far from the bound is the next target, where the search does not get to one
 SETTLING = 0.2      # of the time: for the choice among placements that are as fast
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 WIDE = (2.0, 30.0, 1e3)     # times the tables' seconds shared out, where any placement is sought
@@ -36,6 +39,7 @@ TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 #: Where tables are few, the parts of a card's time that a shard may take, as they are tried: small ones share out well.
 GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 12
 NOTHING = LpSolution(0.0, np.zeros(LOADS), *(np.zeros(0, np.int64),) * 3, np.zeros(0))     # where there was no time
+FULL = 1 + 1e-9     # of a memory, for what rounding adds
 MIXES = 3           # numbers of tables on all cards that are tried
 
 
@@ -190,18 +194,21 @@ def _descend(count: _Count, choices: Choices, master: Master, gap: float, until:
         # Of the time, so much is left for targets that are farther.
         if _try(count, choices, master, floor * (1 + step), until.part(0.3)):
             break
-        low, step = step, 2 * step
+        low, step = step, FARTHER * step
     if count.placement is None:
         return
-    while not until.passed and count.best > floor * (1 + 0.9 * gap) and count.best - floor * (1 + low) > \
-            0.1 * wide * floor:
-        middle = 0.5 * (low + count.best / floor - 1)
-        if not _try(count, choices, master, floor * (1 + middle), until):
-            low = middle
+    for turn in range(TURNS):
+        while not until.passed and count.best > floor * (1 + 0.9 * gap) and count.best - floor * (1 + low) > \
+                0.1 * wide * floor:
+            middle = 0.5 * (low + count.best / floor - 1)
+            if not _try(count, choices, master, floor * (1 + middle), until, turn):
+                low = middle
+        low = count.bound / floor - 1
 
 
-def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline) -> bool:
-    """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time."""
+def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline, turn: int = 0) -> bool:
+    """Whether the search gets to `target` seconds, from mixtures that fill the memories the least for that time. Where
+    there are none, no placement takes so little."""
     tables = choices.tables
     limit = choices.cap.copy()
     limit[:TIMES] = choices.within(target)
@@ -210,19 +217,27 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
     mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
-    for grain, allowed in (*((GRAINS[0], mix) for mix in mixes), *((grain, None) for grain in grains), (0.0, None)):
-        solution = master.fill(count.cards, aim, until, grain, allowed) if grain else count.solution
-        if not len(solution.options):
+
+    def filled(grain: float, allowed: NDArray[np.bool_] | None = None) -> LpSolution | None:
+        found = (master.fill(count.cards, seconds, until, grain, allowed) for seconds in (aim, target))
+        return next((each for each in found if each.bound <= FULL), None)
+
+    if not (plain := filled(GRAINS[0])):
+        count.bound = max(count.bound, target)
+        return False
+    for solution in chain((filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
+                          [count.solution]):
+        if not solution or not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         option, *heaviest = _heaviest(choices, solution)
         own = choices.part(option) if choices.varied else choices
         first = spread(own.load(np.arange(tables), *heaviest), own.copies, limit, count.cards)
         until.spend(TRIED_S * len(first) * count.cards * LOADS)
-        for seed, lean in enumerate(LEANINGS):
+        for seed, lean in enumerate(LEANINGS, 1 + turn * len(LEANINGS)):
             card, a, h = (each.copy() for each in (first, *heaviest))
-            if search(own, card, a, h, count.cards, limit, prices * lean, moves=min(MOVES, MOVES_TABLE * len(card)),
-                      seed=seed + 1, until=until):
+            moves = min(max(MOVES, MOVES_CARD * count.cards), MOVES_TABLE * len(card))
+            if search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=until):
                 _keep(count, choices, option, a, h, card)
                 return True
             if until.passed:
