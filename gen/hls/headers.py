@@ -115,7 +115,7 @@ def _instruction() -> str:
 
 def _strict(word: int) -> bool:
     """Whether bits of a word that are no field's must be 0: asked of the description itself."""
-    return EMB.decode([EMB.reserved(word) if at == word else 0 for at in range(EMB.words)]).reserved
+    return bool(EMB.decode([EMB.reserved(word) if at == word else 0 for at in range(EMB.words)]).reserved)
 
 
 def _descriptor(config: TTConfig) -> str:
