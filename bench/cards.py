@@ -26,8 +26,6 @@ from gen.model.platform import DEFAULT, RESOURCES, Platform, names
 from gen.planner.plan import rate
 from gen.rtl.headers import KERNELS
 
-__all__ = ["PAGE", "PICTURE", "cores", "picture", "table", "written"]
-
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "cards.md", DOCS / "pictures" / "cards.svg"
 SIZES = (64, 256, 1024)         # bytes of a row

@@ -21,9 +21,6 @@ from bench.plots import Plot, svg
 from bench.readings import Paper, disputed, document, newer, packed, papers
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "PICTURES", "RESULTS", "Line", "Section", "Selection",
-           "decisive", "everything", "merged", "recorded", "sections", "selections", "shown"]
-
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
 PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"

@@ -13,24 +13,6 @@ import numpy as np
 
 from fpga.card.threads import exclusive, turns
 
-__all__ = [
-    "COMMANDS",
-    "Buffer",
-    "Card",
-    "CardError",
-    "CardHang",
-    "CardViolation",
-    "ErrorResponse",
-    "Faults",
-    "KernelArgument",
-    "KernelLike",
-    "LinkUse",
-    "Silence",
-    "SsdStream",
-    "Transfer",
-    "Violation",
-]
-
 PAGE = 4096
 #: What is counted of a card: commands of its DRAM and pages that its drive reads.
 COMMANDS = ("activates", "refreshes", "reads", "writes", "pages")

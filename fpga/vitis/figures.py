@@ -13,8 +13,6 @@ from fpga.vitis.description import prepare
 from fpga.vitis.gate import Gate, judge, measure
 from gen.model.platform import RESOURCES, Platform
 
-__all__ = ["PAGE", "measured", "rows", "written"]
-
 PAGE = Path(__file__).parents[2] / "docs" / "vitis-package.md"
 # By the names that figures have: preset and core.
 SHIPPING = {"emb": ("smartssd", "emb"), "emb.half": ("smartssd_half", "emb"), "mlp": ("smartssd", "mlp"),

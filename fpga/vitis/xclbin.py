@@ -17,9 +17,6 @@ from lxml import etree
 
 from gen.rtl.headers import KERNELS
 
-__all__ = ["MODES", "Argument", "Connection", "Instance", "KernelXml", "Memory", "Xclbin", "XclbinError", "fits",
-           "read"]
-
 MAGIC = b"xclbin2\0"
 # magic, length of a signature, reserved, key block, unique number; then the header; then one entry a section.
 TOP = struct.Struct("<8si28s256sQ")

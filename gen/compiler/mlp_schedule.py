@@ -25,8 +25,6 @@ from hw.isa import MLP
 from hw.isa.kernel import Decoded
 from hw.mlp.config import MlpConfig
 
-__all__ = ["Full", "Schedule"]
-
 # What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, instructions that wait for
 # an engine.
 DECODE, MEMORY, QUEUE = 48, 100, 2

@@ -21,8 +21,6 @@ from gen.model.weights import Rows
 from golden import tt
 from golden.tt.decompose import fitting
 
-__all__ = ["TensorTrain", "decompose", "even", "tt_rows", "within"]
-
 # Words of the table that are worked on at once, as float64.
 BLOCK_WORDS = 1 << 22
 

@@ -23,8 +23,6 @@ from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of
 
-__all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto", "width"]
-
 #: Ranks that are tried where none is given.
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 #: How many cores a tensor train has where nothing is said: three, as in both papers.

@@ -29,8 +29,6 @@ from golden.tt.decompose import dense as dense_of
 from golden.tt.decompose import largest_ranks
 from golden.tt.rows import shape_of
 
-__all__ = ["TieredBag", "tiers"]
-
 RULES = ("sgd", "adagrad", "adam")
 # As torch.optim has them: Adagrad's and Adam's epsilon, Adam's decay of both moments.
 TINY, SMALL, BETAS = 1e-10, 1e-8, (0.9, 0.999)

@@ -18,8 +18,6 @@ from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import Target, descriptor_parts
 
-__all__ = ["TOP", "headers"]
-
 #: The kernel's name, and its top function's.
 TOP = "hotrail_emb"
 #: Requests that an interface has under way; 16 where this names none.

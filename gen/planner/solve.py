@@ -20,8 +20,6 @@ from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
 from gen.planner.work import TRIED_S, Deadline
 
-__all__ = ["LAST", "LEAST", "Infeasible", "NotFound", "solve"]
-
 MOVES = 6000        # of a try of the search, and of each table
 MOVES_TABLE = 200
 CROWD = 12          # tables of one card: more are so small that the linear program does as well

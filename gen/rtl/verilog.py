@@ -31,8 +31,6 @@ from gen.rtl.cores import CORES
 from gen.rtl.delivery import core_file, delivered, described, filelist
 from gen.rtl.texts import renumbered, without_aliases, without_zero_contents
 
-__all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name", "verilog"]
-
 TOP = "dut"
 
 # A Verilog identifier may be long, but file names and the tools' reports are read by people.

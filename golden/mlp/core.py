@@ -24,8 +24,6 @@ from hw.isa import MLP
 from hw.isa.kernel import Decoded
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
-__all__ = ["Memory", "Mlp", "Result"]
-
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 LATENCY = MLP.modes.index("latency")

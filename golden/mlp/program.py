@@ -16,8 +16,6 @@ from hw.isa import MLP
 from hw.isa.kernel import Decoded
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, WINDOW, Geometry
 
-__all__ = ["ENGINES", "INPUTS", "OTHERS", "OUTPUTS", "WEIGHT_IMAGE", "Rules", "Waits", "stored_beats"]
-
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
 BAD_INSTRUCTION, BAD_ORDER, BOUNDS, EARLY = (

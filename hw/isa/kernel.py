@@ -8,10 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-__all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "IDENTITY", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument",
-           "Code", "Decoded", "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome",
-           "stalled"]
-
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
 WORD_BITS = 32

@@ -20,8 +20,6 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET", "WINDOW", "Geometry"]
-
 WINDOW = 32     # instructions of another engine that one may stand behind without waiting for them
 
 

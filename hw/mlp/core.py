@@ -24,8 +24,6 @@ from hw.mlp.weights import WeightMemory
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["MlpCore"]
-
 PROGRAM, ROWS = range(2)        # clients of the first read port
 OUTPUTS, STATUS = range(2)      # clients of the write port
 INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
