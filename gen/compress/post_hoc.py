@@ -97,7 +97,7 @@ def even(cores: Sequence[NDArray]) -> list[NDArray]:
 
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,
-           cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, TensorTrain]:
+           cycles: float | None = None) -> tuple[Candidate, TensorTrain]:
     """The TT of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
 
     Raises ValueError, one sentence: no rank within the bounds comes so near, and how near the last one came.
@@ -108,7 +108,7 @@ def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, by
     reason = ""
     for rank in RANKS:
         try:
-            shape = best(*values.shape, config=config, bytes=bytes, cycles=cycles, rank=rank, cores=cores)
+            shape = best(*values.shape, config=config, bytes=bytes, cycles=cycles, rank=rank)
         except ValueError as refusal:
             reason = str(refusal)
             continue
