@@ -111,14 +111,6 @@ def test_table_of_the_page():
         figures.written("nothing", table)
 
 
-@pytest.mark.regress
-def test_the_page_tells_what_is_measured():
-    """Minutes of Yosys where build/synth is empty."""
-    page = figures.PAGE.read_text("utf-8")
-    assert figures.written(page, figures.measured()) == page, \
-        f"write {figures.PAGE.name} again: python -m fpga.vitis.figures"
-
-
 def test_one_source_of_budgets():
     standard = SHELLS["standard"]
     assert synth.SHELL is standard.resources
