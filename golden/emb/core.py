@@ -27,8 +27,6 @@ from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import DEVICE, FORMAT, MODE, ROW_FORMAT
 from hw.isa.kernel import Decoded
 
-__all__ = ["Emb", "Memory", "Result"]
-
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 SUM, MEAN, MAX = MODE
 DRAM, TT, SSD = DEVICE

@@ -2,12 +2,12 @@
 
 import os
 import random
+from types import SimpleNamespace
 
 from cocotb.triggers import RisingEdge
 
 from golden.mlp.program import ENGINES, INPUTS, OTHERS, OUTPUTS, WEIGHT_IMAGE, Rules, Waits, stored_beats
 from hw.isa import MLP
-from hw.isa.kernel import Decoded
 from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
 from verif.bench.memory import base
@@ -15,9 +15,6 @@ from verif.bench.pack import Ports, layout_of
 from verif.mlp.cycles import Arguments, Fault
 from verif.mlp.cycles import Program as Model
 from verif.mlp.front import CONFIGS, KINDS, Feed, encode
-
-__all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
-           "end_of", "fitting", "fresh", "near", "packed_arguments", "waiting"]
 
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
@@ -41,7 +38,7 @@ TOLD = (
 )
 
 
-def job_of(unit: MlpConfig, item: Decoded, number: int) -> dict[str, int]:
+def job_of(unit: MlpConfig, item: SimpleNamespace, number: int) -> dict[str, int]:
     """What the engine of a decoded instruction is told."""
     engine = ENGINES[item.opcode]
     job = {name: getattr(item, name) for name in TOLD[engine]} | {"number": number}
@@ -196,7 +193,7 @@ def near(r: random.Random, item: dict[str, int]) -> dict[str, int]:
 
 def end_of(unit: MlpConfig, item: dict[str, int]) -> tuple[str, int] | None:
     """The buffer's size and the beat behind the last that an instruction touches there."""
-    reach = Rules(unit).reach(Decoded(**item))
+    reach = Rules(unit).reach(SimpleNamespace(**item))
     return None if reach is None else (BUFFERS[reach[0]], reach[1])
 
 
@@ -204,7 +201,7 @@ def waiting(r: random.Random, item: dict[str, int], waits: Waits) -> dict[str, i
     """The instruction, waiting for what it has to wait for."""
     changed = {}
     for engine in OTHERS[ENGINES[item["opcode"]]]:
-        name, least = AFTER[engine], waits.needed(Decoded(**item), engine)
+        name, least = AFTER[engine], waits.needed(SimpleNamespace(**item), engine)
         changed[name] = max(item[name], r.choice([least, r.randint(least, waits.before[engine])]))
     return item | changed
 
@@ -213,7 +210,7 @@ def fitting(r: random.Random, unit: MlpConfig, kind: str, waits: Waits, sizes: d
     """An allowed instruction inside its buffer that waits for what it has to wait for."""
     while True:
         item = any_item(r, unit, kind, waits.before)
-        while not Rules(unit).apart(Decoded(**item)):
+        while not Rules(unit).apart(SimpleNamespace(**item)):
             item = near(r, item)
         item = waiting(r, item, waits)
         reach = end_of(unit, item)
@@ -231,7 +228,7 @@ def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, 
     items = []
     for _ in range(count):
         items.append(fitting(r, unit, r.choice(list(KINDS)), waits, sizes))
-        waits.add(Decoded(**items[-1]))
+        waits.add(SimpleNamespace(**items[-1]))
     return items
 
 
