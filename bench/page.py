@@ -53,6 +53,16 @@ document.getElementById("filter").addEventListener("input", event => {{
 """
 
 
+def with_table(text: str, part: str, table: Iterable[str]) -> str:
+    """A page with another table between its marks `part` begin and `part` end. Raises LookupError: it has none"""
+    begin, end = f"<!-- {part} begin -->\n", f"<!-- {part} end -->"
+    head, begun, rest = text.partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not begun or not ended:
+        raise LookupError(f"the page has no place for the table {part!r}")
+    return head + begin + "\n".join(table) + "\n" + end + tail
+
+
 @dataclass(frozen=True)
 class Line:
     """A line of the page of all figures. ids: the rows whose values it shows; beside: figures of others, quoted."""
