@@ -14,7 +14,7 @@ import numpy as np
 from bench.card import zipf
 from bench.emb import BAG, Rig, dense, rows_of
 from bench.framework import Row, at_least, at_most, bench, figure
-from bench.page import RESULTS, recorded
+from bench.page import RESULTS, recorded, with_table
 from fpga.api.comparison import Compared, Lookups, compare
 from fpga.api.embedding import EmbeddingBags
 from fpga.api.verdict import Prices
@@ -26,8 +26,6 @@ from gen.model.platform import DEFAULT, RESOURCES, Platform, names
 from gen.planner.plan import rate
 from gen.rtl.headers import KERNELS
 
-__all__ = ["PAGE", "PICTURE", "cores", "picture", "table", "written"]
-
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "cards.md", DOCS / "pictures" / "cards.svg"
 SIZES = (64, 256, 1024)         # bytes of a row
@@ -35,7 +33,6 @@ TABLES, BAGS = 26, (1, 32)      # bags of a sample, and rows of each
 TIMES = 20                      # the SmartSSD's rows at D = 64
 DIMS = (16, 32, 64, 128, 256)
 EQUAL = 2_000       # bags, of which every board's twin is to give the same bits
-BEGIN, END = "<!-- cards begin -->\n", "<!-- cards end -->"
 HEAD = ("machine", *(f"rows/s, {size} B" for size in SIZES), *(f"samples/s, bags of {rows}" for rows in BAGS), "W",
         f"samples/J, bags of {BAGS[-1]}", "USD, 3 years")
 COLOUR, WIDTH, LEFT, TOP, BAR = "#0b6e99", 720, 190, 40, 26
@@ -163,15 +160,6 @@ def picture(found: Sequence[Compared]) -> str:
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def written(text: str) -> str:
-    """The page with the table as it is now. Raises LookupError: it has no place for one"""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise LookupError(f"{PAGE.name} has no place for the table")
-    return f"{head}{BEGIN}" + "\n".join(table()) + f"\n{END}{tail}"
-
-
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
+    PAGE.write_text(with_table(PAGE.read_text("utf-8"), "cards", table()), "utf-8")
     PICTURE.write_text(picture(_compared(256, BAGS[-1])), "utf-8")

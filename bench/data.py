@@ -7,8 +7,6 @@ from bench.framework import LeftOut
 from gen.base.tools import data_path
 from gen.data.logs import Trace, open_log
 
-__all__ = ["CALIBRATION", "LOGS", "held", "logs", "needed"]
-
 LOGS = ("anime_420k", "msweb", "openbandit_60k")
 CALIBRATION = "criteo_kaggle_calibration.json"
 

@@ -21,10 +21,6 @@ from typing import Any
 from gen.base.staging import staged
 from gen.base.tools import build_folder
 
-__all__ = ["Bench", "LeftOut", "Row", "at_least", "at_most", "bench", "figure", "joined", "number", "provenance",
-           "registered", "run", "shortened", "show", "values", "with_unit"]
-
-
 ROOT = Path(__file__).parents[1]
 PEERS = ("libcachesim", "polars")      # packages that only developers install
 

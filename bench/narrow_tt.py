@@ -23,7 +23,7 @@ from gen.planner.planning import make
 from gen.rtl import config
 from golden.fp.narrow import FORMATS, narrow, widen
 from golden.tt.block16 import rounded_cores
-from golden.tt.decompose import dense
+from golden.tt.cores import dense
 
 #: Whose TT unit takes nothing but block16.
 HALF = "smartssd_half"

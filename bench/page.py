@@ -21,9 +21,6 @@ from bench.plots import Plot, svg
 from bench.readings import Paper, disputed, document, newer, packed, papers
 from gen.base.tools import build_folder
 
-__all__ = ["LINES", "PACKED", "PAGE", "PAPERS", "PAPER_LINES", "PICTURES", "RESULTS", "Line", "Section", "Selection",
-           "decisive", "everything", "merged", "recorded", "sections", "selections", "shown"]
-
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS, LINES = ROOT / "docs" / "figures.md", ROOT / "bench" / "results.json", ROOT / "bench" / "figures.toml"
 PAPERS, PAPER_LINES = ROOT / "docs" / "papers.md", ROOT / "bench" / "papers.toml"
@@ -54,6 +51,16 @@ document.getElementById("filter").addEventListener("input", event => {{
 }});
 </script>
 """
+
+
+def with_table(text: str, part: str, table: Iterable[str]) -> str:
+    """A page with another table between its marks `part` begin and `part` end. Raises LookupError: it has none"""
+    begin, end = f"<!-- {part} begin -->\n", f"<!-- {part} end -->"
+    head, begun, rest = text.partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not begun or not ended:
+        raise LookupError(f"the page has no place for the table {part!r}")
+    return head + begin + "\n".join(table) + "\n" + end + tail
 
 
 @dataclass(frozen=True)

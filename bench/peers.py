@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from gen.base.tools import build_folder
 
-__all__ = ["POLICIES", "filled", "misses", "written"]
-
 POLICIES = ("LRU", "LFU", "S3FIFO", "Sieve", "WTinyLFU")
 LEAST = {"S3FIFO": 20, "WTinyLFU": 100}     # rows, below which a part of the cache has no room and every access misses
 RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])   # oracleGeneral

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from gen.planner.choices import LOADS, TIMES, cuts, loads
 from gen.planner.problem import Item, Placement, Problem, TableChoice
 
-__all__ = ["Outcome", "as_written"]
-
 CONTINUOUS, BINARY = 0, 1
 
 

@@ -10,8 +10,6 @@ from html import escape
 
 from bench.framework import Row, number
 
-__all__ = ["Plot", "svg"]
-
 COLOURS = ("#0b6e99", "#c2571a", "#4f7f2b", "#7a4fa3")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 64, 92, 36, 48
 

@@ -15,9 +15,6 @@ from typing import Any
 
 from bench.framework import Row, shortened, values, with_unit
 
-__all__ = ["HOLDS", "Figure", "Headline", "Paper", "about", "answered", "disputed", "document",
-           "figures", "newer", "packed", "papers", "reading"]
-
 HOLDS = ("yes", "partly", "no", "not shown")
 HEAD = """# Papers
 

@@ -15,8 +15,6 @@ from golden.fp import fp32
 from golden.tt import serial as golden
 from hw.tt.serial import SerialTTUnit
 
-__all__ = ["cycles_per_row"]
-
 DIMS = (16, 32, 64, 128, 256, 512)
 RANKS = (4, 8, 16, 32)
 # Enough for a steady difference of ends; every row takes the same number of cycles.

@@ -26,8 +26,6 @@ from gen.planner.choices import DRAM, LOADS, SSD, TIMES, Choices, cuts
 from gen.planner.costs import Costs
 from gen.planner.problem import Item, Problem, Sharding, TableChoice
 
-__all__ = ["Devices", "OurCost", "TheirCost", "choices_of", "overfull", "plan_of", "planned", "priced"]
-
 TENTHS, HALVES = 10, 2
 COLUMNS, COPIES, WHOLE = "column_wise", "data_parallel", "table_wise"
 KERNELS = IN_HBM, IN_COPIES, IN_DDR, CACHED = "fused", "dense", "fused_uvm", "fused_uvm_caching"

@@ -10,8 +10,6 @@ from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
 from hw.isa import Argument, Kernel, Register
 
-__all__ = ["BEAT_BYTES", "READ", "READ_OTHER", "WRITE", "Streams"]
-
 READ, READ_OTHER, WRITE = 1, 2, 4      # streams of a run, to be added up
 BEAT_BYTES, BLOCK = 64, 64              # BLOCK: beats of a request to the write port
 

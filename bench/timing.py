@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from statistics import median
 
 from bench.framework import Row, at_least, at_most, bench, figure
+from bench.gate import SHIPPING
 from fpga.synth import failfast as guides
 from fpga.synth.map import Report
 from fpga.synth.timing.calibrate import calibration
 from fpga.synth.timing.report import netlist_of, timing
 from fpga.vitis.description import prepare
-from fpga.vitis.figures import SHIPPING
 from fpga.vitis.gate import measure
 from gen.model.platform import Platform
 

@@ -8,7 +8,8 @@ import numpy as np
 from bench import serial
 from bench.data import held
 from bench.framework import Row, at_least, bench, figure
-from gen.data.shapes import column_modes, fastest_column_modes, row_modes
+from gen.compress.search import candidates
+from gen.data.shapes import column_modes, row_modes
 from gen.rtl.config import load
 from gen.rtl.session import Session, run
 from golden import tt
@@ -98,7 +99,8 @@ def rows() -> Iterator[Row]:
     shapes = {(dim, rank): column_modes(dim) for dim in DIMS for rank in RANKS}
     baseline = serial.cycles_per_row([(columns, rank) for (_, rank), columns in shapes.items()])
     for (dim, rank), columns in shapes.items():
-        fastest = fastest_column_modes(dim, rank, tt.cycles_per_row)
+        fastest = min(candidates(1, dim, config=config, ranks=(rank,), cores=(3,)),
+                      key=lambda one: (one.cycles, one.macs, sum(one.columns), one.columns)).columns
         cycles = measured_cycles(config, columns, rank)
         yield from _rates(config, f"d{dim}r{rank}", columns, rank, cycles)
         if fastest != columns:

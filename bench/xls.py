@@ -19,8 +19,6 @@ from hw.fp.dot import FusedDot
 from hw.fp.multiply import Multiply
 from hw.fp.operand import unpack
 
-__all__ = ["KEPT_LATENCY", "MAC", "POOL", "POOL_WORDS", "dot", "operation", "pipeline"]
-
 FAMILY = "ultrascale_plus"
 #: Cycles after which a process that keeps a sum sends it: more stages than these stay empty, as all of an addition lies
 #: between the sum before and after.

@@ -45,8 +45,6 @@ from gen.planner.plan import FILE, Plan, PlanTable
 from gen.rtl import config
 from golden.tt.rows import shape_of
 
-__all__ = ["KIND", "VERSION", "Bundle", "load_inputs", "write"]
-
 KIND, VERSION = "bundle", 1
 DEVICE = "device.toml"
 FORMS = ("no", "trained", "decomposed")

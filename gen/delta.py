@@ -26,8 +26,6 @@ from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, CardImages, Placed
 from gen.data.remap import ROWS_AT_MOST
 from gen.planner.plan import FILE, Plan
 
-__all__ = ["CardChange", "Delta", "apply", "write"]
-
 KIND, VERSION = "delta", 1
 BLOCK = 1 << 14     # entries that are copied at once
 #: Members that say where, and those that say what.

@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 
-__all__ = ["check_matrix", "decode", "encode", "latency"]
-
 
 def check_matrix() -> np.ndarray:
     """The 8 x 72 binary matrix H: data columns 0..63 (56 of weight three, ascending as numbers, then the

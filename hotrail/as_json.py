@@ -17,8 +17,6 @@ from typing import Any, TextIO
 
 import click
 
-__all__ = ["JSON", "VERSION", "plain", "printed", "result"]
-
 VERSION = 1
 _STDOUT, _RESULTS = "hotrail.stdout", "hotrail.results"
 

@@ -27,8 +27,6 @@ from gen.base.extras import missing
 from gen.base.pipes import with_names
 from hotrail import as_json
 
-__all__ = ["Aside", "Bounded", "plain", "sentence"]
-
 GRACE_S = 0.5
 GONE = 128 + signal.SIGPIPE         # as a shell has it
 ENDS = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}

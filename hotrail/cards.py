@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from fpga.card.discover import FoundCard
 from hotrail.terminal import console, print_table
 
-__all__ = ["text"]
-
 NO_CARD = ("there is no card: no PCIe device is worked by XRT's driver xocl; docs/real-card.md says what one needs, "
            "and card=\"sim\" simulates one")
 

@@ -9,8 +9,6 @@ import click
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
 
-__all__ = ["COMMANDS", "of_preset"]
-
 
 def of_preset(chosen: Any, core: str | None) -> tuple[str, ...]:
     """This core of a preset, or all. Raises ClickException: there is none"""

@@ -3,8 +3,6 @@
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-__all__ = ["COMMANDS", "device_names", "preset_names"]
-
 
 def preset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of presets, and files that end in .toml."""

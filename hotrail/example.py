@@ -6,8 +6,6 @@ import click
 
 from hotrail.as_json import JSON, result
 
-__all__ = ["COMMANDS"]
-
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))

@@ -19,8 +19,6 @@ from gen.base.sealed import writing
 from gen.base.staging import staged
 from hotrail.as_json import JSON, result
 
-__all__ = ["COMMANDS", "Package", "bom", "installed", "locked"]
-
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
 EXTRAS = ("arrow", "dask", "ecp5", "onnx", "rtl", "torch", "xrt")      # dev is nothing that a user installs

@@ -11,8 +11,6 @@ import click
 from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
 
-__all__ = ["COMMANDS"]
-
 _OPTIONS = (
     click.option("--platform", default="", help="A board, smartssd, u55c, u250, f2 or the path of your own .toml, or "
                  "AMD's platform by its name or its .xpfm [smartssd]."),

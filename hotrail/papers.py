@@ -8,8 +8,6 @@ from gen.base.staging import together
 from gen.base.tools import build_folder
 from hotrail.as_json import JSON, result
 
-__all__ = ["COMMANDS", "KEYS"]
-
 KEYS = ("screc", "hotline", "el-rec", "scars", "freqcache")
 
 

@@ -16,9 +16,6 @@ from hotrail.as_json import JSON, result
 from hotrail.completion import device_names, preset_names
 from hotrail.reading import Count, Number, Readings, log_options
 
-__all__ = ["COMMANDS"]
-
-
 HELD_BACK = click.option("--held-back", type=Number(0, 1, max_open=True), default=0.0, show_default=True,
                          help="Share of the samples, the log's last, that is counted apart, to hold the plan against.")
 MODEL = click.option("--model", type=click.Path(path_type=Path), help="The model's .toml [tables as the log has them].")

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Count", "Number", "Readings", "log_options"]
-
 _OPTIONS = (
     click.option("--format", "kind", help="The log's format [detected from its ending and first line]."),
     click.option("--table", multiple=True, metavar="COLUMN",

@@ -12,8 +12,6 @@ from hotrail.as_json import JSON, result
 from hotrail.completion import preset_names
 from hotrail.reading import Count, log_options
 
-__all__ = ["COMMANDS"]
-
 
 @click.command("compile")
 @click.argument("plan", type=click.Path(path_type=Path))

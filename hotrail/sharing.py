@@ -11,8 +11,6 @@ from gen.data.scars import Device, Traffic, optimum
 from hotrail.as_json import JSON, result
 from hotrail.reading import Count, Number, Readings, log_options
 
-__all__ = ["COMMANDS"]
-
 
 @click.command()
 @click.argument("log", nargs=-1, required=True, type=click.Path())

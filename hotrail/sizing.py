@@ -23,8 +23,6 @@ from hotrail.planning import (
 )
 from hotrail.reading import Count, Number, Readings, log_options
 
-__all__ = ["COMMANDS"]
-
 PRICE = Number(0)
 
 

@@ -13,8 +13,6 @@ from rich.text import Text
 
 from hotrail.boundary import plain
 
-__all__ = ["aside", "console", "print_table", "progress", "say"]
-
 GAP = 2     # columns of a terminal between those of a table
 
 

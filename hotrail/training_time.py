@@ -12,8 +12,6 @@ from gen.training.workload import DENSE
 from hotrail.as_json import JSON, result
 from hotrail.reading import Count, Number, Readings, log_options
 
-__all__ = ["COMMANDS"]
-
 
 @click.command("train-time")
 @click.argument("log", nargs=-1, required=True, type=click.Path())

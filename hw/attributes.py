@@ -4,8 +4,6 @@ Source: UG901 (KEEP: synthesis keeps the signal, and makes it no part of a shift
 routing do so too, and merge it with no equal one). Yosys reads KEEP as well, with any value that is not zero.
 """
 
-__all__ = ["APART", "KEEP"]
-
 KEEP = {"keep": "TRUE"}
 # Of registers that are equal on purpose, each beside what it drives: no step may make one of them.
 APART = {**KEEP, "dont_touch": "TRUE"}

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Config", "choice", "family", "flag", "grouped", "part", "whole"]
-
 
 def whole(low: int, high: int, about: str, *, power_of_two: bool = False) -> Any:
     """A key that holds a whole number from `low` to `high`."""

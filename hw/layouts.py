@@ -4,8 +4,6 @@ from amaranth.lib import data
 
 from hw.isa import WORD_BITS, Kernel
 
-__all__ = ["arguments_layout", "counters_layout", "instruction_layout"]
-
 
 def instruction_layout(kernel: Kernel) -> data.FlexibleLayout:
     """All fields of an instruction at their places in its words, word 0 lowest."""

@@ -11,8 +11,6 @@ from typing import Any, Self
 from amaranth.hdl import Elaboratable, Module, ResetInserter
 from amaranth.lib import wiring
 
-__all__ = ["Part", "place"]
-
 # What a part is by default goes without saying in its module's name.
 UNSAID = (("family", "any"), ("narrow", False))
 

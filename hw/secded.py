@@ -15,8 +15,6 @@ from amaranth.lib.wiring import In, Out
 from hw.attributes import KEEP
 from hw.place import Part
 
-__all__ = ["CHECK_BITS", "COLUMNS", "DATA_BITS", "MASKS", "WORD_BITS", "Decoder", "encode"]
-
 DATA_BITS = 64
 CHECK_BITS = 8
 WORD_BITS = DATA_BITS + CHECK_BITS

@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.place import Part
 from hw.secded import DATA_BITS
 
-__all__ = ["LINES", "ProtectedUram", "read_layout"]
-
 LINES = 4096
 ADDRESS_BITS = 23       # of the primitive; the upper eleven choose among cascaded memories
 CHECK_BITS = 8

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("hw", "golden", "gen", "verif", "fpga", "hotrail", "bench")
 # Room -> (rooms it may import besides itself, packages from outside besides the standard library).
 LAW = {
-    "golden": (("hw.isa",), ("numpy", "numba", "tensorly")),
+    "golden": (("hw.isa",), ("numpy", "numba")),
     "hw": ((), ("amaranth",)),
     "gen": (("hw", "golden"), ("amaranth", "numpy", "numba", "onnx", "pyosys", "pyarrow", "highspy",
                                "scipy", "simpy", "sknetwork", "dask", "distributed", "torch")),

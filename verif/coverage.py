@@ -21,8 +21,6 @@ from typing import Any
 from gen.base.tools import yosys
 from verif import units
 
-__all__ = ["Bit", "WAIVED", "constants", "in_benches", "merged", "missing", "never", "table"]
-
 # (module, signal, bit), a signal of one bit has none
 Bit = tuple[str, str, str]
 ALL = range(64)

@@ -26,8 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SEVEN", "Test", "Unit", "collect", "faults", "page"]
-
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Every testpoint
 

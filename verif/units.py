@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Evidence", "Unit", "collect", "faults", "page"]
-
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Units, oracles and benches
 

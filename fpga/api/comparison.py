@@ -15,8 +15,6 @@ from gen.data.profile import Profile
 from gen.model.device import Device
 from gen.model.recommender import Recommender
 
-__all__ = ["Compared", "Lookups", "compare", "sentence"]
-
 VALUE_BYTES = 4
 PRESET = "smartssd"
 

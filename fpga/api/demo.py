@@ -49,8 +49,6 @@ from gen.model.weights import FileWeights
 from gen.planner.plan import LEVELS, Plan, duration, rate
 from gen.planner.planning import make
 
-__all__ = ["Demo", "Options", "Placement", "run"]
-
 SEED = 20
 HELD_OUT = 0.1
 EPOCHS = 4          # rows become tensor trains after half of them

@@ -20,8 +20,6 @@ from gen.data.logs.bounds import few
 from gen.data.logs.reading import Reading
 from gen.model.log_options import LogOptions
 
-__all__ = ["Dispatched", "Options", "Run", "lines", "run"]
-
 BATCH = 64
 RATE = 0.05
 SLOTS = 4

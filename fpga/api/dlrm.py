@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from gen.data.logs import features
 from gen.data.logs.trace import Trace
 
-__all__ = ["Dlrm", "payload_of"]
-
 LABELS = (*features.LABELS, "target", "rating")     # the first that a log has is learned
 
 Floats = NDArray[np.floating]

@@ -212,6 +212,15 @@ class Places:
         return taken.gpu * self.slots + taken.own % self.slots
 
 
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """A mini-batch that a GPU is at work on until a cycle of the run."""
+
+    taken: Taken
+    until: int
+    words: NDArray[np.uint32]
+
+
 @dataclass
 class Gpu:
     """The devices, as many as the core has mailboxes. compute: gradients (rows, dim) of a Batch. times: what a
@@ -234,24 +243,24 @@ class Gpu:
 
     @property
     def kinds(self) -> list[int]:
-        return [each.kind for each in self.taken]
+        return [taken.kind for taken in self.taken]
 
     @property
     def gpus(self) -> list[int]:
-        return [each.gpu for each in self.taken]
+        return [taken.gpu for taken in self.taken]
 
     @property
     def started(self) -> list[int]:
-        return [each.started for each in self.taken if each.started is not None]
+        return [taken.started for taken in self.taken if taken.started is not None]
 
     @property
     def finished(self) -> list[int]:
-        return [each.finished for each in self.taken if each.finished is not None]
+        return [taken.finished for taken in self.taken if taken.finished is not None]
 
     @property
     def busy(self) -> int:
-        return sum(each.finished - each.started for each in self.taken
-                   if each.started is not None and each.finished is not None)
+        return sum(taken.finished - taken.started for taken in self.taken
+                   if taken.started is not None and taken.finished is not None)
 
     def serve(self, runs: Runs, how: Train, hot: Callable[[], NDArray[np.uint32]] | None = None, *,
               most: int | None = None, until: int | None = None) -> bool:
@@ -265,9 +274,9 @@ class Gpu:
         places = self.places(how)
         limit = runs.limit_cycles if until is None else until
         waiting: list[deque[Taken]] = [deque() for _ in range(places.gpus)]
-        working: list[tuple[Taken, int, NDArray[np.uint32]] | None] = [None] * places.gpus  # until a cycle; its words
+        working: list[_Training | None] = [None] * places.gpus
         mirror = None if hot is None else hot().copy()      # what the core reads
-        at = finished = 0
+        now = finished = 0
         while most is None or finished < most:
             self._look(runs, how, places, waiting)
             for gpu in range(places.gpus):
@@ -276,18 +285,19 @@ class Gpu:
                     words = self._words(runs, how, places, mine)
                     if self.watch is not None:
                         self.watch(words)
-                    mine.started = at
-                    working[gpu] = mine, at + self.times.of(mine.samples), words
-            steps = [each[1] - at if each else self.poll_cycles for each in working]
-            cycles = min(*steps, limit - at)
-            at += cycles
+                    mine.started = now
+                    working[gpu] = _Training(mine, now + self.times.of(mine.samples), words)
+            steps = [training.until - now if training else self.poll_cycles for training in working]
+            cycles = min(*steps, limit - now)
+            now += cycles
             done = runs.card.step(cycles)
-            if done or at >= limit or not runs.left_s():
+            if done or now >= limit or not runs.left_s():
                 return done
-            for gpu, each in enumerate(working):
-                if each is not None and each[1] <= at:
+            for gpu, training in enumerate(working):
+                if training is not None and training.until <= now:
                     working[gpu] = None
-                    self._finish(runs, how, places, each[0], each[2])
+                    mine = training.taken
+                    self._finish(runs, how, places, mine, training.words)
                     if hot is not None and mirror is not None:
                         rows = hot()
                         changed = np.flatnonzero((rows != mirror).any(axis=1))
@@ -296,8 +306,8 @@ class Gpu:
                         mirror[changed] = rows[changed]
                         runs.card.passed(to_card=rows[changed].nbytes)
                     word = runs.kernel.value(FINISHED[gpu]).word
-                    runs.card.write(runs.buffers["result"], np.array([each[0].own + 1], np.uint32), 4 * word)
-                    each[0].finished = at
+                    runs.card.write(runs.buffers["result"], np.array([mine.own + 1], np.uint32), 4 * word)
+                    mine.finished = now
                     finished += 1
         return False
 
@@ -331,7 +341,7 @@ class Gpu:
                 header = self._read(runs, places, taken, 1)[0]
                 taken.kind, taken.samples = int(header[1]), int(header[2])
                 fresh.append((int(header[0]), taken))
-        for number, taken in sorted(fresh, key=lambda each: each[0]):
+        for number, taken in sorted(fresh, key=lambda dispatched: dispatched[0]):
             if number != len(self.taken):
                 raise CardError(f"the mailbox has mini-batch {number} where {len(self.taken)} should be")
             self.taken.append(taken)

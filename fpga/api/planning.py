@@ -37,8 +37,6 @@ from gen.planner.served import served
 from gen.planner.sizing import Copy, copies, groups
 from gen.planner.widths import Errors, accuracy, head, measured
 
-__all__ = ["Options", "plan", "run", "size"]
-
 BATCH, DIM = 2048, 64       # without a model
 #: Share of a table's accesses from which on it is said that they have no row.
 FEW = 0.01

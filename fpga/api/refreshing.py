@@ -13,8 +13,6 @@ from gen.delta import Delta, apply, write
 from gen.model.log_options import LogOptions
 from gen.planner.refresh import Refreshed, refresh
 
-__all__ = ["Options", "run"]
-
 
 @dataclass(frozen=True)
 class Options(LogOptions):

@@ -18,9 +18,6 @@ from threadpoolctl import threadpool_limits
 from gen.data.profile import Profile
 from gen.model.recommender import Recommender
 
-__all__ = ["LOOKUPS", "Machine", "core_seconds", "facts", "fbgemm_table", "gpu", "lookups_by", "machines", "needs",
-           "recorded_seconds", "sample_bytes", "server"]
-
 TABLE_BYTES = 1 << 29       # of the rows of one width that are measured: past every cache, within a small machine
 SECONDS = 0.2               # of each measurement, at least
 SAMPLES = 256               # of a batch that is measured

@@ -32,8 +32,6 @@ from gen.delta import Delta
 from gen.model.device import Device
 from gen.planner.plan import Plan, PlanTable, Stored
 
-__all__ = ["Batch", "Cards", "Done", "batches", "serve"]
-
 
 @dataclass(frozen=True, eq=False)
 class Done:

@@ -19,8 +19,6 @@ from fpga.api.serving import Cards, Done
 from fpga.card import CardError
 from gen.data.logs import Chunk
 
-__all__ = ["QueueFull", "ServingQueue"]
-
 
 class QueueFull(Exception):
     """As many batches wait for the cards as the queue holds: send fewer, or later."""

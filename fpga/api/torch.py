@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpga.api.embedding import Table
 
-__all__ = ["EmbeddingBag", "OnCards", "OneTable", "Tables", "array", "table_of"]
-
 BAGS = 1 << 16      # of one row each, which are read back at once
 
 

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["TorchDlrm", "predict", "tables_of", "train"]
-
 Floats = NDArray[np.float32]
 
 

@@ -28,8 +28,6 @@ from gen.data.checkpoint import array_of, managed_ids, of_fbgemm
 from gen.data.logs.opening import LogLike
 from gen.data.trained import Placed, TrainedTable
 
-__all__ = ["CollectionOnCards", "EmbeddingOnCards", "RowsOnCards", "SequencesOnCards", "compile"]
-
 
 def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str]] | None = None,
             card: str = "sim", card_options: Mapping[str, Any] | None = None, **options: Any) -> torch.nn.Module:

@@ -29,8 +29,6 @@ from gen.planner.planning import make
 from gen.planner.widths import head, measured
 from gen.rtl import config
 
-__all__ = ["BATCH", "bundle", "laid_out"]
-
 BATCH = 2048
 READING = tuple(each.name for each in fields(LogOptions))
 OPTIONS = ("results", *CHOSEN, "error_budget")      # of a TableSpec, for all tables

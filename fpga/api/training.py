@@ -16,8 +16,6 @@ from fpga.api.dlrm import Dlrm
 from gen.compress.tiered_rows import TieredRows, summed
 from gen.data.logs.trace import Trace, picked
 
-__all__ = ["Training"]
-
 BATCH = 256
 RATE, CORE_RATE, NET_RATE = 0.02, 0.1, 0.1
 SPREAD = 0.01           # of the rows at first

@@ -17,8 +17,6 @@ from gen.model.recommender import Recommender
 from gen.planner.plan import duration, many
 from gen.planner.sizing import Copy
 
-__all__ = ["Choice", "Decision", "Prices", "decide", "part"]
-
 HOURS = 8760        # of a year
 CLOSE = 1e-9        # of a device, so that 2.0000000001 of them are two
 

@@ -25,8 +25,6 @@ from gen.model.recommender import TableSpec
 from gen.model.weights import Weights
 from gen.planner.plan import Plan, rate
 
-__all__ = ["Verified", "card_seconds", "energy", "rates", "summary", "verify"]
-
 
 @dataclass(eq=False)
 class Verified:

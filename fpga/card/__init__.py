@@ -21,7 +21,6 @@ from fpga.card.interface import (
     LinkUse,
     Silence,
     SsdStream,
-    Transfer,
     Violation,
 )
 from fpga.card.opening import open
@@ -40,7 +39,6 @@ __all__ = [
     "LinkUse",
     "Silence",
     "SsdStream",
-    "Transfer",
     "Violation",
     "open",
 ]

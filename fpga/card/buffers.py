@@ -11,8 +11,6 @@ from fpga.card import checks, discover, libxrt
 from fpga.card.interface import PAGE, Buffer, CardError
 from fpga.card.real import MappedBuffers
 
-__all__ = ["BufferObject", "BufferObjects"]
-
 CHUNK = 64 << 20        # bytes that are brought to the card at once
 # Where no true address can be told apart, as with the noop shim, buffers are numbered from here.
 STAND_IN = 0x7F_0000_0000

@@ -8,8 +8,6 @@ import numpy as np
 
 from fpga.card.interface import PAGE, POSITIONS, Buffer, CardError, Faults, KernelArgument, SsdStream
 
-__all__ = ["array", "cycles", "faults", "gap", "new_buffer", "place", "ports", "transfers", "values"]
-
 CHANNELS = ("aw", "w", "b", "ar", "r")
 WAYS, RESPONSES = ("read", "write"), ("SLVERR", "DECERR")
 RESET_CYCLES = (1, 10_000)

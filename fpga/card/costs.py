@@ -25,8 +25,6 @@ from gen.model.recommender import ROW_FORMATS
 from gen.planner.costs import LINE_BYTES, PACKET, Costs, requests, row_bytes
 from gen.rtl import config
 
-__all__ = ["PAGE_BYTES", "TABLE", "Times", "measure", "table", "times"]
-
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
 #: Pages from which on random ones hardly ever share a flash page; fewer, a ring at least, are measured at as many sizes

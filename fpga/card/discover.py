@@ -11,8 +11,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["P2P_OFF", "P2P_ON", "P2P_UNKNOWN", "FoundCard", "cards", "drives_of", "loose"]
-
 SYSFS = Path("/sys")
 AMD, NVME_CLASS = "0x10ee", "0x010802"
 BDF = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from fpga.card.interface import PAGE
 from gen.model.device import Device
 
-__all__ = ["Energy", "command_j", "spent"]
-
 
 @dataclass(frozen=True)
 class Energy:

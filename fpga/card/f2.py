@@ -23,8 +23,6 @@ from fpga.card.feed import ArraySource, FileSource, Source
 from fpga.card.interface import Buffer, CardError, SsdStream
 from fpga.card.real import PATIENCE_S, MappedBuffers, RealCard, poll
 
-__all__ = ["LIBRARY", "F2Card"]
-
 LIBRARY = "libfpga_mgmt.so.1"       # has fpga_pci as well
 APP_PF, OCL_BAR, PCIS_BAR, BURST_CAPABLE = 0, 0, 4, 1
 SLOTS = 8

@@ -19,8 +19,6 @@ import numpy as np
 
 from fpga.card.interface import PAGE, POSITIONS, CardError
 
-__all__ = ["ArraySource", "Feed", "FileSource", "Source", "start_position"]
-
 POLL_S = 50e-6      # between looks at the progress word while the ring is full
 # What Linux answers to a direct read into memory that it cannot hand to the drive.
 NO_WAY = (errno.EFAULT, errno.EREMOTEIO, errno.EINVAL)

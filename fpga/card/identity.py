@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 from fpga.card.interface import CardError
 from gen.rtl.headers import IDENTITY, KERNELS, identity
 
-__all__ = ["Identity", "check", "of", "offsets"]
-
 
 class Identity(NamedTuple):
     """What the registers of a core's identity hold: its name, hotrail's version, the digest of its configuration."""

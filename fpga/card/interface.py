@@ -13,24 +13,6 @@ import numpy as np
 
 from fpga.card.threads import exclusive, turns
 
-__all__ = [
-    "COMMANDS",
-    "Buffer",
-    "Card",
-    "CardError",
-    "CardHang",
-    "CardViolation",
-    "ErrorResponse",
-    "Faults",
-    "KernelArgument",
-    "KernelLike",
-    "LinkUse",
-    "Silence",
-    "SsdStream",
-    "Transfer",
-    "Violation",
-]
-
 PAGE = 4096
 #: What is counted of a card: commands of its DRAM and pages that its drive reads.
 COMMANDS = ("activates", "refreshes", "reads", "writes", "pages")
@@ -160,27 +142,20 @@ class LinkUse(NamedTuple):
         return max(self.in_cycles, self.out_cycles)
 
 
-class Transfer(NamedTuple):
-    """One page's way from the SSD to the ring: `page` of the SSD's data goes to ring position `position`,
-    counted in beats from the beginning of the run, modulo 2**30."""
-
-    page: int
-    position: int
-
-
 @dataclass(frozen=True)
 class SsdStream:
     """What the host brings from the SSD during a run, in order and under the ring's credit.
 
     data: the SSD's content, an array or a file's path (read as a memory map); page_bytes: of a request, 4096
-    or 16384; transfers: (N, 2) whole numbers or a sequence of `Transfer`; ring: where pages land; progress:
-    address of the word with the released ring position, which the core writes; doorbell: address of the word
-    with the filled position, which the host writes; beat_bytes: of a ring position.
+    or 16384; transfers: (N, 2) whole numbers, a page of the data and the ring position where it lands, counted in
+    beats from the beginning of the run, modulo 2**30; ring: where pages land; progress: address of the word with the
+    released ring position, which the core writes; doorbell: address of the word with the filled position, which the
+    host writes; beat_bytes: of a ring position.
     """
 
     data: np.ndarray | str | Path
     page_bytes: int
-    transfers: "np.ndarray | Sequence[Transfer]"
+    transfers: np.ndarray
     ring: Buffer
     progress: int
     doorbell: int

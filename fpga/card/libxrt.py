@@ -11,9 +11,6 @@ from typing import Any
 
 from fpga.card.interface import CardError
 
-__all__ = ["BO_HOST_ONLY", "BO_P2P", "COMPLETED", "FAILED", "FROM_CARD", "NEW", "TO_CARD", "Xrt", "emulates_core",
-           "emulation", "load"]
-
 LIBRARY = "libxrt_coreutil.so.2"
 INSTALLED = Path("/opt/xilinx/xrt")     # where AMD's packages put XRT
 # What XRT loads for the mode it works in; without it, it ends the whole process.

@@ -14,8 +14,6 @@ from gen.base.tools import call, compiler
 from gen.model.device import Device
 from gen.rtl.verilator import CACHE
 
-__all__ = ["RowRate", "library", "pages", "random_rows", "rows"]
-
 SOURCES = Path(__file__).parent / "cpp"
 # What the models of memory, link and drive are written in.
 MODEL_SOURCES = ("port.h", "model.h", "names.h", "lane.h", "link.h", "bridge.h", "ssd.h", "ddr.h", "dram.h",

@@ -10,8 +10,6 @@ from fpga.card.interface import CardError
 from fpga.card.memory import MODEL_SOURCES
 from gen.rtl import verilator, verilog
 
-__all__ = ["Master", "Model", "Ports", "build", "ports"]
-
 SOURCES = Path(__file__).parent / "cpp"
 HARNESS = ("harness.cpp", *MODEL_SOURCES)
 PER_MODEL = ("model.cpp", "model.h")

@@ -15,8 +15,6 @@ from gen.rtl import config
 from gen.rtl.cores import CORES
 from gen.rtl.headers import KERNELS
 
-__all__ = ["check_kind", "check_tools", "open"]
-
 REAL = ("xrt", "f2")
 
 

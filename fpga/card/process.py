@@ -20,8 +20,6 @@ from fpga.card.interface import Buffer, Card, CardError, Faults, LinkUse, SsdStr
 from fpga.card.sim import SimCard
 from fpga.card.threads import exclusive
 
-__all__ = ["ProcessCard"]
-
 LOOK_S = 1.0        # between looks of an idle card for its parent
 CLOSE_S = 10.0      # that a card may take to end
 

@@ -17,8 +17,6 @@ from fpga.card.feed import Feed, Source, start_position
 from fpga.card.interface import Buffer, Card, CardError, CardHang, Faults, SsdStream, Violation
 from gen.rtl.headers import KERNELS
 
-__all__ = ["PATIENCE_S", "MappedBuffer", "MappedBuffers", "RealCard", "poll"]
-
 # Looks at a run: without a pause at first, as it may take microseconds, then ever rarer.
 SPIN_S, PAUSE, PAUSE_MOST_S = 1e-3, 1 / 16, 5e-3    # pauses are this part of the time that has passed
 PATIENCE_S = 1.0        # that a core may take to obey its abort register

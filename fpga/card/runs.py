@@ -22,8 +22,6 @@ from fpga.card.threads import exclusive
 from gen.rtl.config import load
 from gen.rtl.headers import KERNELS
 
-__all__ = ["LIMIT_CYCLES", "LIMIT_S", "SIDES", "TIMEOUT_CYCLES", "OnCard", "RunError", "Runs"]
-
 # Of a run: four seconds of a card at 250 MHz, and half an hour of the host's clock, which simulated ones reach first.
 LIMIT_CYCLES, LIMIT_S = 1_000_000_000, 1_800.0
 #: Cycles without progress after which a core ends a run: 10 ms, and an SSD's slow answer takes less.

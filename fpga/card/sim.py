@@ -31,8 +31,6 @@ from fpga.card.memory import DDR_COUNTERS
 from fpga.card.model import Model
 from gen.model.device import Device
 
-__all__ = ["SimCard"]
-
 CTRL, GIE, IER, ISR, FIRST = 0x00, 0x04, 0x08, 0x0C, 0x10
 START, DONE, SW_RESET = 1, 2, 1 << 8
 INTERRUPT = 1 << 63

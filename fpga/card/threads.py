@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Turns", "exclusive", "turns"]
-
 Call = TypeVar("Call", bound=Callable[..., Any])
 Item = TypeVar("Item")
 

@@ -26,8 +26,6 @@ from gen.model.device import Device
 from gen.rtl.cpp import library
 from gen.rtl.verilator import CACHE
 
-__all__ = ["TWINS", "TwinCard", "build"]
-
 NO_FAULTS = "the twin models no faults"
 # Registers are written one by one: to read several as a vector waits until they are stored.
 FLAGS = ("-std=c++17", "-O3", "-fno-tree-slp-vectorize", "-fvisibility=hidden", "-Wl,-Bsymbolic")

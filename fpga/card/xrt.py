@@ -21,8 +21,6 @@ from fpga.card.interface import PAGE, Buffer, CardError, SsdStream
 from fpga.card.real import PATIENCE_S, MappedBuffers, RealCard
 from fpga.vitis import xclbin as xclbins
 
-__all__ = ["XrtCard"]
-
 # Of an emulated core, by the host's clock: what a simulator may do, so that usual limits of cycles are hours or days.
 EMULATED_HZ, EMULATED_PATIENCE_S = 1e3, 60.0
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from gen.rtl import config
 from gen.rtl.config import ConfigError
 
-__all__ = ["BOARD_TOP", "EcpBoard", "PACKAGES", "PARTS", "constraints", "wrapper"]
-
 FOLDER = Path(__file__).parent / "boards"
 # What nextpnr-ecp5 knows: its option, the part's name.
 PARTS = {f"{prefix}{size}k": f"{name}-{size}F" for prefix, name, sizes in (

@@ -28,8 +28,6 @@ from gen.base import kept
 from gen.base.tools import yosys
 from gen.rtl.verilog import children, interface
 
-__all__ = ["BIT_CELLS", "CellReport", "Part", "lines", "map_cells"]
-
 FLIP_FLOP_WORDS = 16
 URAM_BITS = 4096 * 72
 BIT_CELLS = {180: 5.59, 130: 2.09, 90: 1.0, 65: 0.57, 45: 0.346}    # square micrometres, by nanometres of the process

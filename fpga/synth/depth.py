@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_CHAINS", "MAX_LEVELS", "Boundary", "Depth", "Depths", "bit_names", "depths"]
-
 MAX_LEVELS = 6
 MAX_CHAINS = 1
 CHAINS_KEPT = 3     # more count as so many

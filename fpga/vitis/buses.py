@@ -5,8 +5,6 @@ from typing import Any
 
 from fpga.vitis.description import Bus
 
-__all__ = ["bus_parameters"]
-
 PAGE_BYTES = 4096           # no burst crosses a border of this
 BURST_BEATS_MAX = 256       # AXI4
 OUTSTANDING_MAX = 32        # what the interconnect tells apart of one master

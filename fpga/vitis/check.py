@@ -13,8 +13,6 @@ from typing import Any
 
 from gen.model.platform import find
 
-__all__ = ["BOARD", "MANIFEST", "TOOLS", "check", "untested"]
-
 MANIFEST, BOARD = "package.json", "board.toml"
 # What decides about the bytes of a package besides the project itself.
 TOOLS = ("amaranth", "pyosys", "lxml")

@@ -20,8 +20,6 @@ from fpga.vitis.ipxact import choices, component, named, parameter, spirit, vlnv
 from fpga.vitis.registers_xml import memory_maps
 from fpga.vitis.xgui import xgui_path
 
-__all__ = ["SOURCES", "VIVADO", "component_xml"]
-
 VIVADO = "2021.1"               # the oldest that the package is meant for
 SOURCES = "src"                 # the folder of the Verilog beside component.xml
 CREATED = "1980-01-01T00:00:00Z"    # fixed: the bytes depend on the kernel alone

@@ -8,8 +8,6 @@ Vivado has not read it. Source: UG903 (constraints, scoping), UG949 (multicycle 
 
 from fpga.vitis.description import RtlKernel
 
-__all__ = ["CELLS", "MARKED", "xdc", "xdc_name"]
-
 #: Registers, by instance and name in the Verilog below the shell `frame` of a core. The arguments stand from the write
 #: of ap_start on, and no part leaves its reset before counters are cleared, tens of cycles later.
 CELLS = {"arguments": "control/arguments_reg", "broadcast": ("run/flush_reg", "run/stop_reg", "run/stop_report_reg",

@@ -16,9 +16,6 @@ from gen.rtl import verilog
 from gen.rtl.cores import CORES
 from gen.rtl.headers import KERNELS
 
-__all__ = ["CONTROL", "INTERRUPT", "Bus", "KernelArgument", "KernelRegister", "Pin", "RegisterField", "RtlKernel",
-           "describe", "prepare", "preset_of"]
-
 VENDOR, LIBRARY = "hotrail", "RTLKernel"
 CONTROL = "s_axi_control"
 INTERRUPT = "interrupt"

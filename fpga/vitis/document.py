@@ -2,8 +2,6 @@
 
 from lxml import etree
 
-__all__ = ["text"]
-
 _HEAD = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
 

@@ -46,8 +46,6 @@ from gen.rtl import headers
 from gen.rtl.cores import CORES
 from gen.rtl.delivery import delivered
 
-__all__ = ["Busy", "Package", "PackageError", "Say", "contents", "held", "kernels", "package", "whole"]
-
 LINK = "link.cfg"
 _HOSTS = {"emb": "emb_bags.cpp"}        # example hosts in fpga/vitis/hosts
 

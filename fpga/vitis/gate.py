@@ -20,8 +20,6 @@ from fpga.synth.timing import report as timings
 from gen.base.tools import build_folder
 from gen.model.platform import DEFAULT, RESOURCES, Platform, find
 
-__all__ = ["Gate", "Logic", "allowed", "judge", "measure"]
-
 
 def allowed(limit: int, clock_mhz: int, default_mhz: int = Platform.load().clocks_mhz[0]) -> int:
     """Levels or chains between registers at a clock, from the limit at the platform's default one.

@@ -28,8 +28,6 @@ from gen.rtl import config, headers, verilog
 from gen.rtl.delivery import LICENCE, delivered
 from gen.rtl.f2 import custom_logic, top
 
-__all__ = ["BOARD", "IDS", "CustomLogicFolder", "Logic", "contents", "logic", "package"]
-
 BOARD = "f2"
 # PCIe IDs of the loaded image: device, vendor, subsystem, subsystem's vendor. Devices of vendor 1D0F (Amazon) may have
 # F000 to F0FF.

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from lxml import etree
 
-__all__ = ["NAMESPACES", "SPIRIT", "component", "named", "parameter", "spirit", "vlnv", "xilinx"]
-
 SPIRIT = "http://www.spiritconsortium.org/XMLSchema/SPIRIT/1685-2009"
 XILINX = "http://www.xilinx.com"
 NAMESPACES = {"xilinx": XILINX, "spirit": SPIRIT, "xsi": "http://www.w3.org/2001/XMLSchema-instance"}

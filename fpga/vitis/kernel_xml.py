@@ -5,8 +5,6 @@ from lxml import etree
 from fpga.vitis import document
 from fpga.vitis.description import Bus, KernelArgument, RtlKernel
 
-__all__ = ["VERSION", "kernel_xml"]
-
 VERSION = ("1", "9")
 SCALAR, GLOBAL = "0", "1"      # values of addressQualifier
 

@@ -12,8 +12,6 @@ from fpga.vitis.description import RtlKernel
 from gen.model.platform import DEFAULT, Platform
 from gen.rtl.headers import KERNELS
 
-__all__ = ["HOST", "check_host", "check_instances", "instance_names", "link_cfg"]
-
 HOST = "HOST[0]"        # sptag of the host's memory, where a platform has it
 
 # Placement and routing try harder: a kernel fills half of the region and crosses it.

@@ -8,8 +8,6 @@ Source: UG1393 (compiler.userPostSysLinkOverlayTcl), PG150 (Mem_Add_Map), PG059 
 
 from gen.model.device import Device
 
-__all__ = ["DEVICE", "MEMORY", "PARAMETER", "memory_tcl"]
-
 DEVICE, MEMORY = "smartssd_tuned", "memory.tcl"
 PARAMETER = "compiler.userPostSysLinkOverlayTcl"
 # The controller, and the interconnects on a kernel's way to it.

@@ -9,8 +9,6 @@ from gen.hls.project import BENCH, sources
 from gen.rtl.config import build
 from gen.rtl.cores import CORES
 
-__all__ = ["model"]
-
 FOLDER = "model"
 
 

@@ -5,8 +5,6 @@ from lxml import etree
 from fpga.vitis.description import KernelRegister, RegisterField, RtlKernel
 from fpga.vitis.ipxact import named, parameter, spirit
 
-__all__ = ["memory_maps"]
-
 
 def memory_maps(root: etree._Element, kernel: RtlKernel) -> None:
     """Appends the one memory map, with one block, `reg0`, and every register in it."""

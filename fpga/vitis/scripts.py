@@ -13,8 +13,6 @@ from fpga.vitis.description import RtlKernel
 from fpga.vitis.model import model
 from gen.model.platform import Platform
 
-__all__ = ["KERNEL_XML", "SCRIPT", "SOURCES", "package_tcl"]
-
 SCRIPT, KERNEL_XML, SOURCES = "package.tcl", "kernel.xml", "src"
 _AXI = "xilinx.com:interface:aximm_rtl:1.0"
 _SIGNAL = "xilinx.com:signal:{}_rtl:1.0"

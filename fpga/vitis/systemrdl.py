@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from fpga.vitis.description import KernelRegister, RegisterField, RtlKernel
 
-__all__ = ["rdl", "rdl_name"]
-
 ACCESS = {"read-write": "rw", "read-only": "r", "write-only": "w"}
 ON_WRITE = {"": "", "oneToSet": "onwrite = woset; ", "oneToToggle": "onwrite = wot; "}
 ON_READ = {"": "", "clear": "onread = rclr; "}

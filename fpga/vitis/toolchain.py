@@ -25,8 +25,6 @@ from fpga.vitis.xo import entries
 from gen.base.tools import build_folder
 from gen.model.platform import find as find_platform
 
-__all__ = ["PROGRAMS", "TARGETS", "Tools", "VitisError", "VitisMissing", "build", "find", "image"]
-
 # What each target takes. "xo" is linked for neither card nor simulation.
 PROGRAMS = {"xo": ("vivado",), "hw": ("vivado", "v++"), "hw_emu": ("vivado", "v++", "emconfigutil")}
 TARGETS = ("hw", "hw_emu")

@@ -1,46 +1,36 @@
-"""Xclbins: what one says of its kernel, its memory and its platform; and one without a bitstream.
+"""Xclbins: what one says of its kernel, its memory and its platform.
 
     found = read("build/smartssd/vitis/emb/hotrail_emb.xclbin")
     found.check("emb")                  # the kernel, its arguments and their registers are those of hw.isa
 
-Source: xclbin.h of XRT 2022.1 (the layout of axlf), UG1393 (kernel.xml). What `write` makes is loaded by XRT's own
-parser and by its noop shim; it holds no bitstream, and no device takes it.
+Source: xclbin.h of XRT 2022.1 (the layout of axlf), UG1393 (kernel.xml)
 """
 
-import os
 import struct
 import uuid as uuids
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 from lxml import etree
 
-from gen.model.device import Device
-from gen.model.platform import DEFAULT, Platform
 from gen.rtl.headers import KERNELS
-
-__all__ = ["MODES", "NO_BITSTREAM", "Argument", "Connection", "Instance", "KernelXml", "Memory", "Xclbin",
-           "XclbinError", "fits", "read", "write"]
 
 MAGIC = b"xclbin2\0"
 # magic, length of a signature, reserved, key block, unique number; then the header; then one entry a section.
-_TOP = struct.Struct("<8si28s256sQ")
-_HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
-_ENTRY = struct.Struct("<I16s4xQQ")
-_BANK = struct.Struct("<BB6xQQ16s")
-_LINK = struct.Struct("<iii")
-_IP = struct.Struct("<IIQ64s")
-_CLOCK = struct.Struct("<HB5x128s")
-BITSTREAM, METADATA, TOPOLOGY, CONNECTIVITY, IP_LAYOUT, CLOCKS, GROUPS, GROUP_LINKS = 0, 2, 6, 7, 8, 11, 26, 27
+TOP = struct.Struct("<8si28s256sQ")
+HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
+ENTRY = struct.Struct("<I16s4xQQ")
+BANK = struct.Struct("<BB6xQQ16s")
+LINK = struct.Struct("<iii")
+IP = struct.Struct("<IIQ64s")
+CLOCK = struct.Struct("<HB5x128s")
+BITSTREAM, METADATA, TOPOLOGY, CONNECTIVITY, IP_LAYOUT, CLOCKS = 0, 2, 6, 7, 8, 11
 # What a mode runs on; 0 to 3 are ways to load a device: flat, by partial reconfiguration (what v++ links), tandem.
 MODES = ("hw", "hw", "hw", "hw", "hw_emu", "sw_emu", "hw_emu")
-RECONFIGURED = 1
-DDR4, HBM, IP_KERNEL, DATA_CLOCK = 1, 6, 1, 1
-CONTROL = 0x180_0000        # where `write` puts the registers of the first instance
-NO_BITSTREAM = b"hotrail: this xclbin holds no bitstream; it is for XRT's parser and its noop shim\0"
-POINTER, SCALAR = "1", "0"      # addressQualifier
+IP_KERNEL, DATA_CLOCK = 1, 1
+POINTER = "1"      # addressQualifier
 
 
 class XclbinError(ValueError):
@@ -100,7 +90,7 @@ class Connection:
 class Xclbin:
     """What an xclbin says. platform: the name of the one it was linked for; uuid: its own; interface: of the shell,
     zeros where the platform does not use it; mode: "hw", "hw_emu" ...; clock_mhz: of the kernels, 0 where it is not
-    told; has_bitstream: False for what `write` made."""
+    told; has_bitstream: False where only XRT's parser and its noop shim take it."""
 
     path: Path
     platform: str
@@ -188,9 +178,6 @@ def fits(platform: str, device: str) -> bool:
     return platform == device or first[:shorter] == second[:shorter] and shorter > 1 and major == other
 
 
-# Reading
-
-
 def read(path: str | Path) -> Xclbin:
     """Raises XclbinError: the file is missing, is no xclbin, is cut off, or says something impossible."""
     path = Path(path)
@@ -200,20 +187,20 @@ def read(path: str | Path) -> Xclbin:
         raise XclbinError(f"xclbin {path} cannot be read: {error.strerror}") from None
     if data[:8] != MAGIC:
         raise XclbinError(f"{path} is no xclbin: it begins with {data[:8]!r}, not with {MAGIC!r}")
-    if len(data) < _TOP.size + _HEADER.size:
-        raise XclbinError(f"{path} is cut off: its header has {len(data)} bytes of {_TOP.size + _HEADER.size}")
-    (length, *_, mode, _action, interface, platform, own, _debug, count) = _HEADER.unpack_from(data, _TOP.size)
+    if len(data) < TOP.size + HEADER.size:
+        raise XclbinError(f"{path} is cut off: its header has {len(data)} bytes of {TOP.size + HEADER.size}")
+    (length, *_, mode, _action, interface, platform, own, _debug, count) = HEADER.unpack_from(data, TOP.size)
     if length != len(data):
         raise XclbinError(f"{path} has {len(data)} bytes, and its header says {length}")
     if mode >= len(MODES):
         raise XclbinError(f"{path}: its mode {mode} is none of XRT's")
     sections = _sections(path, data, count)
     kernels, clock_mhz = _metadata(path, sections)
-    instances = _table(path, sections, IP_LAYOUT, _IP, 8)
-    banks = _table(path, sections, TOPOLOGY, _BANK, 8)
-    links = _table(path, sections, CONNECTIVITY, _LINK, 4)
+    instances = _table(path, sections, IP_LAYOUT, IP, 8)
+    banks = _table(path, sections, TOPOLOGY, BANK, 8)
+    links = _table(path, sections, CONNECTIVITY, LINK, 4)
     if CLOCKS in sections:
-        clocks = _table(path, sections, CLOCKS, _CLOCK, 2)
+        clocks = _table(path, sections, CLOCKS, CLOCK, 2)
         clock_mhz = next((mhz for mhz, kind, _ in clocks if kind == DATA_CLOCK), clock_mhz)
     for link in links:
         if not (0 <= link[1] < len(instances) and 0 <= link[2] < len(banks)):
@@ -224,7 +211,7 @@ def read(path: str | Path) -> Xclbin:
         tuple(Instance(_text(name), base, kind == IP_KERNEL) for kind, _, base, name in instances),
         tuple(Memory(_text(tag), bool(used), base, size << 10) for _, used, size, base, tag in banks),
         tuple(Connection(*link) for link in links), clock_mhz,
-        not sections.get(BITSTREAM, b"").startswith(NO_BITSTREAM))
+        bool(sections.get(BITSTREAM)))
 
 
 def _text(raw: bytes) -> str:
@@ -233,12 +220,12 @@ def _text(raw: bytes) -> str:
 
 def _sections(path: Path, data: bytes, count: int) -> dict[int, bytes]:
     """The first section of each kind."""
-    first = _TOP.size + _HEADER.size
-    if not 1 <= count <= (len(data) - first) // _ENTRY.size:
+    first = TOP.size + HEADER.size
+    if not 1 <= count <= (len(data) - first) // ENTRY.size:
         raise XclbinError(f"{path}: its header says {count} sections, which is more than it has room for or none")
     sections: dict[int, bytes] = {}
     for number in range(count):
-        kind, _, offset, size = _ENTRY.unpack_from(data, first + number * _ENTRY.size)
+        kind, _, offset, size = ENTRY.unpack_from(data, first + number * ENTRY.size)
         if offset + size > len(data):
             raise XclbinError(f"{path}: section {number} (kind {kind}) ends at byte {offset + size} of {len(data)}")
         sections.setdefault(kind, data[offset : offset + size])
@@ -287,94 +274,3 @@ def _kernel(node: etree._Element) -> KernelXml:
              for port in (*node.iterfind("ports/port"), *node.iterfind("port"))}
     return KernelXml(node.attrib["name"], node.get("vlnv", ""), node.get("hwControlProtocol", "ap_ctrl_hs"),
                      tuple(sorted(arguments, key=lambda item: item.id)), ports)
-
-
-# Writing
-
-
-def write(path: str | Path, kernel_xml: str | bytes, *, platform: str, clock_mhz: int = 250,
-          memory_bytes: int | None = None, instances: int = 1, board: "str | Platform" = DEFAULT) -> Xclbin:
-    """Writes an xclbin without a bitstream for the kernel of a kernel.xml, all pointers of an instance at one channel
-    of the board's memory, and returns what it says. The same arguments give the same bytes.
-
-    Parameters  platform: AMD's name of it; board: whose memory the xclbin says it has; memory_bytes: of a channel,
-                default: the board's
-    Raises      XclbinError: kernel.xml is none, or the file cannot be written"""
-    path, board = Path(path), Platform.load(board)
-    device = Device.load(board.path or board.name)
-    place, kind = device.memory, HBM if device.dram.standard.startswith("HBM") else DDR4
-    size, channels = memory_bytes or place.bytes, min(instances, board.channels)
-    try:
-        kernel = etree.fromstring(kernel_xml.encode() if isinstance(kernel_xml, str) else kernel_xml).find("kernel")
-        about = None if kernel is None else _kernel(kernel)
-    except (etree.XMLSyntaxError, KeyError, ValueError) as error:
-        raise XclbinError(f"the kernel.xml for {path} is wrong: {error}") from None
-    if kernel is None or about is None:
-        raise XclbinError(f"the kernel.xml for {path} has no <kernel>")
-    pointers = [item.id for item in about.arguments if item.pointer]
-    banks = b"".join(_BANK.pack(kind, 1, size >> 10, place.base + number * size, board.tag(number).encode())
-                     for number in range(channels))
-    links = b"".join(_LINK.pack(number, instance, instance % channels)
-                     for instance in range(instances) for number in pointers)
-    topology, connectivity = _counted(channels, 8, banks), _counted(instances * len(pointers), 4, links)
-    places = {f"{about.name}_{number + 1}": CONTROL + (number << 16) for number in range(instances)}
-    layout = b"".join(_IP.pack(IP_KERNEL, 0, at, f"{about.name}:{name}".encode()) for name, at in places.items())
-    sections = {
-        BITSTREAM: NO_BITSTREAM,
-        METADATA: _project(kernel, places, platform, clock_mhz),
-        TOPOLOGY: topology,
-        CONNECTIVITY: connectivity,
-        IP_LAYOUT: _counted(instances, 8, layout),
-        CLOCKS: _counted(1, 2, _CLOCK.pack(clock_mhz, DATA_CLOCK, b"DATA_CLK")),
-        GROUPS: topology,
-        GROUP_LINKS: connectivity,
-    }
-    own = uuids.uuid5(uuids.NAMESPACE_OID,
-                      f"{platform} {board.tag(0)} {place.base} {clock_mhz} {instances} {etree.tostring(kernel).hex()}")
-    at = _TOP.size + _HEADER.size + len(sections) * _ENTRY.size
-    entries, body = b"", b""
-    for kind, data in sections.items():
-        entries += _ENTRY.pack(kind, b"", at + len(body), len(data))
-        body += data + bytes(-len(data) % 8)
-    header = _HEADER.pack(at + len(body), 0, 0, 0, 2, 1, RECONFIGURED, 0, bytes(16), platform.encode(),
-                          own.bytes, b"", len(sections))
-    _replace(path, _TOP.pack(MAGIC, -1, b"\xff" * 28, b"\xff" * 256, 0) + header + entries + body)
-    return read(path)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all."""
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            half.write_bytes(content)
-            half.replace(path)
-        except BaseException:
-            half.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise XclbinError(f"xclbin {path} cannot be written: {error.strerror}") from None
-
-
-def _counted(count: int, first: int, entries: bytes) -> bytes:
-    return count.to_bytes(min(first, 4), "little").ljust(first, b"\0") + entries
-
-
-def _project(kernel: etree._Element, places: Mapping[str, int], platform: str, clock_mhz: int) -> bytes:
-    """The EMBEDDED_METADATA as the linker makes it of a kernel.xml, as far as XRT reads it. places: of the instances'
-    registers, by name."""
-    root = etree.Element("project", name=kernel.get("name", ""))
-    place = etree.SubElement(etree.SubElement(root, "platform", name=platform), "device", name="fpga0")
-    core = etree.SubElement(place, "core", name="OCL_REGION_0", target="bitstream", type="clc_region")
-    clocks = etree.SubElement(core, "kernelClocks")
-    etree.SubElement(clocks, "clock", port="DATA_CLK", frequency=f"{clock_mhz}MHz")
-    node = etree.SubElement(core, "kernel", dict(kernel.attrib))
-    for group in ("ports/port", "args/arg"):
-        for item in kernel.iterfind(group):
-            etree.SubElement(node, item.tag, dict(item.attrib))
-    control = next((port.get("name") for port in kernel.iterfind("ports/port") if port.get("mode") == "slave"), "")
-    for name, at in places.items():
-        instance = etree.SubElement(node, "instance", name=name)
-        etree.SubElement(instance, "addrRemap", base=f"0x{at:x}", port=control)
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)

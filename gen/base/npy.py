@@ -11,8 +11,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-__all__ = ["Form", "form", "mapped", "member", "opened", "shape_of"]
-
 HEADER = 10_000         # bytes
 MOST_BYTES = 1 << 62    # of an array, where an axis of no entries counts as one
 _LENGTH = {b"\1\0": 2, b"\2\0": 4}  # bytes of the header's length, by version

@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["copied", "folder_of_process", "stands_for", "with_names"]
-
 #: What the files stand for.
 _NAMES: dict[str, str] = {}
 

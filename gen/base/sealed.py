@@ -9,8 +9,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["made", "seal", "understood", "unseal", "writing"]
-
 KEYS = ("kind", "version", "sha256")
 
 

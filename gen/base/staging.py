@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["WRITERS", "check_folder", "discard", "staged", "together", "written_by"]
-
 #: Folders with a manifest: the commands that write them, by what the manifest says.
 WRITERS = {"bundle": "compile", "delta": "refresh"}
 #: What is made of a preset, which may have the name of a command and so the same folder in build.

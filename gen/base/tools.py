@@ -12,8 +12,6 @@ from typing import Any
 
 from gen.base.extras import missing
 
-__all__ = ["build_folder", "call", "compiler", "data_path", "environment", "needed", "verilator", "versions", "yosys"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 
 from gen.model.device import Drive
 
-__all__ = ["geometry", "over_dies"]
-
 WINDOW = 128        # pages that wait for their turn
 
 

@@ -28,8 +28,6 @@ from golden.emb.row_cache import RowCache, Step
 from golden.emb.signature import signature
 from hw.isa import EMB, LONGEST_BAG, Kernel
 
-__all__ = ["Bags", "Compiler", "Origin", "Output", "Program", "encode", "load_instruction"]
-
 POSITIONS = 1 << DEVICE_SHIFT
 NOWHERE = 1 << 62       # behind every ring position
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from golden.hotline.randomizer import permute
 
-__all__ = ["numbered"]
-
 GAP = 64        # numbers that stay free before a table, at most
 
 

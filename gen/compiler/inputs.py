@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Inputs"]
-
 
 class Inputs:
     """Puts arrays of words one behind the other, each at the begin of a beat."""

@@ -6,8 +6,6 @@ from gen.compiler.mlp_operations import LATENCY, THROUGHPUT, Load, Op, Span, Til
 from gen.compiler.mlp_tiling import Chunk, LayerPlan, Plan, Sizes, triangle
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
-__all__ = ["MiniBatch"]
-
 BURST = 4       # cycles that a row takes at least if it does not follow the one before it in memory
 
 

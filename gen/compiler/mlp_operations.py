@@ -7,8 +7,6 @@ from golden.mlp import results
 from hw.isa.mlp import ACTIVATION, TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["LATENCY", "THROUGHPUT", "Load", "Op", "Span", "Step", "Tiles"]
-
 THROUGHPUT, LATENCY = range(2)
 SIGMOID = 9     # cycles of a word through the sigmoid
 

@@ -18,14 +18,12 @@ tile overtake another in writing, or a later write an earlier read.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 from gen.compiler.mlp_operations import Load, Op, Span, Step, Tiles
 from golden.mlp.program import ENGINES, OTHERS, Rules, Waits
 from hw.isa import MLP
+from hw.isa.kernel import Decoded
 from hw.mlp.config import MlpConfig
-
-__all__ = ["Full", "Schedule"]
 
 # What the prediction assumes, in cycles or instructions: decoding, a memory's first answer, instructions that wait for
 # an engine.
@@ -194,7 +192,7 @@ class Schedule:
 
     def _wait_more(self, name: str, values: dict[str, int]) -> None:
         """For what the core wants waited for, which knows of spans only their first lines and their last."""
-        item = SimpleNamespace(**NOTHING | values | {"opcode": MLP.instruction(name).opcode})
+        item = Decoded(**NOTHING | values | {"opcode": MLP.instruction(name).opcode})
         for engine in OTHERS[ENGINES[item.opcode]]:
             wait = ("wait_rows", "wait_weights", "wait_layers")[engine]
             values[wait] = max(values.get(wait, 0), self.rules.needed(item, engine, values.get(wait, 0)))

@@ -21,8 +21,6 @@ from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 
-__all__ = ["INPUTS", "Chunk", "Halves", "Image", "LayerPlan", "Plan", "Sizes", "triangle", "widest_row"]
-
 #: Formats in which dense rows and features lie in the inputs.
 INPUTS = ("float32", "float16")
 

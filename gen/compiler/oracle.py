@@ -13,8 +13,6 @@ from golden.emb.core import Memory as EmbMemory
 from golden.mlp.core import Memory as MlpMemory
 from golden.mlp.core import Mlp
 
-__all__ = ["EmbOracle", "MlpOracle", "first_difference"]
-
 
 class EmbOracle:
     """An EMB core with its card's memory, the tensor trains loaded. compiler: of the programs that it will get."""

@@ -4,8 +4,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["in_pairs"]
-
 
 @njit(cache=True)
 def in_pairs(of_tt: NDArray[np.bool_], offsets: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -12,8 +12,6 @@ from golden.tt.rows import shape_of
 from hw.tt.descriptor import STRIDE_BITS, descriptor_parts
 from hw.tt.serial_config import Splitting, Target, shape_layout
 
-__all__ = ["load", "place"]
-
 
 def place(tables, config):
     """Images of tables (lists of cores), one behind the other. Raises ValueError for a table that does not

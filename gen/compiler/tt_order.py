@@ -9,8 +9,6 @@ from gen.base.extras import extra
 from gen.data.reorder import by_community
 from golden.tt.reuse import first_products, leading_keys
 
-__all__ = ["ORDERS", "Numbering", "communities"]
-
 ORDERS = FREQUENCY, COMMUNITY = "frequency", "community"
 #: EL-Rec's Hot_ratio: rows that stay by frequency. Lookups that are joined at a time; lookups learned from, at most.
 HOT, BATCH, MOST = 0.01, 4096, 1 << 19

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT
 
-__all__ = ["ahead", "held", "in_turns", "kind", "part_sizes", "parts"]
-
 
 def held(config) -> dict[int, int]:
     """Lookups of a part at most, on average, by the memory that it waits for: what a core holds of it. config: its

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from gen.compiler.twin_layouts import FRAME, packed
 from hw.isa import Kernel
 
-__all__ = ["check", "fields", "frame", "totals"]
-
 
 def _period(kernel: Kernel) -> int:
     return 1 << (len(kernel.counters) - 1).bit_length()

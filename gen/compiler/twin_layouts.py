@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from hw.emb.loader import CLOSING
 from hw.isa import EMB, MLP, Kernel, emb, mlp
 
-__all__ = ["EMB_JOB", "EMB_RUN", "EMB_SIZES", "EMB_TIMED", "FRAME", "HEADER", "MLP_JOB", "MLP_RUN", "MLP_SHAPE",
-           "MLP_SIZES", "MLP_TIMED", "header", "packed"]
-
 HEADER = Path(__file__).parents[2] / "fpga" / "card" / "cpp" / "twin" / "layouts.h"
 FRAME = ("words", "reads_in_flight", "writes_in_flight", "period", "status", "progress")
 EMB_JOB = ("opcode", "count", "indices_count", "lengths", "indices", "weights", "weighted", "mode", "format",

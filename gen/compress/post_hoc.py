@@ -1,7 +1,7 @@
 """Tensor trains of tables that are there already, however large, with their errors.
 
-TT-SVD as golden.tt.decompose does it, but out of a table that is read in blocks: the first core is spanned by the
-leading eigenvectors of the Gram matrix of the first unfolding, which sums over blocks; what is left of the table
+TT-SVD in float64, rounded to float32 at the end, out of a table that is read in blocks: the first core is spanned by
+the leading eigenvectors of the Gram matrix of the first unfolding, which sums over blocks; what is left of the table
 after it is smaller by I1 J1 / R1 and stays in memory. A table may thus be a memory map of any length.
 
 The rows of trained tables have little structure of this kind: look at the error, and train the TT where it is large
@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from gen.compress.search import RANKS, Candidate, best
 from gen.model.weights import Rows
 from golden import tt
-from golden.tt.decompose import fitting
-
-__all__ = ["TensorTrain", "decompose", "even", "tt_rows", "within"]
+from golden.tt.cores import fitting
 
 # Words of the table that are worked on at once, as float64.
 BLOCK_WORDS = 1 << 22
@@ -50,8 +48,8 @@ def decompose(values: NDArray[np.floating] | Rows, modes: Sequence[int], columns
               ranks: int | Sequence[int]) -> TensorTrain:
     """The tensor train of a table (rows, D), its rows past the last taken as zeros.
 
-    Within sqrt(d - 1) of the least error at those ranks. Equal to golden.tt.decompose up to float64's rounding and the
-    signs of ranks. Raises ValueError, one sentence: modes or ranks that do not fit, a word that is not finite.
+    Within sqrt(d - 1) of the least error at those ranks. Equal to TensorLy's up to float64's rounding and the signs of
+    ranks. Raises ValueError, one sentence: modes or ranks that do not fit, a word that is not finite.
     """
     if len(values.shape) != 2:
         raise ValueError(f"table must be a matrix (rows, D), not an array of shape {values.shape}")
@@ -99,7 +97,7 @@ def even(cores: Sequence[NDArray]) -> list[NDArray]:
 
 
 def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, bytes: float | None = None,
-           cycles: float | None = None, cores: tuple[int, ...] = (3,)) -> tuple[Candidate, TensorTrain]:
+           cycles: float | None = None) -> tuple[Candidate, TensorTrain]:
     """The TT of the lowest rank whose relative error is at most `error`, within bytes and cycles a row of the unit.
 
     Raises ValueError, one sentence: no rank within the bounds comes so near, and how near the last one came.
@@ -110,7 +108,7 @@ def within(values: NDArray[np.floating] | Rows, error: float, *, config: Any, by
     reason = ""
     for rank in RANKS:
         try:
-            shape = best(*values.shape, config=config, bytes=bytes, cycles=cycles, rank=rank, cores=cores)
+            shape = best(*values.shape, config=config, bytes=bytes, cycles=cycles, rank=rank)
         except ValueError as refusal:
             reason = str(refusal)
             continue

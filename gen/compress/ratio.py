@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from gen.data.shapes import column_modes, row_modes
 
-__all__ = ["ratios"]
-
 
 def ratios(rows: Sequence[int], dim: int, ranks: Sequence[int] = (4,)) -> NDArray[np.float64]:
     """(len(rows), len(ranks)): below 1 the tensor train is larger than the table. NaN where there are no rows.

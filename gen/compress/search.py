@@ -23,12 +23,12 @@ from golden import tt
 from golden.tt import Limits
 from golden.tt.image import slices_of
 
-__all__ = ["RANKS", "Candidate", "best", "candidates", "capacity", "cycles_of", "knots", "pareto", "width"]
-
 #: Ranks that are tried where none is given.
 RANKS = (1, 2, 4, 8, 16, 32, 64)
-#: How many cores a tensor train has where nothing is said: three, as in both papers.
+#: How many cores a tensor train has, as in both papers.
 CORES = (3,)
+#: Rows of a knot, relative to the one before.
+STEP = 1.1
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def pareto(found: Sequence[Candidate]) -> list[Candidate]:
 
 @lru_cache(maxsize=1 << 16)
 def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles: float | None = None,
-         rank: int | None = None, cores: tuple[int, ...] = CORES, form: str = TT_FORMATS[0]) -> Candidate:
+         rank: int | None = None, form: str = TT_FORMATS[0]) -> Candidate:
     """The TT within the bounds: of the highest rank (or of `rank`), then the fewest cycles a row, then the least
     share, then the fewest words.
 
@@ -117,55 +117,54 @@ def best(rows: int, dim: int, *, config: Any, bytes: float | None = None, cycles
     """
     if bytes is None and cycles is None and rank is None:
         raise ValueError("one of bytes, cycles and rank must be given: without a bound the largest TT is best")
-    shapes = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=cores, form=form)
+    shapes = candidates(rows, dim, config=config, ranks=RANKS if rank is None else (rank,), cores=CORES, form=form)
     fit = [one for one in shapes if (bytes is None or one.bytes <= bytes) and (cycles is None or one.cycles <= cycles)]
     if not fit:
-        raise ValueError(_nothing(rows, dim, shapes, bytes, cycles, rank, cores, config, form))
+        raise ValueError(_nothing(rows, dim, shapes, bytes, cycles, rank, config, form))
     return min(fit, key=lambda one: (-one.rank, one.cycles, one.share, one.words, one.columns))
 
 
-def width(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> int:
+def width(dim: int, rank: int, *, config: Any) -> int:
     """FP32 values of a tensor train's row that stands for one of `dim`: as many, or where no shape has them, whole
     beats, zeros behind the row's own values, as dense rows have them too."""
     words = 1 << 2 * config.grid_log2
-    return dim if _kinds(dim, rank, cores, config)[0] else -(-dim // words) * words
+    return dim if _kinds(dim, rank, CORES, config)[0] else -(-dim // words) * words
 
 
-def cycles_of(dim: int, rank: int, *, config: Any, cores: tuple[int, ...] = CORES) -> float:
+def cycles_of(dim: int, rank: int, *, config: Any) -> float:
     """The fewest cycles a row, of all column modes. Raises ValueError, the unit's sentence: it takes none of them."""
-    kinds, refusal = _kinds(dim, rank, cores, config)
+    kinds, refusal = _kinds(dim, rank, CORES, config)
     if not kinds:
         raise ValueError(f"no tensor train of {dim} words at rank {rank}: {refusal}")
     return min(kind.cycles for kind in kinds)
 
 
-def knots(rows: int, dim: int, *, rank: int, config: Any, cores: tuple[int, ...] = CORES,
-          ratio: float = 1.1, form: str = TT_FORMATS[0]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def knots(rows: int, dim: int, *, rank: int, config: Any,
+          form: str = TT_FORMATS[0]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(rows, bytes): what a tensor train of so many of the table's hottest rows takes, to be interpolated between.
 
-    From (0, 0) to the most rows that fit the unit, `ratio` from knot to knot; each has the bytes of the *next* one,
+    From (0, 0) to the most rows that fit the unit, STEP from knot to knot; each has the bytes of the *next* one,
     so that a line between two is nowhere below `best(...).bytes`. All are tensor trains of `cycles_of` cycles a row.
     Only (0, 0) where no shape of this width and rank fits the unit.
     """
-    edges, sizes = _curve(dim, rank, config, cores, ratio, form)
+    edges, sizes = _curve(dim, rank, config, form)
     inside = int(np.searchsorted(edges, rows, side="left"))
     if inside == len(edges) or not rows:
         return edges[:inside or 1].copy(), sizes[:inside or 1].copy()
     # The table's last row lies between two knots.
-    own = best(rows, dim, config=config, rank=rank, cores=cores, form=form).bytes
+    own = best(rows, dim, config=config, rank=rank, form=form).bytes
     return np.append(edges[:inside], rows), np.append(np.minimum(sizes[:inside], own), own)
 
 
 @lru_cache(maxsize=256)
-def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...], ratio: float,
-           form: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _curve(dim: int, rank: int, config: Any, form: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The knots of a table of as many rows as fit."""
-    kinds, _ = _kinds(dim, rank, cores, config, form)
+    kinds, _ = _kinds(dim, rank, CORES, config, form)
     cycles = min((kind.cycles for kind in kinds), default=0.0)
 
     def bytes_of(rows: int) -> float:
         try:
-            return best(rows, dim, config=config, cycles=cycles, rank=rank, cores=cores, form=form).bytes
+            return best(rows, dim, config=config, cycles=cycles, rank=rank, form=form).bytes
         except ValueError:
             return float("inf")
 
@@ -178,7 +177,7 @@ def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...], ratio: floa
         low, high = (middle, high) if bytes_of(middle) <= room else (low, middle - 1)
     edges = [1]
     while edges[-1] < low:
-        edges.append(min(low, max(edges[-1] + 1, int(edges[-1] * ratio))))
+        edges.append(min(low, max(edges[-1] + 1, int(edges[-1] * STEP))))
     sizes = np.array([bytes_of(each) for each in edges])
     sizes = np.append(sizes[1:], sizes[-1])
     rises = np.diff(sizes) > 0
@@ -187,7 +186,7 @@ def _curve(dim: int, rank: int, config: Any, cores: tuple[int, ...], ratio: floa
     return np.append(0, np.array(edges)[kept]), np.append(0.0, sizes[kept])
 
 
-def _nothing(rows, dim, found, bytes, cycles, rank, cores, config, form) -> str:
+def _nothing(rows, dim, found, bytes, cycles, rank, config, form) -> str:
     wanted = ([] if rank is None else [f"at rank {rank}"]) + [
         f"within {value:,.6g} {name}" for name, value in (("bytes", bytes), ("cycles a row", cycles))
         if value is not None]
@@ -195,7 +194,7 @@ def _nothing(rows, dim, found, bytes, cycles, rank, cores, config, form) -> str:
     if found:
         return (f"{text}: the least are {min(one.bytes for one in found):,.0f} bytes and "
                 f"{min(one.cycles for one in found):,.6g} cycles a row")
-    refusals = [_kinds(dim, each, tuple(cores), config, form) for each in (RANKS if rank is None else (rank,))]
+    refusals = [_kinds(dim, each, CORES, config, form) for each in (RANKS if rank is None else (rank,))]
     refused = next((refusal for kinds, refusal in refusals if not kinds), None)
     return f"{text}: {refused or f'the unit holds {capacity(config):,} bytes of cores'}"
 

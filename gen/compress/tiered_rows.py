@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.compress.post_hoc import decompose, even
 
-__all__ = ["TieredRows", "summed"]
-
 TINY = 1e-10        # as torch.optim.Adagrad has it
 
 

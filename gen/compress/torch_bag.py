@@ -25,11 +25,9 @@ from gen.data.remap import DRAM, SSD, TT, by_heat
 from gen.data.shapes import column_modes, row_modes
 from gen.model.recommender import TT_FORMATS
 from golden.tt.block16 import rounded_cores
-from golden.tt.decompose import dense as dense_of
-from golden.tt.decompose import largest_ranks
+from golden.tt.cores import dense as dense_of
+from golden.tt.cores import largest_ranks
 from golden.tt.rows import shape_of
-
-__all__ = ["TieredBag", "tiers"]
 
 RULES = ("sgd", "adagrad", "adam")
 # As torch.optim has them: Adagrad's and Adam's epsilon, Adam's decay of both moments.

@@ -20,8 +20,6 @@ from gen.data.trained import Ids, TrainedTable
 from gen.model.row_formats import CODES, fused_dim
 from gen.model.weights import ALWAYS_BYTES
 
-__all__ = ["array_of", "fused_rows", "managed_ids", "of_fbgemm", "of_state", "read"]
-
 #: A table of TorchRec's in a state dict.
 TORCHREC = re.compile(r"(?:.*\.)?embedding(?:_bag)?s\.([^.]+)\.weight")
 #: What TorchRec makes rows of ids by, in a state dict: of which table, and what of it.

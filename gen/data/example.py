@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from gen.base.staging import staged
 
-__all__ = ["FILES", "write"]
-
 SEED, SAMPLES, DIM = 3, 2000, 16
 ROWS = {"user": 300, "item": 80}
 #: Of Criteo's format, as many samples.

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from gen.data.logs.log import Chunk
 
-__all__ = ["Blocks", "Excerpt"]
-
 BLOCK = 1 << 13
 MOST = 1 << 22
 WORD = (1 << 64) - 1

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
-__all__ = ["Curve", "Expected", "expected", "expected_counts", "unseen_share"]
-
 #: Rows, rising, and what a quantity is at each; linear between two of them.
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
 #: Expected accesses are counted in parts of one: so many, fewer where their sum would pass a word.

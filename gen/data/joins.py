@@ -17,8 +17,6 @@ from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes
 from gen.model.weights import Rows, Weights
 
-__all__ = ["joined", "name_of", "rows_of_product", "strides", "unfit"]
-
 #: In what joined tables must be alike.
 ALIKE = ("mode", "results", "row_format")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
-__all__ = ["Order", "ordered", "ranked"]
-
 
 @dataclass(frozen=True, eq=False)
 class Order:

@@ -7,8 +7,6 @@ from gen.data.logs.log import Chunk
 from gen.data.remap import rows_of
 from gen.model.recommender import TableSpec
 
-__all__ = ["looked_up", "pooled"]
-
 
 def looked_up(spec: TableSpec, chunk: Chunk, column: str, vocabulary: NDArray[np.uint64] | None) \
         -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,8 +18,6 @@ from gen.base.staging import staged
 from gen.data.excerpt import Excerpt
 from gen.data.returns import Returns
 
-__all__ = ["FILE", "Heat", "Profile", "TableProfile"]
-
 FEW = 1 << 12
 KIND, VERSION = "profile", 4
 FILE = "profile.npz"    # its name beside a plan

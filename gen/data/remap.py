@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from gen.data.profile import TableProfile
     from gen.model.recommender import TableSpec
 
-__all__ = ["DEVICE_SHIFT", "DRAM", "ROWS_AT_MOST", "SSD", "TT", "Remap", "by_heat", "numbered", "row_counts",
-           "rows_of", "shared", "unseen"]
-
 DRAM, TT, SSD = DEVICE
 DEVICE_SHIFT = 30
 ROWS_AT_MOST = 1 << DEVICE_SHIFT

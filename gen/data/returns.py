@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENDS", "HORIZON", "Returns", "measured", "places"]
-
 #: Where the stretches of a log end that are counted apart, in sixteenths of it.
 ENDS = (4, 8, 12, 14, 15, 16)
 #: What is compared: begin, cut and end, in sixteenths; the whole log by rising cuts, then its halves.

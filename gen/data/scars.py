@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from gen.data.profile import Heat
 
-__all__ = ["Device", "Split", "Traffic", "binary_search", "optimum"]
-
 
 @dataclass(frozen=True, eq=False)
 class Traffic:

@@ -1,6 +1,6 @@
 """Chooses a table's modes: row factors I and column factors J of its tensor-train cores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from numbers import Real
 
@@ -32,31 +32,6 @@ def column_modes(columns: int, cores: int = 3) -> tuple[int, ...]:
     positive("cores", cores)
     return min((modes for modes in factorizations(columns, cores) if list(modes) == sorted(modes)),
                key=lambda modes: (sum(modes), modes))
-
-
-def fastest_column_modes(columns: int, rank: int, cycles_per_row: Callable[[tuple[int, ...], int], float],
-                         cores: int = 3) -> tuple[int, ...]:
-    """The factors of `columns` with the fewest cycles a row; of those, the fewest MACs, then the most equal.
-
-    `cycles_per_row(column_modes, rank)` is the unit's own cost, and raises ValueError for modes that the
-    unit cannot hold: those are passed over.
-    """
-    positive("columns", columns)
-    positive("rank", rank)
-    best: tuple[tuple, tuple[int, ...]] | None = None
-    refusal = ""
-    for modes in factorizations(columns, cores):
-        try:
-            cycles = cycles_per_row(modes, rank)
-        except ValueError as error:
-            refusal = str(error)
-            continue
-        cost = (cycles, macs(modes, rank), sum(modes), modes)
-        if best is None or cost < best[0]:
-            best = cost, modes
-    if best is None:
-        raise ValueError(f"no {cores} factors of {columns} columns at rank {rank} fit the unit: {refusal}")
-    return best[1]
 
 
 def macs(modes: tuple[int, ...], rank: int) -> int:

@@ -14,8 +14,6 @@ from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes, values
 from gen.model.weights import Weights
 
-__all__ = ["TrainedTable", "TrainedWeights", "Ids", "placed"]
-
 #: How the ids of a log become rows of a trained table: "index", "modulo" or "vocabulary" (gen.model.recommender.IDS),
 #: row k's id for every k, a row for each id, or a function of an array of ids.
 Ids = str | ArrayLike | Mapping[Any, int] | Callable[[NDArray[np.uint64]], ArrayLike]

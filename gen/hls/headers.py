@@ -18,8 +18,6 @@ from hw.isa.mlp import ACTIVATION
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import Target, descriptor_parts
 
-__all__ = ["TOP", "headers"]
-
 #: The kernel's name, and its top function's.
 TOP = "hotrail_emb"
 #: Requests that an interface has under way; 16 where this names none.
@@ -115,7 +113,7 @@ def _instruction() -> str:
 
 def _strict(word: int) -> bool:
     """Whether bits of a word that are no field's must be 0: asked of the description itself."""
-    return EMB.decode([EMB.reserved(word) if at == word else 0 for at in range(EMB.words)]).reserved
+    return bool(EMB.decode([EMB.reserved(word) if at == word else 0 for at in range(EMB.words)]).reserved)
 
 
 def _descriptor(config: TTConfig) -> str:

@@ -20,8 +20,6 @@ from gen.rtl import config as presets
 from gen.rtl.headers import c_header
 from hw.isa import EMB
 
-__all__ = ["BENCH", "MARK", "SOURCES", "UNITS", "contents", "sources", "write"]
-
 SOURCES = Path(__file__).parent / "cpp"
 #: A file by which a folder of ours is known.
 MARK = "types.h"

@@ -27,8 +27,6 @@ from golden.tt.load import Limits, Loader
 from hw.isa import EMB
 from hw.isa.emb import FORMAT
 
-__all__ = ["HOSTILE", "UNTOUCHED", "Vectors", "emb_case", "emb_start", "vectors"]
-
 Words = NDArray[np.uint32]
 #: What a word of the outputs is before a run.
 UNTOUCHED = 0xC0DE5EED

@@ -10,8 +10,6 @@ from typing import Any
 from gen.rtl import config
 from gen.rtl.config import ConfigError
 
-__all__ = ["Device"]
-
 FOLDER = Path(__file__).parent / "devices"
 KINDS = {"row": 0, "bank": 1, "group": 2, "column": 3}
 POLICIES = ("fr_fcfs", "group_machines")

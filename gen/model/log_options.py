@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["LogOptions"]
-
 #: Of values that are no texts, their type and what it is called.
 KINDS = {"missing": (int, "a whole number"), "quotes": (bool, "true or false")}
 

@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.rtl import config
 
-__all__ = ["ACTIVATIONS", "INTERACTIONS", "Layer", "Model", "Network", "models"]
-
 FOLDER = Path(__file__).parent / "networks"
 ACTIVATIONS = ("none", "relu", "sigmoid")
 INTERACTIONS = ("none", "concat", "dot")

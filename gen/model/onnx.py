@@ -8,9 +8,6 @@ import numpy as np
 
 from gen.model.network import Layer, Network
 
-__all__ = ["Lookups", "looked_up", "read_onnx"]
-
-
 # Fewest and most inputs of each operator.
 OPERATORS = {"Gemm": (2, 3), "MatMul": (2, 2), "Add": (2, 2), "Relu": (1, 1), "Sigmoid": (1, 1), "Concat": (1, 256)}
 

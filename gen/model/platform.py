@@ -16,8 +16,6 @@ from gen.model.device import FOLDER, Device
 from gen.rtl import config
 from gen.rtl.config import ConfigError
 
-__all__ = ["DEFAULT", "RESOURCES", "Budget", "Platform", "Sites", "find", "names", "region"]
-
 RESOURCES = {"lut": "LUT", "ff": "FF", "bram36": "BRAM36", "uram": "URAM", "dsp": "DSP"}
 DEFAULT = "smartssd"
 

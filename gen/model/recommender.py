@@ -36,9 +36,6 @@ from gen.rtl import config
 from gen.rtl.config import ConfigError
 from hw.isa.emb import FORMAT, ROW_FORMAT
 
-__all__ = ["CHOSEN", "IDS", "RESULTS", "ROW_FORMATS", "TT_FORMATS", "WORDS", "Feature", "Recommender", "TableSpec",
-           "whole_bytes"]
-
 #: How an id of the log becomes a row. index: it is one, and less than the table's rows. modulo: its remainder by the
 #: rows. vocabulary: its place among the ids that the model's parameters name, else that the profile has counted,
 #: ascending; others share the last row, which is their own where the table has one row more than there are such ids.

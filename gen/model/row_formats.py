@@ -14,8 +14,6 @@ from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
 from hw.isa.emb import ROW_FORMAT
 
-__all__ = ["CODES", "RowError", "fused_bytes", "fused_dim", "quantise", "rounded", "store", "values"]
-
 #: dtype of scale and bias, in formats with codes.
 CODES = {"int8": np.float32, "int4": np.float16}
 WORDS = 16      # of a beat: how long it is does not change a value

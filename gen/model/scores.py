@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["auc", "log_loss"]
-
 LEAST = 1e-12       # that a probability is from 0 and 1
 
 

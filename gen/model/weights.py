@@ -26,9 +26,6 @@ from gen.model.network import Layer, Model, Network
 from gen.model.recommender import TableSpec
 from gen.model.row_formats import fused_bytes, values
 
-__all__ = ["FileWeights", "Rows", "SeededWeights", "Weights"]
-
-
 ALWAYS_BYTES = 1 << 28      # of an array that are read, whatever the model has; more only as the model asks for it
 
 

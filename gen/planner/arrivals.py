@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from gen.model.device import Device
 from gen.planner.plan import MEMORIES, Plan
 
-__all__ = ["Latency", "Stages", "latency", "offline", "sustained"]
-
 DRAM, SSD = MEMORIES.index("dram"), MEMORIES.index("ssd")
 QUERIES = 100_000       # that arrive in a run, the first tenth not counted
 CLOSE = 0.005           # of a rate, the step at which the search for it ends

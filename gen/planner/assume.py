@@ -8,8 +8,6 @@ from gen.data.profile import Profile
 from gen.data.profiling.held import tail_of
 from gen.model.recommender import Recommender, TableSpec
 
-__all__ = ["model_of", "text_of"]
-
 #: What a file says of ids, by their policy.
 IDS = {"index": "an id of the log is a row's number", "vocabulary": "a row for each id, as they ascend, one for others"}
 BARE, CONTROL = re.compile(r"[A-Za-z0-9_-]+"), re.compile(r"[\x00-\x1f\x7f]+")

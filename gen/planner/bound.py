@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
-__all__ = ["LACK", "LpSolution", "Master", "Pairs"]
-
 ROUNDS = 200
 LACK = 0.5          # bytes of a memory: less is rounding
 NEVER = Deadline()

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from gen.planner.choices import EVERY_TIME, LOADS, TIMES, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
-__all__ = ["TABLES", "Bounded", "branch_and_bound"]
-
 #: Of so many tables, and cards where tables may lie on several, the ways to lie on cards are few enough.
 TABLES, CARDS = 12, 8
 PENALTY = 100.0     # times the seconds of all tables: what a whole card's memory too much costs

@@ -24,8 +24,6 @@ from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.widths import Errors, allowed, assumed, held_by
 from hw.isa import LONGEST_BAG
 
-__all__ = ["CARDS_MOST", "STEPS", "Built", "bags_of", "build", "check_cards", "counts", "heavy", "orders_of"]
-
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
 #: So many tables may lie on several cards: those that take the most time or DRAM, where each takes this part of a

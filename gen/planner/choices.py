@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from gen.planner.problem import CardChoice, Idle, Item, Problem, TableChoice
 
-__all__ = ["EVERY_TIME", "LEVELS", "LOADS", "TIMES", "Choices", "cuts", "loads", "with_levels", "within"]
-
 #: What a load consists of: seconds of the three memories and of the link to the card and to the host, then bytes in the
 #: memories.
 DRAM_S, TT_S, SSD_S, IN_S, OUT_S, DRAM, TT, SSD = range(8)

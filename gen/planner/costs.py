@@ -29,9 +29,6 @@ from gen.rtl.config import ConfigError
 from golden.emb import packer, row_decoder
 from golden.emb.row_requests import in_turns
 
-__all__ = ["CORE_SHARE", "LINE_BYTES", "PACKET", "Costs", "drive_reads", "in_rounds", "network_seconds", "requests",
-           "row_bytes", "tt_seconds"]
-
 #: Of what the memory model gives for random rows, in the pieces and the order that the core asks in, the share that the
 #: EMB core takes beside the time of its bags: with it twins take 0.98 to 1.02 of what is planned for rows of 16 to 512
 #: values in bags of 32, and up to 1.07 where every bag has one row.

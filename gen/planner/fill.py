@@ -17,8 +17,6 @@ from gen.planner.choices import cuts
 from gen.planner.costs import Costs
 from gen.planner.problem import CardChoice, Item, Placement, Problem, TableChoice
 
-__all__ = ["Part", "cold_bytes", "dram_seconds", "fill", "loads_of", "part_of", "parts_of"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -21,8 +21,6 @@ from gen.planner.in_order import quotients
 from gen.planner.plan import Horizon, Plan, PlanTable, Refresh
 from gen.planner.served import Shard, batch_seconds, slowest
 
-__all__ = ["EVERY", "horizon_of", "schedule"]
-
 #: Samples from one refresh to the next, as shares of the log's: those after its cuts over those before.
 EVERY = (1 / 15, 1 / 7, 1 / 3, 1.0, 3.0)
 #: The planned share may be off by so many times the difference between the log and its halves, or so much of the

@@ -20,8 +20,6 @@ from gen.model.recommender import TableSpec
 from gen.planner.costs import Costs, drive_reads, in_rounds
 from golden.emb.rows import window
 
-__all__ = ["fetches", "knots", "quotients", "reads"]
-
 PRIOR = 10      # pages or rows, as if so many more had come as they are drawn
 BATCHES = 300   # in which fetched rows are counted, at most, evenly over the log
 KNOTS = 400     # cuts at which counted quantities are estimated: equal shares of the accesses

@@ -28,8 +28,6 @@ from gen.planner.costs import LINE_BYTES, Costs
 from gen.planner.problem import Item, Problem, Sharding
 from gen.planner.window import joint
 
-__all__ = ["MOST", "Pair", "bound", "matchings", "merged", "pairs_of"]
-
 #: Tables that may be joined, the smallest.
 MOST = 64
 #: Of the DRAM of all cards, what products may take, as it is tried: full cards are hard to share out.

@@ -20,8 +20,6 @@ from gen.planner.plan import duration
 from gen.planner.solve import Infeasible
 from gen.planner.work import PIVOT_S, Deadline
 
-__all__ = ["Moves", "Swapping", "fewest"]
-
 RUNGS = 9           # that a table begins with, about
 PARTS = 8           # into which a stretch between two rungs is cut
 NODE_S = 2e-6       # seconds of work of a node of the search tree, by the binaries

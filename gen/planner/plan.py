@@ -20,9 +20,6 @@ from gen.data.remap import DRAM, SSD, TT
 from gen.model.recommender import Recommender, TableSpec
 from gen.model.row_formats import fused_bytes
 
-__all__ = ["FILE", "LEVELS", "MEMORIES", "NAMES", "SHARDS", "Accuracy", "DriveUse", "Held", "Horizon", "Plan",
-           "PlanCard", "PlanTable", "Refresh", "Stored", "Tier", "Width", "duration", "many", "rate", "time_unit"]
-
 KIND, VERSION = "plan", 11
 FILE = "plan.json"
 #: Of a card, as the fields of PlanTable and PlanCard are called.

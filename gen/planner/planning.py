@@ -32,8 +32,6 @@ from gen.planner.solve import Infeasible, NotFound, solve
 from gen.planner.widen import widened
 from gen.planner.widths import ASSUMED, Errors
 
-__all__ = ["ALONE", "ANY", "FLOATS", "HALF", "LATE", "WHOLE", "least_reading", "make", "must_read"]
-
 HALF = "pooled vectors in half precision"
 WHOLE = "every table whole on one card (--table-wise)"
 APART = "no tables joined (without --join)"

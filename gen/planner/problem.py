@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CardChoice", "Idle", "Item", "Placement", "Problem", "Sharding", "TableChoice"]
-
 
 @dataclass(frozen=True)
 class Idle:

@@ -29,8 +29,6 @@ from gen.planner.served import Shard
 from gen.planner.solve import LAST, LEAST, Infeasible
 from gen.planner.work import Deadline
 
-__all__ = ["Refreshed", "Residents", "in_rows", "refresh", "words_of"]
-
 Say = Callable[[str], None]
 
 

@@ -29,8 +29,6 @@ from gen.planner.problem import Item, Problem
 from gen.planner.solve import LAST, LEAST
 from gen.planner.work import Deadline
 
-__all__ = ["Rows", "bound_of"]
-
 INSIDE = 16         # parts of a stretch in which its reads are looked at, or into which it is cut
 ROUNDS = 3
 NEAR = 5e-3         # of the seconds that were found, nearer need not be

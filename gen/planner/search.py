@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from gen.planner.choices import DRAM, DRAM_S, IN_S, LOADS, OUT_S, SSD, SSD_S, TT, TT_S, Choices
 from gen.planner.work import TRIED_S, Deadline
 
-__all__ = ["search", "spread"]
-
 SLICE = 50      # tables that are tried between two looks at the clock, at least
 ROUND_S = 1.0   # seconds of work between two looks at the clock, at most, but for one table's
 CARDS = 24      # on which a table is tried with every split: those that are the least full

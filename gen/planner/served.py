@@ -16,8 +16,6 @@ from gen.planner.in_order import quotients
 from gen.planner.plan import MEMORIES, Held, Plan, PlanTable
 from gen.planner.window import joint
 
-__all__ = ["Shard", "batch_seconds", "served", "slowest"]
-
 
 def served(plan: Plan, profile: Profile, other: Profile, costs: Costs) -> Held:
     """profile: what the plan was made of; other: the log that is served. Both with ids. Seconds by the planner's costs.

@@ -8,8 +8,6 @@ from gen.model.device import Device
 from gen.planner.arrivals import Latency, Stages, latency, sustained
 from gen.planner.plan import Plan
 
-__all__ = ["Copy", "copies", "groups"]
-
 
 @dataclass(frozen=True, eq=False)
 class Copy:

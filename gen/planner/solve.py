@@ -21,8 +21,6 @@ from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
 from gen.planner.work import TRIED_S, Deadline
 
-__all__ = ["LAST", "LEAST", "Infeasible", "NotFound", "solve"]
-
 MOVES = 6000        # of a try of the search, at most where each card does not have more; and of each table
 MOVES_CARD, MOVES_TABLE = 100, 200
 CROWD = 12          # tables of one card: more are so small that the linear program does as well

@@ -15,8 +15,6 @@ from gen.planner.problem import Problem
 from gen.planner.search import search
 from gen.planner.work import Deadline
 
-__all__ = ["tie_break"]
-
 STEPS = (0.01, 0.1, 0.3)    # of what may leave the tensor trains, the part that is left there, as it is tried
 MOVES, MOVES_TABLE = 500, 10
 COLD = 1e-4                 # of an access to a tensor train, what one to the SSD weighs

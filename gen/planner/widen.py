@@ -17,8 +17,6 @@ from gen.planner.fill import Part, cold_bytes, dram_seconds, part_of
 from gen.planner.problem import CardChoice, Placement, Problem, Sharding
 from gen.planner.widths import Errors
 
-__all__ = ["widened"]
-
 
 def widened(problem: Problem, found: Placement, parts: Sequence[Part], ways: Sequence[Sequence[Sharding]],
             errors: Mapping[str, Errors], expected: Mapping[str, Expected], costs: Costs, seconds: float) \

@@ -28,8 +28,6 @@ from gen.planner.costs import Costs
 from gen.planner.plan import Accuracy
 from golden.tt.block16 import rounded_cores
 
-__all__ = ["ASSUMED", "Errors", "accuracy", "allowed", "assumed", "head", "held_by", "measured"]
-
 #: Samples of a log whose bags are pooled; rows where there are none, and of a tensor train.
 SAMPLES, ROWS = 1 << 14, 1 << 12
 CHUNK, BLOCK = 512, 1 << 16     # samples and rows at once

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from gen.data.profile import Heat
 
-__all__ = ["fetches", "joint", "kept_rows"]
-
 WAYS = 2            # rows of a set
 STAYS = 0.625       # of the window's beats, until a row is forgotten: two quarters to three
 LEVELS = 32         # of a table's accesses, in a product

@@ -9,8 +9,6 @@ from time import monotonic
 
 import numpy as np
 
-__all__ = ["PAIR_S", "PIVOT_S", "RUN_S", "TRIED_S", "Clock", "Deadline"]
-
 #: Seconds of a split that is priced, of one that is tried on a card, of a pivot of a linear program by its rows, of a
 #: run of one.
 PAIR_S, TRIED_S, PIVOT_S, RUN_S = 8e-9, 1.5e-9, 4e-8, 5e-4

@@ -5,8 +5,6 @@ from typing import Any
 from gen.rtl import config
 from gen.rtl.cores import CORES
 
-__all__ = ["board"]
-
 
 def board(core: str | None, preset: str | None, **settings: int) -> Any:
     """The component hw.board.top.Board around a core of a preset, or around none.

@@ -15,8 +15,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from gen.rtl.cores import CORES
 
-__all__ = ["ConfigError", "Preset", "build", "described", "load", "merged", "names", "read", "stems"]
-
 FOLDER = Path(__file__).parent / "presets"
 MOST_BYTES = 1 << 21
 # A key of many parts, a.b.c: the parser keeps every beginning of it, so its memory grows with their square.

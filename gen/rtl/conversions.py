@@ -15,8 +15,6 @@ from typing import Any
 from gen.base import kept
 from gen.base.tools import build_folder
 
-__all__ = ["FOLDER", "Label", "closure", "keep", "label"]
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = build_folder() / "sim" / "conversions"
 # Module and class, key, module's name in the Verilog, whether it is a part, whether it keeps names, what is added.

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-__all__ = ["CORES", "Core"]
-
 
 @dataclass(frozen=True)
 class Core:

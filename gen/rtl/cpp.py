@@ -25,8 +25,6 @@ from gen.base import kept
 from gen.base.tools import call, compiler, environment, needed, versions
 from gen.base.tools import verilator as find_verilator
 
-__all__ = ["BEGUN", "Options", "compile_model", "library", "model_flags", "run"]
-
 #: What takes a minute and more, as it begins.
 BEGUN = logging.getLogger("hotrail.building")
 # One runtime serves programs and shared libraries.

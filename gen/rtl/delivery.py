@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-__all__ = ["LICENCE", "core_file", "delivered", "described", "filelist"]
-
 LICENCE = "Apache-2.0"
 
 

@@ -18,8 +18,6 @@ from hw.axi.bus import AXI4, AXI4Lite
 from hw.f2.interconnect import ID_BITS
 from hw.f2.logic import CLOCK, CustomLogic
 
-__all__ = ["BEAT_BYTES", "custom_logic", "top", "unused"]
-
 BEAT_BYTES = 64     # of the shell's ports and of sh_ddr
 
 _DIMM = ("CLK_DIMM_DP", "CLK_DIMM_DN", "M_ACT_N", "M_MA", "M_BA", "M_BG", "M_CKE", "M_ODT", "M_CS_N", "M_CLK_DN",

@@ -13,8 +13,6 @@ from amaranth.lib.wiring import Component, Out
 
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["Block", "Diagram", "Flow", "diagram"]
-
 LEAST_BITS, LEAST_SHARE = 8, 1 / 8      # of a flow that is shown; of the widest flow to or from the same block
 
 

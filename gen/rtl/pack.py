@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["Layout"]
-
 
 class Layout:
     """Packs and unpacks values of one shape.

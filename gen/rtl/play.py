@@ -18,8 +18,6 @@ from gen.base.tools import call
 from gen.rtl import verilator, verilog
 from gen.rtl.pack import Layout
 
-__all__ = ["Phase", "Played", "Player", "build", "build_texts"]
-
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from itertools import count
 
-__all__ = ["BEGUN", "NAME", "REGISTER", "random", "undefined"]
-
 RANDOM = "$urandom"
 NAME = r"(?:\\\S+ |\w+)"
 # `_start_` is no register: Yosys sets off combinational blocks with it.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from gen.rtl.verilog import children
 
-__all__ = ["models"]
-
 FILES = {file.stem: file for file in Path(__file__).parent.glob("*.v")}
 
 

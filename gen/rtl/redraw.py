@@ -11,8 +11,6 @@ from pathlib import Path
 
 from gen.rtl.powerup import NAME, REGISTER
 
-__all__ = ["FUNCTION", "source"]
-
 # extern "C" void (int seed): registers hold anything, and what follows from them; with 0 as seed, behind the edge,
 # memories hold again what they did at the call before.
 FUNCTION = "hotrail_redraw"

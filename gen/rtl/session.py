@@ -11,8 +11,6 @@ from gen.rtl.play import Phase, build
 from golden.tt.load import Limits, Loader
 from hw.tt.unit import TTUnit
 
-__all__ = ["Session", "run"]
-
 
 @dataclass
 class Session:

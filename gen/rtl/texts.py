@@ -3,8 +3,6 @@
 import re
 from collections import Counter
 
-__all__ = ["renumbered", "without_aliases", "without_zero_contents"]
-
 _ZERO_CONTENTS = re.compile(
     r"(?m)^  cell \$meminit_v2 \S+\n(?:    .*\n)*?    connect \\DATA \d+'0+\n(?:    .*\n)*?  end\n"
 )

@@ -22,8 +22,6 @@ from gen.base.tools import build_folder, versions
 from gen.base.tools import verilator as find_verilator
 from gen.rtl import cpp, powerup, primitives, redraw, verilog
 
-__all__ = ["CACHE", "Built", "build"]
-
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = build_folder() / "sim"
 # Warnings are the lint's business (`make lint`); a model is built from what passed there.

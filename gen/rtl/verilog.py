@@ -31,8 +31,6 @@ from gen.rtl.cores import CORES
 from gen.rtl.delivery import core_file, delivered, described, filelist
 from gen.rtl.texts import renumbered, without_aliases, without_zero_contents
 
-__all__ = ["Build", "TOP", "convert", "describe", "emit", "module_name", "verilog"]
-
 TOP = "dut"
 
 # A Verilog identifier may be long, but file names and the tools' reports are read by people.
@@ -365,8 +363,9 @@ def convert(component: Any, name: str = TOP, *, names: bool = False,
             added: str = "") -> tuple[dict[str, str], dict[str, Any]]:
     """Verilog texts by file name, and the metadata, without touching the disk outside a temporary folder.
 
-    added: stands for what the caller adds to units as they are elaborated, as a test its assertions; modules that were
-    converted without it, or with another, are not taken for these
+    names: keep the wires that only name a struct's field or an alias, for waveforms and coverage; added: stands for
+    what the caller adds to units as they are elaborated, as a test its assertions; modules that were converted without
+    it, or with another, are not taken for these
     """
     placer = _Placer(names, added)
     metadata_ports = {
@@ -392,19 +391,18 @@ def convert(component: Any, name: str = TOP, *, names: bool = False,
     return {f"{n}.v": records[n]["text"] for n in sorted(records)}, metadata
 
 
-def emit(component: Any, name: str, out_dir: Path | str, *, names: bool = False, preset: str = "") -> Build:
+def emit(component: Any, name: str, out_dir: Path | str, *, preset: str = "") -> Build:
     """Writes `component` as Verilog with `name` as its top module.
 
-    Parameters  component: a `wiring.Component`; name: the top module's name; out_dir: created if missing;
-                names: keep the wires that only name a struct's field or an alias (for waveforms); preset: of a core
-                that is handed to others (gen.rtl.delivery), with <name>.f and <name>.core
+    Parameters  component: a `wiring.Component`; name: the top module's name; out_dir: created if missing; preset: of a
+                core that is handed to others (gen.rtl.delivery), with <name>.f and <name>.core
     Returns     Build; beside the Verilog lies `<name>.json` with ports, streams, payload layouts and config
     Raises      ValueError: the name is no Verilog identifier, or two parts contradict each other
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be a Verilog identifier (letters, digits, underscores), not {name!r}")
     out = Path(out_dir)
-    texts, metadata = convert(component, name, names=names)
+    texts, metadata = convert(component, name)
     beside = {}
     if preset:
         about = f"Core {name} of the preset {preset}"

@@ -12,8 +12,6 @@ from amaranth.sim import Simulator
 from hw.emb.pooling import PoolingUnit
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["Waves", "bits", "number", "pooling", "record", "skid_buffer"]
-
 #: Of each port, by its path, its value in every cycle.
 Waves = dict[str, list[int]]
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from golden.hotline import bank
 from golden.hotline.logger import Logger
 
-__all__ = ["Bags", "Popular"]
-
 #: A table, rows of it that samples look up, one sample after the other, and how many of them each looks up.
 Bags = Sequence[tuple[str, NDArray[np.int64], NDArray[np.int64]]]
 BANKS, INSERT_LOG2 = 64, 5

@@ -10,8 +10,6 @@ from typing import Any
 
 import simpy
 
-__all__ = ["Stage", "Step", "simulate"]
-
 MEASURED = 40       # mini-batches at least, in whole cycles
 
 

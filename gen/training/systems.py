@@ -21,8 +21,6 @@ from gen.data.profile import Profile
 from gen.training.step import Stage, Step, simulate
 from gen.training.workload import DENSE, Workload, workload
 
-__all__ = ["GPUS", "SYSTEMS", "Machine", "Predicted", "elrec", "machine", "predict", "train_time", "transfer_s"]
-
 CONSTANTS = Path(__file__).with_name("constants.toml")
 IN_FLIGHT = 4           # mini-batches of Hotline and of EL-Rec's queue      Source: Hotline §5.2, EL-Rec §V
 CYCLE = 20              # mini-batches of which a whole number is gathered

@@ -8,8 +8,6 @@ import numpy as np
 from gen.data.profile import Profile
 from gen.data.scars import Device, Traffic, optimum
 
-__all__ = ["DENSE", "Sizes", "Workload", "sizes", "workload"]
-
 DENSE = 287_500     # parameters of the networks of Meta's DLRM for Criteo Kaggle        Source: Hotline table 7.1
 TT_ROWS = 1_000_000             # tables of more rows become tensor trains                Source: EL-Rec §VI.A
 

@@ -1,7 +1,5 @@
 """Requests for long runs of beats and for rows at a distance, cycle by cycle."""
 
-__all__ = ["REQUEST", "Requester"]
-
 REQUEST = 1 << 15       # beats of a request at most
 
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from golden.fp import fp32
 from golden.fp.rounding import rounded
 
-__all__ = ["pool"]
-
 ONE = 0x3F800000
 _NAN, _INFINITY, _SIGN = np.int64(fp32.NAN), np.int64(fp32.INFINITY), np.int64(fp32.SIGN)
 _IS_NAN, _IS_POSITIVE, _IS_NEGATIVE = 1, 2, 4       # terms of a column that are not finite

@@ -12,7 +12,6 @@ in the program's order; the core may meet another one first.             Source:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from golden.fp import fp32
 from golden.tt.load import LAST, TABLE, Bounds
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import DEVICE, FORMAT, MODE, ROW_FORMAT
-
-__all__ = ["Emb", "Memory", "Result"]
+from hw.isa.kernel import Decoded
 
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 SUM, MEAN, MAX = MODE
@@ -128,8 +126,8 @@ class Emb:
         counters = dict.fromkeys(COUNTERS, 0)
         released = memory.landed_at
         for number in range(count):
-            item = EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist())
-            item.released = released
+            fields = vars(EMB.decode(memory.program[number * WORDS:(number + 1) * WORDS].tolist()))
+            item = Decoded(**fields, released=released)     # by the instructions before it
             try:
                 self._carry_out(item, memory, counters)
             except _Fault as fault:
@@ -140,7 +138,7 @@ class Emb:
             counters["instructions"] += 1
         return Result(OK, 0, 0, 0, 0, counters, released, count)
 
-    def _carry_out(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _carry_out(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         if not self._allowed(item, memory.ring_beats):
             raise _Fault(BAD_INSTRUCTION, item.word)
         if item.opcode == LOAD:
@@ -150,7 +148,7 @@ class Emb:
             raise _Fault(BOUNDS, RING)
         (self._fill if item.opcode == FILL else self._bags)(item, memory, counters)
 
-    def _allowed(self, item: SimpleNamespace, ring_beats: int) -> bool:
+    def _allowed(self, item: Decoded, ring_beats: int) -> bool:
         if item.opcode not in (LOAD, BAGS, FILL) or item.reserved or not item.count or item.release >= POSITIONS:
             return False
         if item.opcode == LOAD:
@@ -166,20 +164,20 @@ class Emb:
                 and 1 <= item.chunk_rows <= (1 if one_row else CHUNK_ROWS) and item.tt_rows <= 1 << self.index_bits
                 and self._fits(item))
 
-    def _fits(self, item: SimpleNamespace) -> bool:
+    def _fits(self, item: Decoded) -> bool:
         """Whether the table that the instruction looks up, if it is loaded, is as it says."""
         bounds = self._bounds(item)
         return not (bounds and item.tt_rows) or (
             item.row_beats == bounds.beats and item.chunk_rows <= bounds.chunk_rows)
 
-    def _bounds(self, item: SimpleNamespace) -> Bounds | None:
+    def _bounds(self, item: Decoded) -> Bounds | None:
         """Of the instruction's tensor-train table; None: it is not loaded."""
         return self.bounds.get(item.tt_table, Bounds()) if item.tt_table in self.loaded else None
 
-    def _stripes(self, item: SimpleNamespace) -> Stripes:
+    def _stripes(self, item: Decoded) -> Stripes:
         return Stripes(_stored(item), item.piece_beats, self.stripe_beats)
 
-    def _table(self, item: SimpleNamespace, memory: Memory) -> Words:
+    def _table(self, item: Decoded, memory: Memory) -> Words:
         """(beats, words), the table's rows in whole blocks."""
         beats = self._stripes(item).beats(item.dram_rows)
         self._inside(memory.rows, ROWS, item.dram_base, beats)
@@ -192,7 +190,7 @@ class Emb:
     def _beats(self, words: int) -> int:
         return -(-words // self.words)
 
-    def _load(self, item: SimpleNamespace, memory: Memory) -> None:
+    def _load(self, item: Decoded, memory: Memory) -> None:
         blocks = self._beats(HEADERS)
         group = blocks + HEADERS
         beats = item.count + -(-item.count // HEADERS) * blocks
@@ -217,7 +215,7 @@ class Emb:
             self.loaded.clear()
             raise _Fault(SIGNATURE, found)
 
-    def _fill(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _fill(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         b, words = _stored(item), self.words
         self._inside(memory.inputs, INPUTS, item.indices, self._beats(2 * item.count))
         table = self._table(item, memory)
@@ -235,7 +233,7 @@ class Emb:
         counters["ssd_rows"] += item.count
         counters["ssd_bytes"] += item.count * b * words * 4
 
-    def _in_ring(self, item: SimpleNamespace, memory: Memory, position):
+    def _in_ring(self, item: Decoded, memory: Memory, position):
         """Whether the row is one of the instruction's and was not released before."""
         b = _stored(item)
         if not memory.ring_beats:
@@ -245,7 +243,7 @@ class Emb:
         return (((position - item.ring_first - gone) % POSITIONS + b <= item.ring_count - gone)
                 & (position % memory.ring_beats + b <= memory.ring_beats) & (position < POSITIONS))
 
-    def _lands(self, item: SimpleNamespace, memory: Memory, position):
+    def _lands(self, item: Decoded, memory: Memory, position):
         """Whether the row is among what the host brings, and there is room for its pages before the instruction is
         done."""
         end = (position - memory.landed_at) % POSITIONS + _stored(item)
@@ -253,7 +251,7 @@ class Emb:
         return (end * self.words <= len(memory.landed)) & (
             pages_end - (item.released - memory.landed_at) % POSITIONS <= memory.ring_beats)
 
-    def _bags(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _bags(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         b, words = item.row_beats, self.words
         total = item.indices_count
         self._inside(memory.inputs, INPUTS, item.lengths, self._beats(item.count))
@@ -293,7 +291,7 @@ class Emb:
             counters[f"{name}_rows"] += rows
             counters[f"{name}_bytes"] += rows * (b if place == TT else _stored(item)) * words * 4
 
-    def _check_indices(self, item: SimpleNamespace, memory: Memory, index, device, number, ends) -> None:
+    def _check_indices(self, item: Decoded, memory: Memory, index, device, number, ends) -> None:
         """Raises the fault of the first index that has one."""
         ssd, bounds = device == SSD, self._bounds(item)
         tt_rows = min(item.tt_rows, bounds.rows) if bounds else item.tt_rows
@@ -313,7 +311,7 @@ class Emb:
                 raise _Fault(code, int(detail[at]))     # the row waits far behind what knows its bag
             raise _Fault(code, int(detail[at]), int(np.searchsorted(ends, at, side="right")), at)
 
-    def _pool(self, item: SimpleNamespace, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:
+    def _pool(self, item: Decoded, memory: Memory, device, number, offsets, weights) -> NDArray[np.float32]:
         """(bags, words of a row): partial vectors of each memory, then all of a bag together."""
         count, width, maximum = item.count, item.row_beats * self.words, item.mode == MAX
         bag = np.repeat(np.arange(count), np.diff(offsets))
@@ -356,10 +354,10 @@ class Emb:
             factor = fp32.bits(fp32.div(np.float32(1), np.diff(offsets).astype(np.float32)))[owners[by_bag]]
         return bags.pool(np.concatenate(partials)[by_bag], starts, factor, maximum=maximum)
 
-    def _dram_rows(self, item: SimpleNamespace, memory: Memory, number) -> Words:
+    def _dram_rows(self, item: Decoded, memory: Memory, number) -> Words:
         return self._stripes(item).read(self._table(item, memory), number)
 
-    def _ssd_rows(self, item: SimpleNamespace, memory: Memory, number) -> Words:
+    def _ssd_rows(self, item: Decoded, memory: Memory, number) -> Words:
         start = (number - memory.landed_at) % POSITIONS * self.words
         return memory.landed[start[:, None] + np.arange(_stored(item) * self.words)]
 
@@ -369,6 +367,6 @@ class Emb:
         return tt.pooled(cores, rows, offsets, grid_log2=self.grid_log2, grouped=self.grouped)
 
 
-def _stored(item: SimpleNamespace) -> int:
+def _stored(item: Decoded) -> int:
     """Beats of a row as it is stored."""
     return row_decoder.beats(item.row_beats, item.row_format)

@@ -7,8 +7,6 @@ from golden.fp import fp32
 from golden.fp.narrow import narrow, widen
 from hw.isa.emb import FORMAT
 
-__all__ = ["LATENCY", "beats", "pack", "unpack"]
-
 LATENCY = 3         # cycles that half precision takes longer
 
 

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from golden.emb import bags
 from golden.fp import fp32
 
-__all__ = ["MODES", "bag", "combine", "latency", "pool"]
-
 MODES = ("sum", "mean", "max")
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["RowCache", "Step"]
-
 
 @dataclass(frozen=True, eq=False)
 class Step:

@@ -22,8 +22,6 @@ from golden.fp import fp32
 from golden.fp.narrow import widen
 from hw.isa.emb import ROW_FORMAT
 
-__all__ = ["LATENCY", "beats", "decode", "scaled"]
-
 LATENCY = 14        # cycles that a beat takes through the decoder, but of FP32
 #: A larger distance of the exponents of bias and scale counts as this: the product is then less than a quarter of the
 #: bias's last place, whatever it is.

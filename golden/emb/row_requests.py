@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Fetched", "RowRequests", "in_turns"]
-
 CLOSE_AT = 12   # rows in a bank's queue before no more are taken
 
 

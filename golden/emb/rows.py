@@ -7,8 +7,6 @@ feeds it.
 import numpy as np
 from numba import njit
 
-__all__ = ["arbitrate", "window"]
-
 
 @njit(cache=True)
 def set_of(offset: int, sets: int) -> int:

@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from hw.isa.emb import POLYNOMIAL
 
-__all__ = ["signature"]
-
 _WORD = (1 << 32) - 1
 
 

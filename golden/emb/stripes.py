@@ -14,8 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Stripes"]
-
 
 class Stripes(NamedTuple):
     """The layout of a table; piece_beats: 0 where each row is one piece."""

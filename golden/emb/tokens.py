@@ -13,8 +13,6 @@ from golden.emb.stripes import Stripes
 from hw.isa import EMB, LONGEST_BAG
 from hw.isa.emb import DEVICE, MODE
 
-__all__ = ["Copy", "Dealt", "Fault", "Lookup", "Row", "Step", "deal", "stored", "stripes"]
-
 BAGS, FILL = 2, 3
 _, MEAN, MAX = MODE
 DRAM, TT, SSD = DEVICE

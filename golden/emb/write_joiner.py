@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["Joined", "Vector", "WriteJoiner"]
-
 
 class Vector(NamedTuple):
     """out: its first beat; beats: in full; last: the instruction's last."""

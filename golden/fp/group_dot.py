@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
 
-__all__ = ["CUT_BITS", "Groups", "REACH", "Totals", "UNIT", "UNUSED_BITS", "of_words", "regroup", "totals", "words"]
-
 #: Bits that are cut off a group's exact sum; the lowest of what is left only rounds.
 CUT_BITS = 21
 #: Places from which on a group's sum counts as nothing beside a larger one.

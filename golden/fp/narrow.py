@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
 
-__all__ = ["FORMATS", "narrow", "widen"]
-
 #: Fraction bits, difference of the exponents' biases, infinity and NaN of each format.
 FORMATS = {"float16": (10, 112, 0x7C00, 0x7E00), "bfloat16": (7, 0, 0x7F80, 0x7FC0)}
 

@@ -5,8 +5,6 @@ from numba import njit
 
 from golden.fp import fp32
 
-__all__ = ["rounded"]
-
 _INFINITY, _SIGN = np.int64(fp32.INFINITY), np.int64(fp32.SIGN)
 
 

@@ -21,8 +21,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["ID_BITS", "POLICIES", "STALE", "VALID", "WAYS", "Bank", "hot_rows", "oracle", "run"]
-
 POLICIES = SRRIP, SAMPLED, STEADY = "srrip", "sampled", "steady"
 WAYS = 4
 ID_BITS = 14

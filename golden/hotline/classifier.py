@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["classify"]
-
 
 def classify(cold: Any, beats: Any) -> np.ndarray:
     """Whether a sample is cold, for each of its beats.

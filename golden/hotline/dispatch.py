@@ -10,8 +10,6 @@ from golden.fp import fp32
 from hw.isa.emb import FORMAT
 from hw.isa.hotline import KIND
 
-__all__ = ["GATHERED", "POPULAR", "Scheduler", "beats_of", "sent"]
-
 POPULAR, GATHERED = KIND
 Words = NDArray[np.uint32]
 

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EmbeddingBuffer"]
-
 
 class EmbeddingBuffer:
     """Rows of 2^row_beats_log2 beats in slots. beats: of the memory; words: of a beat.

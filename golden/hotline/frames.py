@@ -12,8 +12,6 @@ import numpy as np
 
 from golden.stream.fifo import Fifo
 
-__all__ = ["InputBuffer", "mini_batches"]
-
 READ_DEPTH = 16     # beats on their way to a client of the read port
 READ_STAGES = 3     # address, array, register
 

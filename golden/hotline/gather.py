@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from golden.hotline.lookup import HOT_BIT
 
-__all__ = ["Part", "gather"]
-
 
 @dataclass(frozen=True)
 class Part:

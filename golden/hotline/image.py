@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENTRY", "beats_of", "image_of", "order"]
-
 ENTRY = (1 << 17) - 1   # the bits of a word that an entry has
 
 

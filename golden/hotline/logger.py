@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from golden.hotline import bank, randomizer
 from golden.hotline.image import beats_of, image_of
 
-__all__ = ["Logger"]
-
 
 class Logger:
     """A logger of `banks` banks of `sets` sets. image: (banks, sets, 4) entries, counts: (banks,), policy and

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["HOT_BIT", "NONE", "Fault", "Register", "accesses", "translate"]
-
 NONE = 0xFFFFFFFF   # an index word that stands for no index
 HOT_BIT = 31        # marks the number of a hot row; also set in NONE
 

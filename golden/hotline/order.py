@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Portion", "dispatch", "merge"]
-
 Numbers = NDArray[np.int64]
 
 

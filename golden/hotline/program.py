@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 from hw.isa import HOTLINE
 
-__all__ = ["BAD_INSTRUCTION", "BOUNDS", "OPCODES", "READ_ERROR", "Action", "Arguments", "Fault", "Program", "Sizes",
-           "decode"]
-
 BAD_INSTRUCTION, BOUNDS, READ_ERROR = (HOTLINE.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR"))
 INPUTS, MAILBOX, GRADIENTS, ROWS, HOT = range(5)    # detail of BOUNDS
 OPCODES = HOTLINE.opcodes

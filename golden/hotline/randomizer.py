@@ -8,8 +8,6 @@ one, the identifier and a constant. So numbers side by side, which share their i
 import numpy as np
 from numba import njit
 
-__all__ = ["invert", "permute"]
-
 ROUNDS = 10
 ID_BITS = np.uint64(14)
 # Of each round, modulo three: how far it rotates the half that it mixes into the other one; and the identifier.

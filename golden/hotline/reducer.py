@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from golden.fp import fp32
 from hw.isa.hotline import JOIN
 
-__all__ = ["ADD", "BEGIN", "MULTIPLY", "join", "step", "update"]
-
 BEGIN, ADD, MULTIPLY = JOIN
 
 

@@ -3,8 +3,6 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-__all__ = ["RowTable"]
-
 
 @dataclass
 class _Held:

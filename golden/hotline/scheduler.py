@@ -12,8 +12,6 @@ import numpy as np
 
 from golden.stream.fifo import Fifo
 
-__all__ = ["Scheduler", "order", "pool"]
-
 COLUMNS = 8
 MARGIN = 8
 

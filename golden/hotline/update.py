@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from golden.hotline import reducer
 from golden.hotline.embeddings import EmbeddingBuffer
 
-__all__ = ["Updater", "parts"]
-
 CHUNK = 1 << 15     # beats of a request of gradients, at the most
 
 

@@ -11,7 +11,6 @@ finished what stands before it.                                  Source: SCRec Â
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ from golden.fp.narrow import widen
 from golden.mlp.program import Rules, Waits, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
+from hw.isa.kernel import Decoded
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
-
-__all__ = ["Memory", "Mlp", "Result"]
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
@@ -155,7 +153,7 @@ class Mlp(Geometry):
 
     # Loads.
 
-    def _load_rows(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_rows(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         count, beats = item.count, item.row_beats
         if item.features_in:
             features = item.feature + np.arange(item.features)
@@ -175,7 +173,7 @@ class Mlp(Geometry):
         self.row_memory[place] = rows.reshape(*shape, beats, self.words)
         counters["rows_beats"] += count * item.features * stored
 
-    def _load_weights(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_weights(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         at = self._weights(item, item.count)
         self.known[WEIGHTS][at] = True
         if self._dry:
@@ -185,7 +183,7 @@ class Mlp(Geometry):
         self.weight_memory[at] = lines.reshape(item.count, item.steps, -1)
         counters["weights_beats"] += beats
 
-    def _load_addends(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _load_addends(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         at = (item.addend_line + np.arange(item.count)) % self.addend_memory.shape[1]
         self.known[ADDENDS][:, at] = True
         if self._dry:
@@ -196,7 +194,7 @@ class Mlp(Geometry):
 
     # Layers.
 
-    def _layer(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _layer(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         count, groups = item.count, item.groups
         beats = -(-item.steps * self.width // self.words)
         rows, weights = self._plain(count, item.line, item.line_stride, beats), self._weights(item, groups)
@@ -237,13 +235,13 @@ class Mlp(Geometry):
         counters["tiles"] += tiles
         counters["slots"] += tiles * item.steps
 
-    def _weights(self, item: SimpleNamespace, groups: int) -> tuple[NDArray, NDArray]:
+    def _weights(self, item: Decoded, groups: int) -> tuple[NDArray, NDArray]:
         """Unit and line of the weights (groups, steps)."""
         group = np.arange(groups)
         lines = item.weight_line + (group // self.units * item.steps)[:, None] + np.arange(item.steps)
         return (group % self.units)[:, None], lines % self.weight_memory.shape[1]
 
-    def _partials(self, item: SimpleNamespace, line: int) -> tuple[NDArray, NDArray]:
+    def _partials(self, item: Decoded, line: int) -> tuple[NDArray, NDArray]:
         """Unit and line of the addends' memory for the partials (count, groups)."""
         unit, row, sample_group = (place[:, None] for place in self._places(item.count))
         group = np.arange(item.groups)
@@ -255,7 +253,7 @@ class Mlp(Geometry):
             at = group * sample_groups + sample_group
         return unit, (line + at * self.rows + row) % self.addend_memory.shape[1]
 
-    def _put(self, item: SimpleNamespace, y: Words | None, memory: Memory, counters: dict[str, int]) -> None:
+    def _put(self, item: Decoded, y: Words | None, memory: Memory, counters: dict[str, int]) -> None:
         """Writes results (count, groups, columns) where the instruction says; None: what is written is only known."""
         count, groups = item.count, item.groups
         if item.target == TARGET.PARTIAL:
@@ -314,7 +312,7 @@ class Mlp(Geometry):
         """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
         return any(m < a and (m - a) % self.pieces == 0 for m in (2 * b, 2 * b + 1))
 
-    def _interact(self, item: SimpleNamespace, memory: Memory, counters: dict[str, int]) -> None:
+    def _interact(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
         pairs = self.triangle(features)
         beats = -(-len(pairs) // self.words)

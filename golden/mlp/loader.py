@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["ParameterPlace", "RowPlace", "parameter_places", "row_places"]
-
 
 class RowPlace(NamedTuple):
     """Of a beat for all banks of a row, turned by `turn`. half: which half of the port's beat it is, widened from

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
-__all__ = ["Shape", "Tile", "slot", "tiles"]
-
 THROUGHPUT, LATENCY = 0, 1
 SHARED, OWN, FEATURES = range(3)
 

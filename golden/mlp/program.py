@@ -10,13 +10,11 @@ others of the same samples. Of each engine it has to wait for all but the last W
 
 from collections import deque
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 from hw.isa import MLP
+from hw.isa.kernel import Decoded
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, WINDOW, Geometry
-
-__all__ = ["ENGINES", "INPUTS", "OTHERS", "OUTPUTS", "WEIGHT_IMAGE", "Rules", "Waits", "stored_beats"]
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
@@ -66,7 +64,7 @@ class Rules:
             geometry.columns, geometry.groups_per_beat, geometry.line_beats)
         self.depths = (geometry.row_lines, geometry.weight_lines, geometry.addend_lines)
 
-    def reach(self, item: SimpleNamespace) -> tuple[int, int] | None:
+    def reach(self, item: Decoded) -> tuple[int, int] | None:
         """The buffer that an instruction reads or writes, and the beat behind the last one there; None: none."""
         if item.opcode == LOAD_ROWS:
             last = (item.count * item.features - 1) * item.stride
@@ -79,7 +77,7 @@ class Rules:
             return OUTPUTS, item.out + (item.count - 1) * item.out_stride + self.beats(item.groups)
         return None
 
-    def reads(self, item: SimpleNamespace) -> list[Stretch]:
+    def reads(self, item: Decoded) -> list[Stretch]:
         """The lines on chip that an allowed instruction reads."""
         core = self.geometry
         groups, last = self._samples(item)
@@ -97,7 +95,7 @@ class Rules:
             stretches.append(Stretch(ADDENDS, item.addend_line, self._partials(item)))
         return stretches
 
-    def writes(self, item: SimpleNamespace) -> Stretch | None:
+    def writes(self, item: Decoded) -> Stretch | None:
         """The lines on chip that an allowed instruction writes."""
         core = self.geometry
         groups, last = self._samples(item)
@@ -124,19 +122,19 @@ class Rules:
             features = Features(False, range(item.feature, item.feature + 1), item.to_line_stride, step)
         return Stretch(ROWS, item.to_line, steps * item.to_line_stride + step, features)
 
-    def _samples(self, item: SimpleNamespace) -> tuple[int, int]:
+    def _samples(self, item: Decoded) -> tuple[int, int]:
         """Groups of samples; the last sample of a unit, counted as features' rows are."""
         core = self.geometry
         group, rest = divmod(item.count - 1, core.samples)
         return group + 1, group * core.rows + min(rest, core.rows - 1)
 
-    def _partials(self, item: SimpleNamespace) -> int:
+    def _partials(self, item: Decoded) -> int:
         """Lines of partials."""
         core = self.geometry
         units = core.units if item.mode else 1
         return -(-item.groups // units) * units * self._samples(item)[0] * core.rows
 
-    def _written(self, item: SimpleNamespace) -> tuple[int, int]:
+    def _written(self, item: Decoded) -> tuple[int, int]:
         """Of results in the rows' memory the steps of to_line_stride, and the lines from one to the next at least."""
         groups, last = self._samples(item)
         if item.opcode == LAYER and item.target == TARGET.FEATURE:
@@ -145,7 +143,7 @@ class Rules:
         beats = -(-pieces // self.geometry.pieces) if item.opcode == INTERACT else self.beats(item.groups)
         return beats - 1, groups
 
-    def apart(self, item: SimpleNamespace) -> bool:
+    def apart(self, item: Decoded) -> bool:
         """Whether an allowed instruction writes lines on chip that are different ones and none that it reads; partials
         are added to where they lie."""
         written = self.writes(item)
@@ -174,7 +172,7 @@ class Rules:
         """Beats of column groups, or of lines of addends."""
         return -(-groups // self.groups_per_beat)
 
-    def allowed(self, item: SimpleNamespace) -> bool:
+    def allowed(self, item: Decoded) -> bool:
         """Whether an instruction keeps to what its fields allow, one by one and together."""
         if item.opcode not in SIZES or item.reserved:
             return False
@@ -201,7 +199,7 @@ class Waits:
         self._last: list[deque[tuple[list[Stretch], list[Stretch]]]] = [deque(maxlen=WINDOW) for _ in range(3)]
         self._waited = [[0, 0, 0] for _ in range(3)]    # by engine: of each one how many its instructions wait for
 
-    def refusal(self, item: SimpleNamespace, sizes: Sequence[int]) -> tuple[int, int] | None:
+    def refusal(self, item: Decoded, sizes: Sequence[int]) -> tuple[int, int] | None:
         """The code and detail that an instruction of hw.isa.MLP.decode ends a run with, None for none. sizes: beats of
         inputs, outputs and weights."""
         rules = self.rules
@@ -221,7 +219,7 @@ class Waits:
                 return EARLY, engine
         return None
 
-    def needed(self, item: SimpleNamespace, engine: int, found: int = 0) -> int:
+    def needed(self, item: Decoded, engine: int, found: int = 0) -> int:
         """How many instructions of an engine an allowed one has to wait for, if that is more than `found`."""
         last, (reads, writes) = self._last[engine], self._lines(item)
         own = engine == ENGINES[item.opcode]
@@ -232,17 +230,17 @@ class Waits:
                 return number
         return max(0, self.before[engine] - WINDOW)
 
-    def add(self, item: SimpleNamespace) -> None:
+    def add(self, item: Decoded) -> None:
         """An instruction that is not refused."""
         own = ENGINES[item.opcode]
         self._waited[own] = [max(pair) for pair in zip(self._waited[own], _waits(item), strict=True)]
         self._last[own].append(self._lines(item))
         self.before[own] += 1
 
-    def _lines(self, item: SimpleNamespace) -> tuple[list[Stretch], list[Stretch]]:
+    def _lines(self, item: Decoded) -> tuple[list[Stretch], list[Stretch]]:
         written = self.rules.writes(item)
         return self.rules.reads(item), [] if written is None else [written]
 
 
-def _waits(item: SimpleNamespace) -> tuple[int, int, int]:
+def _waits(item: Decoded) -> tuple[int, int, int]:
     return item.wait_rows, item.wait_weights, item.wait_layers

@@ -10,8 +10,6 @@ from golden.fp import fp32
 from golden.systolic import array
 from hw.isa.mlp import ADDEND, TARGET
 
-__all__ = ["ROWS", "STORE", "WRITTEN", "Row", "Sizes", "Writes", "beats", "follow", "latency", "pairs", "turns"]
-
 STORE = 16      # cycles from a row's turn to a whole row on its way: to memory, to the addends
 ROWS = 17       # to the first of its writes to the rows' memory
 WRITTEN = 18    # of the tile's last row, to the pulse; a cycle more for each further write

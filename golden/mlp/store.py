@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["Addends", "Rows", "Weights"]
-
 
 class Rows:
     """Lines of `pieces` banks of `piece` words for every unit and row.

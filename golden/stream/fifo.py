@@ -3,8 +3,6 @@
 from collections import deque
 from typing import Any
 
-__all__ = ["Fifo"]
-
 
 class Fifo:
     """hw.stream.fifo.Fifo, its parameters as there.

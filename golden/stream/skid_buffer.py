@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["SkidBuffer"]
-
 
 class SkidBuffer:
     """hw.stream.skid_buffer.SkidBuffer. o: what stands at the output, None for nothing; `step` is the clock edge."""

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
 
-__all__ = ["pe_latency", "schedule", "tiles"]
-
 
 def tiles(x: ArrayLike, y: ArrayLike, width: int, *, grouped: bool = False) -> NDArray[np.float32]:
     """x (..., M, K) times y (..., K, N): K ascending, `width` terms per beat, each result rounded once."""

@@ -6,8 +6,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
 
-__all__ = ["products"]
-
 ZERO = -1024    # exponent of a zero operand: below any that counts, whatever the other one is
 
 

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from golden.fp import fp32
 
-__all__ = ["BLOCK", "MANTISSA_BITS", "rounded", "rounded_cores"]
-
 BLOCK = fp32.GROUP
 #: Without the sign.
 MANTISSA_BITS = 13

@@ -13,8 +13,6 @@ from golden.tt.registers import ENTRY, LANE, LOOKUP, UNIT, VECTOR, Sizes
 from golden.tt.sequencer import NEVER, lane_steps, wakes
 from golden.tt.unit import _goes_on, _input_steps, _room, _sums_steps
 
-__all__ = ["Clock"]
-
 ROOM, OFFERED, FLAGS = 1, 2, 2      # what is said of the next cycle, and in how many bits
 SETTLED = 6                         # cycles without a decision after which what follows of the last one is decided too
 _SIZES = len(Sizes._fields)

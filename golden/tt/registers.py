@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["HORIZON", "SERVED", "TABLE", "Sizes", "Unit"]
-
 # Cycles that can be looked ahead.
 HORIZON = 128
 # Rows that wait for the first machine.

@@ -9,8 +9,6 @@ from numba import njit
 
 from golden.tt.registers import HORIZON, SERVED
 
-__all__ = ["NEVER", "ends_chunk", "farthest", "lane_steps", "part", "wakes"]
-
 FIRST, MIDDLE, LAST = range(3)
 # Besides grid and side, from a chunk's last slot to its sum; 10 of them to the operands in the grid.
 WHOLE_CYCLES = 13

@@ -15,8 +15,6 @@ from golden.fp import fp32
 from golden.systolic import array as systolic
 from golden.tt.rows import shape_of, split
 
-__all__ = ["Image", "Plan", "Product", "finish", "image", "plan", "rows"]
-
 _TERMS_AT_ONCE = 1 << 21
 
 

@@ -14,8 +14,6 @@ from golden.fp import fp32, group_dot
 from golden.fp.rounding import rounded
 from golden.tt.layout import Layout
 
-__all__ = ["pooled"]
-
 GROUP, GUARD = np.int64(fp32.GROUP), np.int64(fp32.GUARD_BITS)
 CUT, REACH, UNUSED = np.int64(group_dot.CUT_BITS), np.int64(group_dot.REACH), np.int64(group_dot.UNUSED_BITS)
 UNIT = np.int64(group_dot.UNIT)

@@ -5,8 +5,6 @@ from numba import njit
 from golden.tt.registers import HORIZON
 from golden.tt.sequencer import ends_chunk, lane_steps, part
 
-__all__ = ["run"]
-
 # Without an event for so long nothing will come any more.
 STUCK = 100_000
 

@@ -10,8 +10,6 @@ from typing import Any
 from bench.framework import Row
 from hotrail.report.page import Axis, Bars, Chart, Lines, Page, Series, Table
 
-__all__ = ["page", "write"]
-
 Points = dict[Any, float]      # by number, or by the name of a group of bars
 DRAWN = ("hotline.", "emb.cache.", "scars.", "system.curve.")       # whose rows may be points of charts
 HEAD = ("figure", "what it is", "value", "unit", "target", "met")

@@ -11,8 +11,6 @@ from itertools import pairwise
 
 from gen.rtl.hierarchy import Block, Diagram, Flow
 
-__all__ = ["svg"]
-
 WIDE, HIGH, ACROSS, DOWN, EDGE = 132, 42, 70, 26, 24
 PASS = 18                   # of a line that passes a column
 TOP, BELOW = 66, 60         # for the shell; for what flows back and the legend

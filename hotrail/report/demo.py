@@ -9,8 +9,6 @@ from hotrail.report.page import Axis, Bars, Lines, Page, Series, Table, Text
 from hotrail.report.plan import PARTS
 from hotrail.terminal import console, print_table
 
-__all__ = ["page", "show", "write"]
-
 HEAD = ("memories", "per batch", "samples per second", "AUC", "against FP32 rows", *(
     f"lookups: {NAMES[name]}" for name in MEMORIES), "planned per batch", "waits for, planned")
 RTL_HEAD = ("memories", "batches", "pooled vectors", "cycles", "as the twin", "as the oracle")

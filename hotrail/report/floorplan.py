@@ -8,8 +8,6 @@ import numpy as np
 from fpga.synth.timing.report import Timing
 from gen.model.platform import region
 
-__all__ = ["svg"]
-
 WIDTH, HEIGHT = 600, 860        # of the region's drawing
 TOP, LEFT, LEGEND = 40, 20, 26
 BLOCKS = 60                     # that the fill is averaged over, across and up, at most

@@ -8,8 +8,6 @@ from fpga.api.dispatching import Dispatched
 from fpga.api.gpu import GATHERED, POPULAR
 from hotrail.report.page import Axis, Lines, Page, Series, Spans, Table
 
-__all__ = ["page", "write"]
-
 KINDS = ((POPULAR, "four", "popular"), (GATHERED, "five", "gathered"))
 POINTS = 300            # of a line
 HEAD = ("run", "popular mini-batches", "gathered", "cold rows read", "shared", "cycles to the last one's end",

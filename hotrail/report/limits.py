@@ -12,8 +12,6 @@ from gen.planner.plan import NAMES, Plan, PlanCard, PlanTable
 from gen.rtl import config as presets
 from hotrail.report.page import Axis, Bars, Chart, Lines, Series
 
-__all__ = ["multipliers", "roofline"]
-
 
 @dataclass(frozen=True)
 class _Roof:

@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Axis", "Bars", "Chart", "Heat", "Lines", "Page", "Part", "Series", "Spans", "Table", "Text"]
-
 FILE = "index.html"
 STATIC = Path(__file__).parent / "static"
 SEARCHED = 8            # rows from which on a table can be searched

@@ -14,8 +14,6 @@ from rich.table import Table as Grid
 from hotrail.report.page import Axis, Bars, Chart, Lines, Page, Series, Table
 from hotrail.terminal import console
 
-__all__ = ["FILE", "load", "page", "show", "write"]
-
 FILE = Path(__file__).parents[1] / "papers.json"
 CLAIMS = ("claim", "holds", "under which assumptions, and hotrail")
 FIGURES = ("figure", "what", "paper", "hotrail", "ratio", "id", "target", "why they differ")

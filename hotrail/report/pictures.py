@@ -13,8 +13,6 @@ from gen.rtl.cores import CORES
 from gen.rtl.hierarchy import diagram
 from hotrail.report import blocks, waves
 
-__all__ = ["FOLDER", "PICTURES"]
-
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 PRESET = "tiny"
 

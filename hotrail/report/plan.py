@@ -24,8 +24,6 @@ from hotrail.report import limits
 from hotrail.report.page import Axis, Bars, Lines, Page, Part, Series, Spans, Table
 from hotrail.terminal import console, print_table
 
-__all__ = ["page", "show", "write"]
-
 LINK = {"in": "link to the card", "out": "link to the host"}
 NETWORKS = {"bottom": "bottom network", "top": "top network"}
 PARTS = {**NAMES, **LINK, **NETWORKS, "": "nothing"}     # that a card waits for

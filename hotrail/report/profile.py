@@ -10,8 +10,6 @@ from gen.data.profile import Profile, TableProfile
 from hotrail.report.page import Axis, Bars, Chart, Heat, Lines, Page, Part, Series, Table
 from hotrail.terminal import console, print_table
 
-__all__ = ["page", "sentence", "show", "write"]
-
 SHOWN = 40              # tables on the terminal, the busiest
 CURVES = 8              # tables with a line of their own
 PAIRS, DRAWN = 200, 40  # of tables whose rare rows come together; tables that are drawn as a matrix

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import hotrail
 
-__all__ = ["PAGE", "page"]
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "python.md"
 WIDE = 100          # of a signature's line

@@ -9,8 +9,6 @@ from gen.planner.plan import MEMORIES, NAMES, many, rate
 from hotrail.report.page import Axis, Bars, Page, Series, Spans, Table, Text
 from hotrail.terminal import console, print_table
 
-__all__ = ["page", "show", "write"]
-
 SHOWN = 16              # batches in the timeline
 CARD_HEAD = ("card", "core", "cycles per batch", "link: to the card", "to the host", "the plan's", "measured / planned",
              "in sequence, planned", "samples per second, measured", "planned")

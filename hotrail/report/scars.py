@@ -8,8 +8,6 @@ from gen.data.scars import Device, Split, Traffic
 from hotrail.report.page import Axis, Lines, Page, Series, Table
 from hotrail.terminal import console, print_table
 
-__all__ = ["page", "show", "write"]
-
 HEAD = ("memory", "rows cached", "of the rows accessed", "batch", "values per sample", "no row cached", "its batch",
         "gap")
 

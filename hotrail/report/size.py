@@ -15,8 +15,6 @@ from gen.planner.sizing import Copy
 from hotrail.report.page import Axis, Bars, Lines, Page, Series, Table, Text
 from hotrail.terminal import console, print_table
 
-__all__ = ["Sized", "choices", "sentences", "show", "write"]
-
 HEAD = ("cards per copy", "copies", "cards", "batch takes", "lone sample", "samples per second, offline", "within p99",
         "load", "p50", "p95", "p99", "average batch")
 CHOICE_HEAD = ("devices", "number", "spread", "in use", "W", "USD", "limit", "growth until more")

@@ -9,8 +9,6 @@ from gen.training.workload import DENSE, Workload
 from hotrail.report.page import Axis, Bars, Page, Series, Table, Text
 from hotrail.terminal import console, print_table
 
-__all__ = ["Report", "show", "write"]
-
 HEAD = ("system", "step", "samples per second", "speedup", "PCIe per step", "between GPUs", "what binds")
 NOTE = ("Estimates of a model fitted to published step times. Its median error on published figures that it was not "
         "fitted to is 12 %, its largest 87 %")

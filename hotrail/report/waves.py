@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gen.rtl.waveform import Waves
 
-__all__ = ["svg"]
-
 CYCLE, ROW, LEVEL, NAMES, EDGE = 46, 34, 20, 96, 16
 INK, SOFT, LINE, BOX, GRID = "#24292f", "#57606a", "#0b6bcb", "#eef4fb", "#d8dee4"
 

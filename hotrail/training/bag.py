@@ -29,8 +29,6 @@ from numpy.typing import ArrayLike
 from hotrail.training.placement import Move, Placement
 from hotrail.training.store import Store
 
-__all__ = ["CachedEmbeddingBag", "ahead"]
-
 #: To be stopped before the interpreter ends under their threads.
 _BAGS: "weakref.WeakSet[CachedEmbeddingBag]" = weakref.WeakSet()
 RULES = ("sgd", "rowwise_adagrad")

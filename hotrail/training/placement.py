@@ -10,9 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Move", "Placement"]
-
-
 PINNED = np.int64(1 << 62)       # more than any row is accessed
 
 

@@ -30,8 +30,6 @@ from numpy.typing import ArrayLike
 from hotrail.training.bag import RULES, GlobalBatch, PinnedRows, check, check_ends, pooled, step
 from hotrail.training.store import Store
 
-__all__ = ["RankedEmbeddingBag"]
-
 
 class RankedEmbeddingBag(torch.nn.Module):
     """The part of one process in a table of `rows` rows of `dim` float32 words. All processes make it, look up and go

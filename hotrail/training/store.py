@@ -13,8 +13,6 @@ import torch
 
 from gen.base.staging import staged
 
-__all__ = ["Store", "load", "save"]
-
 CHUNK_ROWS = 1 << 16
 #: Of the folders that this process uses.
 _LOCKS: "WeakSet[TextIOWrapper]" = WeakSet()

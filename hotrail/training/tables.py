@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike
 from hotrail.training.bag import CachedEmbeddingBag
 from hotrail.training.tensor_trains import TensorTrainBag
 
-__all__ = ["CachedEmbeddingBagCollection", "Pooled"]
-
 
 class TableConfig(Protocol):
     """torchrec.EmbeddingBagConfig, as far as it is read; pooling: an enum of SUM and MEAN, or these words."""

@@ -10,8 +10,6 @@ from gen.compress.torch_bag import TieredBag
 from gen.data.remap import by_heat
 from hotrail.training.bag import GlobalBatch, check, check_ends
 
-__all__ = ["TensorTrainBag"]
-
 
 class TensorTrainBag(TieredBag):
     """One embedding table of `rows` rows of `dim` words; all of it is on one device, for tensor trains are small.

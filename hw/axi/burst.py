@@ -8,8 +8,6 @@ from hw.axi.bus import block_beats, check_beat_bytes
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["BurstTracker", "Splitter", "BurstAddress", "burst_layout"]
-
 
 class BurstAddress(data.Struct):
     """What changes from burst to burst on an address channel."""

@@ -4,9 +4,6 @@ from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["AXI4", "AXI4Lite", "READ", "WRITE", "address_constants", "attach", "block_beats", "check_beat_bytes",
-           "data_layout", "read_layout", "request_layout"]
-
 PAGE_BYTES = 4096  # no burst may cross a multiple of it (AXI4)
 ID_BITS = 1  # Vitis masters; every transfer has ID 0
 

@@ -11,8 +11,6 @@ from hw.isa import Kernel
 from hw.layouts import arguments_layout
 from hw.place import Part
 
-__all__ = ["AUTO_RESTART", "CTRL", "DONE", "GIE", "IDLE", "IER", "ISR", "READY", "START", "SW_RESET", "ControlSlave"]
-
 # Where Vitis kernels have them (UG1393, control register map of ap_ctrl_hs).
 CTRL, GIE, IER, ISR = 0x00, 0x04, 0x08, 0x0C
 # Bits of CTRL.

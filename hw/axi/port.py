@@ -11,8 +11,6 @@ from hw.place import Part
 from hw.stream.fifo import Fifo, mask_of
 from hw.stream.round_robin import round_robin
 
-__all__ = ["ReadPort", "check_clients"]
-
 
 def check_clients(clients: tuple[int, ...], *, least: int = 1) -> None:
     """Raises ValueError unless it is a tuple of queue depths."""

@@ -8,8 +8,6 @@ from hw.axi.burst import BurstTracker, Splitter
 from hw.axi.bus import AXI4, address_constants, check_beat_bytes, read_layout, request_layout
 from hw.place import Part
 
-__all__ = ["Reader", "check_outstanding"]
-
 
 def check_outstanding(outstanding: int) -> None:
     """Raises ValueError unless it is a power of two that the queues can hold."""

@@ -2,8 +2,6 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 
-__all__ = ["REQUEST_LOG2", "request_beats"]
-
 REQUEST_LOG2 = 15   # beats of a request, at most: what a request can say, and a power of two
 
 

@@ -12,8 +12,6 @@ from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
-__all__ = ["WritePort", "connect_client"]
-
 
 def connect_client(m: Module, port: "WritePort", number: int, requests, beats) -> None:
     """Wires a client's streams to a write port; the beats' payload may have any layout of as many bits."""

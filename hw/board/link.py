@@ -10,8 +10,6 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import AXI4Lite
 from hw.board.uart import Received
 
-__all__ = ["ADDRESS_BITS", "READ", "WORDS_MAX", "WRITE", "Link", "Status"]
-
 ADDRESS_BITS = 32
 WORDS_MAX = 256             # of a frame
 READ, WRITE = b"R"[0], b"W"[0]

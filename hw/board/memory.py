@@ -8,8 +8,6 @@ from hw.axi.bus import AXI4, INCR, AXI4Lite, check_beat_bytes
 from hw.board.link import ADDRESS_BITS
 from hw.place import Part
 
-__all__ = ["BoardMemory"]
-
 OKAY, SLVERR, DECERR = 0, 2, 3
 WORD_BYTES = 4
 

@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import AXI4Lite
 from hw.board.link import ADDRESS_BITS
 
-__all__ = ["BOARD_BASE", "CONTROL_BASE", "IDENTITY", "REGISTERS", "BoardRegisters", "HostMap"]
-
 MEMORY_BASE, CONTROL_BASE, BOARD_BASE = 0x0000_0000, 0x8000_0000, 0xC000_0000
 CONTROL_BITS = 12
 IDENTITY = int.from_bytes(b"HOTR", "little")

@@ -14,8 +14,6 @@ from hw.board.uart import DIVISOR_MIN, Receiver, Transmitter
 from hw.config import Config, whole
 from hw.place import Part, place
 
-__all__ = ["LAMPS", "Board", "BoardConfig"]
-
 HOLD_CYCLES = 16    # everything is held for so long after configuration and after the button
 LAMPS = ("alive", "frame", "refused", "interrupt", "read0", "read1", "written", "held")
 BEAT_BYTES = 16     # of the memory where no core says it

@@ -5,8 +5,6 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["DIVISOR_MIN", "BITS", "Receiver", "Transmitter", "Received"]
-
 BITS = 10           # of a byte on the line: start, eight of data, stop
 DIVISOR_MIN = 4     # cycles of a bit: sampled within a quarter of its middle
 

@@ -6,8 +6,6 @@ from hw.config import Config, part, whole
 from hw.emb.row_requests import check_stripe
 from hw.tt.config import TTConfig
 
-__all__ = ["EmbConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class EmbConfig(Config):

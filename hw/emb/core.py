@@ -27,8 +27,6 @@ from hw.stream.skid_buffer import SkidBuffer
 from hw.tt.sums import sum_layout
 from hw.tt.unit import TTUnit
 
-__all__ = ["EmbCore"]
-
 DOORBELL = len(CLIENTS)         # client of the read port
 OUTPUTS, COPIES, STATUS = range(3)  # clients of the write port
 ROWS, HOST = 2, 3               # detail of READ_ERROR

@@ -2,8 +2,6 @@
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, ValueLike
 
-__all__ = ["Cursor"]
-
 
 class Cursor:
     """Where in a stream's beat its next word is. The beat goes when its last word, or a region's, is taken.

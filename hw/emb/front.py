@@ -22,8 +22,6 @@ from hw.place import Part, place
 from hw.tt.descriptor import load_layout
 from hw.tt.index import lookup_layout
 
-__all__ = ["Front"]
-
 
 class _Pieces(NamedTuple):
     """What `_pieces` hands on."""

@@ -16,8 +16,6 @@ from hw.isa.emb import MODE
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["IndexDecoder"]
-
 ONE = 0x3F80_0000
 # Of what a cycle took. index: there is one, or a pair; ends_bag, ends_job: the bag, the instruction ends with it;
 # length_error: the bag's length is wrong; read_error: a read failed; tt_first: the pair's first word is the TT's.

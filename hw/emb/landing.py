@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.emb.rows import row_layout
 from hw.place import Part
 
-__all__ = ["TierArbiter"]
-
 POSITION_BITS = 30
 
 

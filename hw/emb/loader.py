@@ -15,8 +15,6 @@ from hw.place import Part
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import BEATS_BITS, Target, descriptor_parts, load_layout
 
-__all__ = ["CLOSING", "HEADERS", "Loader", "bounds_layout"]
-
 HEADERS = 16                # of a group, and words of their block
 FIRST_PART, LAST_PART = 0, 3    # of a descriptor
 CLOSING = 3                 # cycles from the last beat until the load has ended

@@ -8,8 +8,6 @@ from hw.fp.narrow import Narrow
 from hw.isa.emb import FORMAT
 from hw.place import Part, place
 
-__all__ = ["Packer", "form_layout"]
-
 
 def form_layout() -> data.StructLayout:
     """What a beat is. format: see FORMAT; odd: its number in the vector is; last: the vector ends with it."""

@@ -9,8 +9,6 @@ from hw.fp.operand import Operand, delay, unpack
 from hw.fp.running import RunningSums
 from hw.place import Part, place
 
-__all__ = ["PoolingUnit", "pooled_layout", "pooling_layout"]
-
 ONE = 0x3F800000
 
 

@@ -17,8 +17,6 @@ from hw.isa.emb import FORMAT, MODE
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["PostPool", "Fault", "partial_layout", "step_layout", "vector_layout"]
-
 
 class From(enum.Enum, shape=2):
     """Where the words of a beat come from."""

@@ -24,8 +24,6 @@ from hw.layouts import arguments_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Program"]
-
 IN_FLIGHT = 64  # instructions that have begun and not finished
 JOBS = 16       # of these, that wait for the feeder
 BEGUN_CYCLES = 4    # of a job's span behind where the ring begins, less one

@@ -8,8 +8,6 @@ from hw.axi.bus import request_layout
 from hw.axi.requester import request_beats
 from hw.place import Part
 
-__all__ = ["CLIENTS", "READERS", "Regions", "region_layout"]
-
 # The clients of the read port, by number.
 CLIENTS = ("program", "lengths", "indices", "weights")
 READERS = CLIENTS[1:]     # of what the instructions name

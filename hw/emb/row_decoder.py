@@ -14,8 +14,6 @@ from hw.fp.operand import delay
 from hw.isa.emb import ROW_FORMAT
 from hw.place import Part, place
 
-__all__ = ["RowDecoder"]
-
 FAR = 34            # places that a bias can lie above its scale before the product counts for nothing but rounding
 FRACTION = 3        # bits below the scale's last place
 TOTAL = FAR + 24 + FRACTION + 2

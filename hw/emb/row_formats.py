@@ -6,8 +6,6 @@ from amaranth.hdl import Module, Value
 
 from hw.isa.emb import ROW_FORMAT
 
-__all__ = ["FORMAT_BITS", "SLOT_BITS", "of_each_kind", "slots"]
-
 
 def slots(form: ROW_FORMAT) -> int:
     """Of a stored beat: beats of values in it."""

@@ -2,8 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 
-__all__ = ["FACTOR_BITS", "kept_bits", "row_offset"]
-
 # A DSP multiplies 26 unsigned bits; what a row's number has above them is put right by hand.
 FACTOR_BITS = 26
 

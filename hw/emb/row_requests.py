@@ -12,8 +12,6 @@ from hw.place import Part
 from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 
-__all__ = ["RowRequests", "beats_bits", "check_stripe", "queued_layout"]
-
 QUEUE_ROWS = 16
 # A queue of this level closes the unit; up to three more rows are on their way then.
 CLOSE_AT = 12

@@ -12,8 +12,6 @@ from hw.isa.emb import MODE
 from hw.place import Part
 from hw.stream.fifo import Fifo, mask_of
 
-__all__ = ["TierRouter", "fill_layout"]
-
 ONE = 0x3F80_0000
 FILL_QUEUE = 32
 

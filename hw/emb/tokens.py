@@ -7,9 +7,6 @@ from hw.emb.row_formats import FORMAT_BITS
 from hw.emb.rows import beats_bits
 from hw.isa import EMB
 
-__all__ = ["CHUNK_BITS", "OPEN_SLACK", "POSITION_BITS", "above", "error_layout", "job_layout", "table_bits",
-           "token_layout"]
-
 # Rows of a chunk, less one: as many bits as the instruction's largest chunk needs.
 CHUNK_BITS = (EMB.field("chunk_rows").highest - 1).bit_length()
 # Ring positions, row numbers and train rows are what an index word can say below its device bits.

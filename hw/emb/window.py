@@ -6,8 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["RowWindow"]
-
 OFFSET_BITS = 32
 WAYS = 2
 LAP_BITS = 8

@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["WriteJoiner", "joined_layout", "vector_place_layout"]
-
 
 def vector_place_layout(beats_max: int) -> data.StructLayout:
     """A bag's vector. out: its first beat, from the outputs' base; beats: less one; last: the instruction's last."""

@@ -10,8 +10,6 @@ from hw.stream.fifo import Fifo
 from hw.stream.round_robin import round_robin
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["ID_BITS", "Interconnect"]
-
 ID_BITS = 16            # of the shell's ports and of sh_ddr
 SOURCE_BITS = 2
 HOST_ID_BITS = ID_BITS - SOURCE_BITS - 1

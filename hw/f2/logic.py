@@ -8,8 +8,6 @@ from hw.axi.bus import AXI4, AXI4Lite
 from hw.f2.interconnect import ID_BITS, Interconnect
 from hw.place import Part, place
 
-__all__ = ["ADDRESS_BITS", "CLOCK", "CustomLogic"]
-
 CLOCK = "clk_main_a0"
 ADDRESS_BITS = 36       # 64 GB of DDR4
 CONTROL_BITS = 12

@@ -16,10 +16,6 @@ from . import slices
 from .logic import add, largest_of_four, shift_level
 from .operand import Operand, delay
 
-__all__ = ["BLOCK_BITS", "DROPPED_BITS", "GROUP", "MANT_BITS", "SKEW", "TERM_BITS", "TERM_STAGE", "Aligner", "Block",
-           "Group", "Kind", "Narrow", "Rest", "alone", "infinities", "joined", "narrowed", "operands", "parted",
-           "products", "skewed", "terms", "widened"]
-
 GROUP = 4
 GUARD_BITS = 2
 #: Mantissas in two's complement: 24 bits, the guard bits and the sign.

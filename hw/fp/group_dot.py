@@ -15,8 +15,6 @@ from .logic import add, is_power_of_two, largest, largest_of_four, log2, named, 
 from .operand import delay
 from .product import EXPONENT_BITS
 
-__all__ = ["DROPPED_BITS", "GroupDot", "total_layout"]
-
 SUBS = 4        # groups of a beat
 #: Bits that are cut off a group's exact sum, and those of what is left of it; the lowest of these only rounds.
 CUT_BITS = 21

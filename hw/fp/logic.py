@@ -6,8 +6,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from hw.attributes import KEEP
 
-__all__ = ["add", "is_power_of_two", "largest", "largest_of_four", "log2", "named", "shift_level"]
-
 
 def log2(value: int) -> int:
     return value.bit_length() - 1

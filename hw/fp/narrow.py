@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 from hw.fp.logic import named
 from hw.place import Part
 
-__all__ = ["Narrow", "widen"]
-
 # Of a binary32 exponent: below, a binary16 is zero; below, it is subnormal; from here on, infinite.
 NOTHING, NORMAL, INFINITE = 102, 113, 143
 GONE = 15       # a shift after which nothing is left

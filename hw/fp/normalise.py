@@ -10,8 +10,6 @@ from .logic import add, named, shift_level
 from .operand import delay
 from .product import DROPPED_BITS
 
-__all__ = ["normalise"]
-
 
 class _Shifted(NamedTuple):
     """A sum on its way to the rounding. middle: its upper bits, to be shifted by `by1`; by1_twin: a copy of that; lost:

@@ -9,8 +9,6 @@ from . import slices
 from .logic import add, named
 from .operand import delay
 
-__all__ = ["DROPPED_BITS", "EXPONENT_BITS", "PRODUCT_BITS", "classify", "in_slices", "multiply"]
-
 DROPPED_BITS = 17  # of a 48-bit product
 PRODUCT_BITS = 48 - DROPPED_BITS
 EXPONENT_BITS = 9  # the sum of two biased exponents

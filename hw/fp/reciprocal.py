@@ -5,8 +5,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["COUNT_BITS", "KNOWN", "Reciprocal", "reciprocal_word"]
-
 COUNT_BITS = 17     # counts up to 2^16
 DIGITS = 25         # 24 of the significand and one to round by
 KNOWN = 64          # counts below come from a table of a LUT a bit

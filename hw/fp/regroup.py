@@ -12,8 +12,6 @@ from .logic import named, shift_level
 from .operand import delay
 from .product import EXPONENT_BITS
 
-__all__ = ["UNUSED_BITS", "Regroup", "regroup_layout"]
-
 #: Lowest bits of a total that do not reach a group.
 UNUSED_BITS = 2
 BLOCK = 4

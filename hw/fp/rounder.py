@@ -9,8 +9,6 @@ from .group_dot import DROPPED_BITS, total_layout
 from .normalise import normalise
 from .operand import delay
 
-__all__ = ["Rounder"]
-
 
 class Rounder(Part):
     """Rounds an exact sum to nearest even.

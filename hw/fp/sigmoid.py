@@ -11,8 +11,6 @@ from hw.fp.operand import unpack
 from hw.fp.pipeline import is_nan
 from hw.place import Part
 
-__all__ = ["INTERVAL", "STAGES", "Sigmoid", "power_table"]
-
 INTERVAL = 9        # cycles that a word is in a stage
 DIVIDERS = 3        # stages of the divider, a quotient bit per cycle each
 STAGES = 2 + DIVIDERS

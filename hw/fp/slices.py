@@ -10,8 +10,6 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 
 from .operand import delay
 
-__all__ = ["MOST_WAITING", "WIDE", "cascaded", "four", "four_narrow", "with_addend"]
-
 MOST_WAITING = 2        # cycles that a product can wait in its slices: registers at A and B
 WIDE = 17               # bits of the operand that the first slice takes; the second one's product lies so much higher
 

@@ -16,8 +16,6 @@ from hw.isa.hotline import JOIN
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["BagReader"]
-
 SAMPLES = 64        # beats of samples at hand
 AHEAD = 256         # rows asked for before the reducer comes to them
 REQUESTS = 16       # of either kind of row that wait for their port

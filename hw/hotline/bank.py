@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.hotline.config import ID_BITS, POLICIES, SRRIP, STEADY, WAYS
 from hw.place import Part
 
-__all__ = ["LoggerBank", "Way"]
-
 STALE = 3               # the rrpv of what may be replaced
 ULTRA_SETS = 2048       # from here on a bank fills a good part of an UltraRAM
 

@@ -8,8 +8,6 @@ from hw.hotline.release import command_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["BankQueue"]
-
 
 class BankQueue(Part):
     """Takes runs of accesses, up to one from each column of the sorted wave's places, and gives one a cycle to its

@@ -9,8 +9,6 @@ from hw.hotline.records import sample_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Classifier"]
-
 
 class Classifier(Part):
     """Holds a sample back until all its beats are in, and marks each of them with the sample's class.

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from hw.config import Config, choice, whole
 from hw.isa import HOTLINE
 
-__all__ = ["ID_BITS", "POLICIES", "ROW_BEATS_LOG2_MAX", "WAYS", "HotlineConfig"]
-
 WAYS = 4        # of a set of the access logger
 ID_BITS = 14    # of an entry's identifier
 ROW_BEATS_LOG2_MAX = HOTLINE.field("row_beats_log2").highest

@@ -28,8 +28,6 @@ from hw.kernel.shell import KernelShell, connect_ports, kernel_ports, report_fir
 from hw.place import Part, place
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["HotlineCore"]
-
 PROGRAM, INPUTS, BELL, GRADIENTS, HOT = range(5)    # clients of the first read port
 ROWS, HOT_ROWS = 4, 5                               # details of READ_ERROR; the others are their clients' numbers
 ROWS_BUFFER = 3                                     # detail of BOUNDS

@@ -25,8 +25,6 @@ from hw.isa.hotline import KIND
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Dispatcher", "each"]
-
 NUMBER_BITS = 32        # of a mini-batch's number
 HEADER, SAMPLES, ROWS, VECTORS = range(4)       # sections of a mini-batch in the mailbox, in order
 

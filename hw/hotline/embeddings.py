@@ -9,8 +9,6 @@ from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["CLIENTS", "EmbeddingBuffer", "updated_layout"]
-
 CLIENTS = 2             # that read rows: the dispatcher (or the bags' reader), the updater
 SLOTS = 16              # that a client may ask for ahead
 HALVES = 2              # of the memory: a beat's is its place's lowest bit

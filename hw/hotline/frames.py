@@ -9,8 +9,6 @@ from hw.hotline.records import frame_layout, place_layout, sample_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["InputBuffer", "rewrite_layout"]
-
 READ_DEPTH = 16     # beats on their way to a client of the read port
 HALVES = 2          # of the memory: even beats and odd ones
 CLASSES = ("popular", "cold")

@@ -14,8 +14,6 @@ from hw.hotline.row_table import LOOKUPS, QUERY_CLIENTS, RowTable, location_layo
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["Gather"]
-
 WORDS_UNDER_WAY = LOOKUPS   # cold words between scan and patch; a queue of LUT memory holds them wherever they are
 LATE = 4                    # cold words that the scan has taken and the claims do not show yet
 REQUESTS = 32               # that wait for the port, and slots for the embedding buffer

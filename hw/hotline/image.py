@@ -8,8 +8,6 @@ from hw.hotline.config import WAYS, HotlineConfig
 from hw.hotline.records import image_layout
 from hw.place import Part
 
-__all__ = ["ImageMover"]
-
 
 class ImageMover(Part):
     """Saves or loads all sets of the logger, in the order of the image.

@@ -8,8 +8,6 @@ from hw.hotline.config import ROW_BEATS_LOG2_MAX, HotlineConfig
 from hw.hotline.records import register_layout
 from hw.isa.hotline import JOIN
 
-__all__ = ["CONTEXTS", "CONTEXT_BITS", "InOrder", "JoinedPositions", "READERS", "Joined", "RowLength"]
-
 CONTEXTS = 64       # beats of vectors under way
 CONTEXT_BITS = 6
 POSITION_BITS = 6

@@ -12,8 +12,6 @@ from hw.hotline.scheduler import BankScheduler
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["LaneAnswers", "Logger"]
-
 IMAGES = 16     # sets that were asked for and not yet taken
 GROUP = 8       # bits of which the first one is found in a cycle
 

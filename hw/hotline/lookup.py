@@ -19,8 +19,6 @@ from hw.hotline.records import (
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["LookupArray", "lookup_error_layout", "waiting_beats"]
-
 ROWS_DEPTH = 16     # beats of row numbers that wait for their wave
 MARGIN = 8          # beats that may still come when a queue says that it fills up
 

@@ -11,8 +11,6 @@ from hw.isa.emb import FORMAT
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["Narrower", "narrowed"]
-
 DEPTH = 16                          # beats that wait for the mailbox
 HEADROOM = Packer.latency + 3       # of the pipeline, and of what `room` is late
 

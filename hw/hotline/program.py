@@ -18,8 +18,6 @@ from hw.kernel.instructions import Instructions, program_error_layout
 from hw.layouts import arguments_layout
 from hw.place import Part
 
-__all__ = ["CALM_CYCLES", "Program", "Job"]
-
 KINDS = tuple(instruction.name for instruction in HOTLINE.instructions)
 S_WR, CLEAR, LEARN, TRAIN, SAVE, LOAD = range(len(KINDS))
 CALM_CYCLES = 8         # for which all parts have to be idle: some say so, or that they are not, a few cycles late

@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 from hw.hotline.config import ID_BITS
 from hw.place import Part
 
-__all__ = ["ROUNDS", "Randomizer"]
-
 ROUNDS = 10
 # How far a round rotates the half that it mixes into the other one, and the identifier that it mixes in, too.
 ROTATES = ((0, 1, 5), (2, 4, 7), (6, 7, 1))

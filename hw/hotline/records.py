@@ -4,10 +4,6 @@ from amaranth.lib import data
 
 from hw.hotline.config import HotlineConfig
 
-__all__ = ["HOT", "NONE", "DispatchError", "access_layout", "answer_layout", "beat_layout", "frame_layout",
-           "gathered_layout", "image_layout", "numbers_layout", "place_layout", "register_layout", "sample_layout",
-           "update_layout"]
-
 NONE = 0xFFFFFFFF   # an index word that stands for no index
 HOT = 31            # the bit of a translated word that says: a hot row, its number in the bits below
 

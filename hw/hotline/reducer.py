@@ -10,8 +10,6 @@ from hw.fp.operand import delay
 from hw.isa.hotline import JOIN
 from hw.place import Part, place
 
-__all__ = ["UPDATE", "Reducer", "ReducerLane", "reduced_layout", "reducing_layout"]
-
 UPDATE = 3              # the operation besides those of JOIN
 MINUS_ZERO = 0x80000000  # what changes no number that it is added to
 LUT_DEPTH = 64          # as deep as one LUT memory

@@ -9,8 +9,6 @@ from amaranth.lib.wiring import In, Out
 from hw.hotline.splitter import part_layout
 from hw.place import Part
 
-__all__ = ["ReleaseStage", "command_layout"]
-
 
 def command_layout(*, lanes: int, columns: int) -> data.StructLayout:
     """A run that goes to its bank's queue. older: of the older of the two waves; start: its first place; more: places

@@ -10,9 +10,6 @@ from hw.hotline.config import HotlineConfig
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["ARRAY_ROWS", "LOOKUPS", "QUERY_CLIENTS", "RowTable", "bucket_bits", "location_layout", "lookup_layout",
-           "query_layout", "result_layout"]
-
 QUERY_CLIENTS = 3       # the dispatcher, the updater, the bags' reader
 QUERIES = 16            # in flight, per client
 LOOKUPS = 32            # in flight, at most

@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["BankSorter", "network", "sorted_layout", "wave_layout"]
-
 
 def wave_layout(*, lanes: int, banks: int, payload: int, tag: int) -> data.StructLayout:
     """An access of each lane that has one. tag: bits that all of the wave's accesses have in common."""

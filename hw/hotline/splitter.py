@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["RunSplitter", "part_layout", "runs_layout"]
-
 
 def runs_layout(*, lanes: int, banks: int, tag: int) -> data.StructLayout:
     """A sorted wave. ends[b]: accesses with a bank <= b; heavy: a bank has more of them than there are columns."""

@@ -5,8 +5,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from hw.axi.requester import request_beats
 from hw.hotline.config import WAYS, HotlineConfig
 
-__all__ = ["ImageWriter", "InputReader", "chunk_beats", "image_beats"]
-
 
 def image_beats(config: HotlineConfig) -> int:
     """Beats of the logger's image."""

@@ -16,8 +16,6 @@ from hw.hotline.row_table import location_layout, query_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Updater", "refused_layout"]
-
 ANSWERS = 32        # of the list of rows that may be under way
 ROWS = 64           # between the list's answer and the end of their update or of their request
 

@@ -19,8 +19,6 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["DEVICE", "EMB", "FORMAT", "LONGEST_BAG", "MODE", "POLYNOMIAL", "ROW_FORMAT"]
-
 LONGEST_BAG = 1 << 16       # indices: what sums keep room for
 # Of a load image's signature: IEEE 802.3's CRC, which is primitive, so beats of one image do not commute.
 POLYNOMIAL = 0x04C11DB7

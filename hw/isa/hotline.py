@@ -20,8 +20,6 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["DISPATCHED", "FINISHED", "GPUS", "HOTLINE", "JOIN", "KIND"]
-
 
 class KIND(IntEnum):
     """Kinds of mini-batches in the mailbox."""

@@ -7,10 +7,6 @@ these objects; none of them writes a number down again. Plain data, standard lib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import SimpleNamespace
-
-__all__ = ["ABORTED", "BAD_INSTRUCTION", "ENDED", "IDENTITY", "OK", "REGISTERS", "STATES", "WORD_BITS", "Argument",
-           "Code", "Field", "Instruction", "Kernel", "Register", "Use", "Value", "counters", "outcome", "stalled"]
 
 OK = 0
 FIRST_ARGUMENT = 0x10       # Vitis: the words below are ap_ctrl, GIE, IER and ISR
@@ -97,6 +93,17 @@ class Instruction:
     about: str
     uses: tuple[Use, ...]
     fence: bool = False
+
+
+class Decoded:
+    """The fields of one instruction as attributes. Those of an instruction's words have besides them `word`, all of
+    word 0, and `reserved`, whether a bit is set that must be 0."""
+
+    def __init__(self, **fields: int):
+        vars(self).update(fields)
+
+    def __getattr__(self, name: str) -> int:
+        raise AttributeError(f"the kernel's instructions have no field {name!r}")
 
 
 @dataclass(frozen=True)
@@ -263,11 +270,10 @@ class Kernel:
             instruction.opcode for instruction in self.instructions
             if field.name in {"opcode", *(use.field for use in instruction.uses)}) for field in self.fields}
 
-    def decode(self, words: Sequence[int]) -> SimpleNamespace:
-        """An instruction's fields as attributes, from its words, 0 where the instruction ignores the field; beside them
-        `word`, all of word 0, and `reserved`, whether a bit is set that must be 0."""
+    def decode(self, words: Sequence[int]) -> Decoded:
+        """An instruction out of its words; a field that it ignores is 0."""
         opcode = int(words[0]) & (1 << self.fields[0].bits) - 1
-        return SimpleNamespace(
+        return Decoded(
             **{field.name: int(words[field.word]) >> field.low & (1 << field.bits) - 1
                if opcode in self.uses(field) else 0 for field in self.fields} | {"opcode": opcode},
             word=int(words[0]), reserved=any(int(words[word]) & self.reserved(word) for word in STRICT))

@@ -20,8 +20,6 @@ from hw.isa.kernel import (
     stalled,
 )
 
-__all__ = ["ACTIVATION", "ADDEND", "MLP", "TARGET", "WINDOW", "Geometry"]
-
 WINDOW = 32     # instructions of another engine that one may stand behind without waiting for them
 
 
@@ -213,8 +211,8 @@ MLP = Kernel(
                          "a LAYER that writes a feature below the core's `rows` shares none with a LOAD_ROWS of others "
                          "that has its `to_line` and `to_line_stride` as `line` and `line_stride`, and as many beats "
                          "or more, where a sample's features fit in `line_stride` and those of all in the memory; "
-                         "detail: of what: 0 rows, 1 weights, 2 layers. The instruction may have begun, so that results of "
-                         "those that share lines with it may be wrong", ("instruction",)),
+                         "detail: of what: 0 rows, 1 weights, 2 layers. The instruction may have begun, so that "
+                         "results of those that share lines with it may be wrong", ("instruction",)),
     ),
     channels=("m00 read", "m00 write", "m01 read"),
     result_words=256,

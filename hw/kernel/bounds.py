@@ -6,8 +6,6 @@ from typing import NamedTuple
 from amaranth.hdl import Array, Module, Signal, Value, ValueLike
 from amaranth.lib import enum
 
-__all__ = ["BoundedSum", "Term"]
-
 
 class Term(NamedTuple):
     """A sum: base + (multiplicand + more) * multiplier, or with `doubles` off + (multiplicand + more) for every bit

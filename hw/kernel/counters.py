@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["CounterFile"]
-
 TOTAL_BITS = 64
 
 

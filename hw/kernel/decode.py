@@ -6,8 +6,6 @@ from amaranth.hdl import Cat, Module, Signal, Value
 
 from hw.isa import WORD_BITS, Kernel
 
-__all__ = ["Decoder"]
-
 
 class Decoder:
     """Which instruction it is, and whether it is refused for its opcode, a reserved bit or a value.

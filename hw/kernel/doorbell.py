@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
 from hw.place import Part
 
-__all__ = ["GLANCE_CYCLES", "POLL_CYCLES", "Doorbell"]
-
 POLL_CYCLES = 64        # between two looks while somebody waits for the host
 GLANCE_CYCLES = 4096    # and while nobody does: a look opens a page of memory and takes one of its bursts under way
 

@@ -7,8 +7,6 @@ from hw.config import Config
 from hw.isa import Kernel
 from hw.isa.kernel import IDENTITY
 
-__all__ = ["identity"]
-
 DIGEST_BYTES = 8
 
 

@@ -7,8 +7,6 @@ from hw.axi.requester import request_beats
 from hw.isa import WORD_BITS, Kernel
 from hw.layouts import instruction_layout
 
-__all__ = ["PROGRAM", "Instructions", "program_error_layout"]
-
 PROGRAM = 0     # detail of READ_ERROR
 
 

@@ -8,8 +8,6 @@ from hw.isa import Kernel
 from hw.kernel.counters import TOTAL_BITS
 from hw.place import Part
 
-__all__ = ["Reporter", "HEADER_WORDS"]
-
 HEADER_WORDS = 16   # before the first counter
 
 

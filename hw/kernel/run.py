@@ -8,8 +8,6 @@ from hw.isa import Kernel
 from hw.isa.kernel import CHANNELS_BIT
 from hw.place import Part
 
-__all__ = ["RunControl", "status_layout"]
-
 IDLE, RUNNING, DRAINING, REPORTING = range(4)
 STOP_CYCLES = 8     # that ports are given to say that they are busy
 

@@ -18,8 +18,6 @@ from hw.kernel.run import RunControl, status_layout
 from hw.layouts import arguments_layout
 from hw.place import Part, place
 
-__all__ = ["KernelShell", "connect_ports", "kernel_ports", "report_first_fault"]
-
 CYCLES = "cycles"   # the counter of a run's own length
 # Of the run control, a bit each.
 INPUTS = ("over", "quiet", "writable")

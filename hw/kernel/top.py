@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part, place
 
-__all__ = ["CLOCK", "RESET", "VitisKernel"]
-
 CLOCK, RESET = "ap_clk", "ap_rst_n"
 
 

@@ -9,8 +9,6 @@ from hw.mlp.store import Store, addend_line_layout, addends_layout, codewords, d
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
-__all__ = ["AddendMemory"]
-
 
 class AddendPart(Part):
     """The addends of one unit.

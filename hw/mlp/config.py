@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from hw.config import Config, choice, family, grouped, whole
 from hw.isa.mlp import Geometry
 
-__all__ = ["MlpConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MlpConfig(Config, Geometry):

@@ -24,8 +24,6 @@ from hw.mlp.weights import WeightMemory
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["MlpCore"]
-
 PROGRAM, ROWS = range(2)        # clients of the first read port
 OUTPUTS, STATUS = range(2)      # clients of the write port
 INPUTS, WEIGHTS = 1, 2          # detail of READ_ERROR
@@ -155,16 +153,17 @@ class MlpCore(Part):
         m.d.comb += finals.i.valid.eq(sequencer.tile_valid)
         m.d.comb += finals.i.payload.eq(sequencer.done)
         m.d.comb += finals.o.ready.eq(parts.results.written)
-        engines = {"rows": (rows, rows.done), "weights": (parameters, parameters.done),
-                   "layers": (sequencer, parts.results.written & finals.o.payload)}
-        for name, (engine, done) in engines.items():
+        for name, done, waiting in (
+            ("rows", rows.done, (parameters, sequencer)),
+            ("weights", parameters.done, (rows, sequencer)),
+            ("layers", parts.results.written & finals.o.payload, (rows, parameters, sequencer)),
+        ):
             count = Signal(32, name=f"{name}_done")
             m.d.sync += count.eq(count + done)
             with m.If(parts.frame.flush):
                 m.d.sync += count.eq(0)
-            for other, _ in engines.values():
-                if other is not engine or other is sequencer:
-                    m.d.comb += getattr(other, f"{name}_done").eq(count)
+            for engine in waiting:
+                m.d.comb += getattr(engine, f"{name}_done").eq(count)
 
     def _array(self, m: Module, parts: _Parts) -> None:
         """Slots to the memories and on to the units, results to where they go."""

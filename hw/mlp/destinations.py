@@ -12,8 +12,6 @@ from hw.mlp.records import store_layout
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["Destinations", "STORED", "choose", "delayed", "destination_layout"]
-
 STORED = ("out", "stride", "half", "fills", "sigmoid", "latency", "unit", "outs", "lanes", "columns", "idle_units",
           "number")
 

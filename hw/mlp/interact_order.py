@@ -10,8 +10,6 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.layer_order import below, order_layout
 from hw.mlp.plan import group_bits, plan_layout
 
-__all__ = ["InteractOrder"]
-
 
 class _Lines(NamedTuple):
     """What `InteractOrder._lines` hands on."""

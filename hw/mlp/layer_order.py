@@ -8,8 +8,6 @@ from hw.mlp.config import MlpConfig
 from hw.mlp.plan import SHORT_BITS, group_bits, plan_layout
 from hw.mlp.records import slot_layout, tile_layout
 
-__all__ = ["LayerOrder", "below", "order_layout"]
-
 
 def order_layout(config: MlpConfig) -> data.StructLayout:
     """A tile: names as in the records, but for

@@ -13,8 +13,6 @@ from hw.place import Part, place
 from hw.stream.fifo import Fifo
 from hw.stream.skid_buffer import SkidBuffer
 
-__all__ = ["JOBS", "RowLoader", "LoadError", "RowsJob"]
-
 COUNTED = ("row_beats", "features", "count")    # from the innermost
 JOBS = 32   # loads that have been asked for and wait for their data: as many as LUT memory holds
 

@@ -14,8 +14,6 @@ from hw.mlp.store import addend_line_layout, weights_layout
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["ParameterLoader", "ParametersJob"]
-
 
 class ParametersJob(data.Struct):
     """A LOAD_WEIGHTS or, with `addends`, a LOAD_ADDENDS that has been checked: the instruction's fields of those

@@ -8,8 +8,6 @@ from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import SOURCE, LayerJob, tile_layout
 
-__all__ = ["LONG", "SHORT_BITS", "Planner", "group_bits", "plan_layout", "shared_layout"]
-
 SHORT_BITS = 6
 LONG = (1 << SHORT_BITS) - 1    # slots of a tile that needs no empty ones, whatever came before
 

@@ -22,8 +22,6 @@ from hw.mlp.waits import Waits
 from hw.place import Part
 from hw.stream.fifo import Fifo
 
-__all__ = ["QUEUE", "Program"]
-
 QUEUE = 32      # instructions that wait for an engine: as many as LUT memory holds
 KINDS = tuple(instruction.name for instruction in MLP.instructions)
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = range(len(KINDS))

@@ -4,9 +4,6 @@ from amaranth.lib import data
 
 from hw.mlp.config import MlpConfig
 
-__all__ = ["LATENCY", "SOURCE", "LayerJob", "load_layout", "result_layout", "slot_layout",
-           "store_layout", "tile_layout"]
-
 LATENCY = 6     # cycles from a slot to its operands at the units
 
 

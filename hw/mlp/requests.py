@@ -8,8 +8,6 @@ from hw.axi.bus import request_layout
 from hw.axi.requester import request_beats
 from hw.place import Part
 
-__all__ = ["Requests", "Fetch"]
-
 
 class Fetch(data.Struct):
     """What a load reads. run: beats `source` .. `end` - 1; else `less_one` + 1 rows of `beats`, `stride` beats from

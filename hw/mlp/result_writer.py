@@ -13,8 +13,6 @@ from hw.mlp.records import store_layout
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["ResultWriter"]
-
 LUT_DEPTH = 64      # as deep as one LUT memory; what is deeper goes to block memory
 REQUESTS = 16       # that run ahead of their beats
 

@@ -14,8 +14,6 @@ from hw.mlp.units import ComputeUnits
 from hw.place import Part, place
 from hw.stream.fifo import Fifo
 
-__all__ = ["ADDEND_LATENCY", "Results"]
-
 ADDEND_LATENCY = 4      # cycles from a line of addends to its words
 READ = ADDEND_LATENCY   # cycles from a row's turn to its words' way out of the queue; one more to the adder
 ADDED = READ + 1 + len(Add.CUTS)

@@ -11,8 +11,6 @@ from hw.mlp.store import Store, codewords, delayed, gather, rows_layout
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
-__all__ = ["RowMemory"]
-
 READS = 3   # of a row's banks in a cycle: as a row, and as a column of either group
 CHOICE = 1 + Store.latency      # cycles from a slot to the choice among the banks' codewords
 assert CHOICE + 1 + Decoder.latency == LATENCY

@@ -14,8 +14,6 @@ from hw.mlp.plan import SHORT_BITS, Planner, plan_layout, shared_layout
 from hw.mlp.records import LayerJob, slot_layout, tile_layout
 from hw.place import Part
 
-__all__ = ["STALLS", "TILE_BITS", "Sequencer"]
-
 TILE_BITS = 8       # of tiles under way: more than the core ever has
 STALLS = ("rows", "weights", "in_flight", "write", "program")
 

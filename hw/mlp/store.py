@@ -9,9 +9,6 @@ from amaranth.lib.wiring import In, Out
 from hw.mlp.config import MlpConfig
 from hw.secded import DATA_BITS, WORD_BITS, encode
 
-__all__ = ["FLAGS", "Store", "addend_line_layout", "addends_layout", "codewords", "delayed", "first_sums", "gather",
-           "rows_layout", "weights_layout"]
-
 FLAGS = 4       # decoders whose flags are added up at a time
 
 

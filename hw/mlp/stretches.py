@@ -7,8 +7,6 @@ from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["Stretches", "depths", "stretch_layout", "used_layout"]
-
 LOAD_ROWS = MLP.instruction("LOAD_ROWS").opcode
 
 

@@ -10,8 +10,6 @@ from hw.mlp.records import LATENCY, SOURCE, result_layout, slot_layout
 from hw.place import Part, place
 from hw.systolic import SystolicArray
 
-__all__ = ["REACH", "ComputeUnits", "stages"]
-
 REACH = 2   # columns of an array that operands enter at a time
 
 

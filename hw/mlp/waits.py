@@ -11,8 +11,6 @@ from hw.isa.mlp import WINDOW
 from hw.mlp.config import MlpConfig
 from hw.mlp.stretches import Stretches, depths, stretch_layout, used_layout
 
-__all__ = ["Waits"]
-
 FIELDS = ("wait_rows", "wait_weights", "wait_layers")     # by engine, and by detail of BAD_ORDER and EARLY
 ROWS, PARAMETERS, LAYERS = range(len(FIELDS))
 FAR = WINDOW + 1        # a number of instructions: more than WINDOW

@@ -11,8 +11,6 @@ from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 from hw.uram import ProtectedUram, read_layout
 
-__all__ = ["WeightMemory"]
-
 assert 1 + Store.latency + 1 + Decoder.latency == 1 + ProtectedUram.latency + 1 == LATENCY
 
 

@@ -6,8 +6,6 @@ from amaranth.hdl import Cat, Module, Shape, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Fifo", "mask_of"]
-
 LUT_DEPTH = 64      # as deep as one LUT memory
 MOST_LUTS = 288     # of a queue that is deeper; one that takes more goes to block memory
 

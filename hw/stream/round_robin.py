@@ -2,8 +2,6 @@
 
 from amaranth.hdl import Signal, Value
 
-__all__ = ["round_robin"]
-
 
 def round_robin(requests: list[Value], last: Signal) -> list[Value]:
     """Who is granted, one-hot: the first of `requests` after the one that `last` marks (none: after the end)."""

@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["SkidBuffer"]
-
 
 class SkidBuffer(Part):
     """Cuts every combinational path of a stream, forward and backward, at full rate.

@@ -12,8 +12,6 @@ from hw.place import Part, place
 
 from .pe import ProcessingElement
 
-__all__ = ["SystolicArray"]
-
 
 def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = True) -> Value:
     """`value` as it was `cycles` ago. One packed register, which a simulator shifts in one operation; unlike

@@ -9,8 +9,6 @@ from hw.fp.dot import FusedDot
 from hw.fp.group import operands
 from hw.place import Part
 
-__all__ = ["ProcessingElement"]
-
 
 class ProcessingElement(Part):
     """Multiplies and accumulates what passes by, and keeps its sum until the column drains.

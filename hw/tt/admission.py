@@ -11,8 +11,6 @@ from hw.tt.index import slices_layout
 from hw.tt.reuse import ReuseTable
 from hw.tt.tokens import served_layout
 
-__all__ = ["Admission"]
-
 
 def _key(slices):
     """What identifies a lookup's first product."""

@@ -4,8 +4,6 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["ChunkRows", "row_layout"]
-
 
 def row_layout(*, held_bits: int, running_bits: int, entry_bits: int) -> data.StructLayout:
     """A row of a chunk: where its lines and its slice of the last core begin; its entry of the reuse table."""

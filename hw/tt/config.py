@@ -6,8 +6,6 @@ from typing import ClassVar
 from hw.config import Config, choice, family, grouped, whole
 from hw.uram import LINES
 
-__all__ = ["TTConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TTConfig(Config):

@@ -18,8 +18,6 @@ from hw.tt.descriptor import Target, block_of, load_layout
 from hw.tt.tokens import slot_layout
 from hw.uram import ProtectedUram
 
-__all__ = ["CoreMemory", "is_second_x", "line_layout"]
-
 
 def line_layout(config: TTConfig) -> data.StructLayout:
     """A line as it is read. corrected, uncorrectable: of each of its codewords, two words long."""

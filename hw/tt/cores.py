@@ -7,8 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
-__all__ = ["Bank", "selected"]
-
 PIECE_LOG2 = 12     # of the words of which a block RAM gives nine bits each; a deeper one would lose the ninth
 
 

@@ -11,8 +11,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.tt.config import TTConfig
 
-__all__ = ["BEATS_BITS", "PartMemory", "Target", "block_of", "descriptor_parts", "load_layout", "part_layout"]
-
 STRIDE_BITS = 12
 BEATS_BITS = 10     # of a vector, less one
 

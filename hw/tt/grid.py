@@ -14,8 +14,6 @@ from hw.fp.product import EXPONENT_BITS
 from hw.place import Part, place
 from hw.tt.config import TTConfig
 
-__all__ = ["Grid", "Share", "result_layout"]
-
 
 class Share(enum.Enum, shape=2):
     """Whose exponents the results of a tile take: their own, or the largest of a row's cells or a cell's rows."""

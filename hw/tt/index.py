@@ -10,8 +10,6 @@ from hw.attributes import KEEP
 from hw.place import Part, place
 from hw.tt.descriptor import descriptor_parts
 
-__all__ = ["Divider", "IndexSplitter", "lookup_layout", "slices_layout"]
-
 
 def lookup_layout(config: Any) -> data.StructLayout:
     """What the unit is asked: a row of a table, and whether a chunk begins, ends with it."""

@@ -9,8 +9,6 @@ from hw.place import Part, place
 from hw.tt.config import TTConfig
 from hw.tt.grid import result_layout
 
-__all__ = ["Intermediate", "LineBank"]
-
 BANK_BITS = 36      # of a line: as wide as a RAMB18 is with 512 lines
 
 

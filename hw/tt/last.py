@@ -14,8 +14,6 @@ from hw.tt.products import TokenQueue
 from hw.tt.stage import LoopMachine, job_of, roles
 from hw.tt.tokens import Product, ready_layout, slot_layout
 
-__all__ = ["LastProduct"]
-
 
 class _Waiting(NamedTuple):
     """The lookup before the machine, if any: its token, its part of the descriptor, and whether it is spoilt.

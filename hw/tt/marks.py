@@ -4,8 +4,6 @@ from amaranth.hdl import Module
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Marks", "shown"]
-
 
 class Marks(wiring.Component):
     """Marks places: a place is marked where two memories of a bit differ, of which either is written for one reason.

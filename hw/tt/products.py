@@ -9,8 +9,6 @@ from hw.tt.descriptor import PartMemory, descriptor_parts, part_layout
 from hw.tt.stage import LoopMachine, job_of, roles
 from hw.tt.tokens import Product, buffered_layout, ready_layout, served_layout, slot_layout
 
-__all__ = ["FirstProduct", "MiddleProduct", "TokenQueue"]
-
 
 class TokenQueue(wiring.Component):
     """Lookups between two products: each waits until the lines of its product are written, which it is told.

@@ -9,8 +9,6 @@ from amaranth.lib.wiring import In, Out
 from hw.attributes import KEEP
 from hw.tt.marks import Marks, shown
 
-__all__ = ["ReuseTable"]
-
 
 class _Matches(NamedTuple):
     """What the asking lookup equals: by fours of places, and the place among the four in two bits."""

@@ -12,8 +12,6 @@ from hw.tt.last import LastProduct
 from hw.tt.products import FirstProduct, MiddleProduct
 from hw.tt.tokens import Product, slot_layout
 
-__all__ = ["Sequencer"]
-
 
 class Sequencer(Part):
     """Schedules the products of a lane's lookups onto its grid.

@@ -8,10 +8,6 @@ from amaranth.lib import data, enum
 from hw.config import Config, whole
 from hw.tt.index import slices_layout
 
-__all__ = ["SerialConfig", "Splitting", "Target", "job_layout", "load_layout", "shape_layout", "tile_bits",
-           "tiles_less_one", "vector_layout", "word_bits"]
-
-
 PRODUCTS_MAX = 3
 
 

@@ -19,8 +19,6 @@ from hw.tt.serial_config import (
     word_bits,
 )
 
-__all__ = ["Control", "Front"]
-
 
 class Front(wiring.Component):
     """Splits row numbers ahead of their turn and queues what was split, with the table's shape.

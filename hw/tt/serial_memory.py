@@ -14,8 +14,6 @@ from hw.tt.serial_config import (
     word_bits,
 )
 
-__all__ = ["Drain", "Intermediate", "Operands", "Output"]
-
 
 def _rotate(words: list[Value], by: Value, way: int) -> list[Value]:
     """Word i of the result is words[(i + way * by) % count], by log2(count) levels of 2:1 multiplexers."""

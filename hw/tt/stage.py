@@ -6,8 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from hw.place import Part
 
-__all__ = ["LoopMachine", "job_layout", "job_of", "roles"]
-
 TILE_BITS, BLOCK_BITS, GROUP_BITS, LINE_BITS = 12, 10, 8, 7
 
 

@@ -9,8 +9,6 @@ from hw.place import Part, place
 from hw.tt.config import TTConfig
 from hw.tt.grid import result_layout
 
-__all__ = ["SumMemory", "SumStream", "about_layout", "sum_layout"]
-
 
 def sum_layout(config: TTConfig) -> data.StructLayout:
     """A beat of a sum: n**2 words d ascending, +0 past the vector's end.

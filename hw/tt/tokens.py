@@ -5,8 +5,6 @@ from amaranth.lib import data, enum
 from hw.tt.config import TTConfig
 from hw.tt.descriptor import descriptor_parts
 
-__all__ = ["Product", "buffered_layout", "ready_layout", "served_layout", "slot_layout"]
-
 
 class Product(enum.Enum, shape=2):
     """Which product of a lookup's chain a slot belongs to."""

@@ -18,8 +18,6 @@ from hw.tt.sequencer import Sequencer
 from hw.tt.sums import SumMemory, SumStream, sum_layout
 from hw.tt.tokens import Product, slot_layout
 
-__all__ = ["TTUnit", "counters_layout", "load_wait"]
-
 # A product's results become groups along the cells, or along the rows, or leave.
 SHARES = {Product.FIRST: Share.CELLS, Product.MIDDLE: Share.ROWS, Product.LAST: Share.OWN}
 

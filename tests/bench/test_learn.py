@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bench import learn
-from golden.tt.decompose import decompose, dense
+from gen.compress.post_hoc import decompose
+from golden.tt.cores import dense
 
 pytestmark = pytest.mark.regress
 
@@ -56,7 +57,7 @@ def test_train_predicts_better_than_a_dense_table_decomposed():
     model, found = train(ratings, 60)
     assert [core.shape for core in found] == [core.shape for core in cores]
     free = learn.dense(ratings, columns=8)
-    after = dense(decompose(free.items, (2, 3, 4), (2, 2, 2), 2))
+    after = dense(decompose(free.items, (2, 3, 4), (2, 2, 2), 2).cores)
     assert model.rmse(ratings) < 0.8 * free.rmse(ratings, after)
     assert model.rmse(ratings) < 0.6 * model.rmse(ratings, np.zeros_like(model.items))
 

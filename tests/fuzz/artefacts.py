@@ -30,8 +30,6 @@ from gen.rtl import config
 from tests.fuzz.campaign import Format, Trial, damaged
 from tests.support import bundles
 
-__all__ = ["FORMATS"]
-
 ROOT = Path(__file__).parents[2]
 COLUMN = "[/red]\x1b[31m"
 # Values that a file may carry and no code hopes for.

@@ -28,8 +28,6 @@ from random import Random
 from shutil import rmtree
 from typing import TextIO
 
-__all__ = ["Finding", "Format", "Tally", "Trial", "campaign", "damaged", "formats"]
-
 MODULES = ("tests.fuzz.artefacts", "tests.fuzz.logs")     # each has FORMATS
 ROOM = 1 << 30
 SECONDS = 5.0

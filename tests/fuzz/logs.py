@@ -22,8 +22,6 @@ from gen.data.logs import FORMATS as KINDS
 from gen.data.logs import Trace, open_log
 from tests.fuzz.campaign import Format, Trial, damaged
 
-__all__ = ["FORMATS", "npy", "torch_file", "zipped"]
-
 NAMES = ("user_id", "[/red]_id", "a b_id", "ü_id", "x.y_id", "\x1b[31m_id", "", "label", "hour", "price", "ids:token",
          "score:float", "_id", "C1", "tags:token_seq")
 NUMBERS = ("0", "1", "-1", "18446744073709551615", "-9223372036854775808", "18446744073709551616", "1e23", "nan", "inf",

@@ -23,8 +23,6 @@ from gen.rtl import config
 from gen.rtl.headers import KERNELS
 from tests.support import emb_trials, hotline_programs, mlp_bench
 
-__all__ = ["CORES", "Tally", "campaign", "trials_of"]
-
 CORES = {"emb": emb_trials.Trials, "mlp": mlp_bench.Trials, "hotline": hotline_programs.Trials}
 MEMORIES = ("ideal", "ddr4")
 PROGRAMS = 40       # of a seed

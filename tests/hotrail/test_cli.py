@@ -102,11 +102,6 @@ def test_lint_of_a_core(tmp_path):
     lints(only(tmp_path, "tt"), ["tt"])
 
 
-@pytest.mark.regress
-def test_lint_of_tiny():
-    lints("tiny", load("tiny").cores)
-
-
 @pytest.mark.parametrize("levels, code", [(6, 0), (7, 1)])
 def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
     depth = Depth(levels, 1, ("in here", "a", "b"))

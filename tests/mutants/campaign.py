@@ -21,8 +21,6 @@ from tests.mutants.operators import Change, benches, changes
 from tests.mutants.selected import BY_ITSELF
 from tests.mutants.weave import woven
 
-__all__ = ["Campaign", "Share", "Tried", "sample", "share"]
-
 HOOK = "\nfrom tests.mutants import selected\nselected.install()\n"
 # Of several simulations of a mutant the first of these counts.
 ORDER = ("found", "hangs", "survives")

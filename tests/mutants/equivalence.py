@@ -18,8 +18,6 @@ from gen.base.tools import yosys
 from tests.mutants.selected import BITS, MODULE
 from verif.formal.prove import abc
 
-__all__ = ["compare"]
-
 FRAMES = 24
 CONFLICTS = 20_000      # of a search, for each cycle
 LARGEST = 60_000        # gates of a graph

@@ -6,8 +6,6 @@ from verif import testpoints
 from verif.formal.prove import claims
 from verif.units import Evidence
 
-__all__ = ["evidence"]
-
 
 def evidence() -> dict[str, Evidence]:
     """Of every file of hw that has any."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from tests.mutants.mutant import ROOT
 from verif import units
 
-__all__ = ["Change", "benches", "changes", "files"]
-
 BINARY = {ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"), ast.BitXor: ("^", "|"), ast.Add: ("+", "-"),
           ast.Sub: ("-", "+")}
 COMPARED = {ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"),

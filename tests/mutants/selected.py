@@ -19,8 +19,6 @@ from amaranth.hdl import Const, Fragment, Instance, Mux, ResetInserter, ResetSig
 from amaranth.hdl._ast import Assign, Slice, Switch
 from amaranth.hdl._xfrm import LHSMaskCollector
 
-__all__ = ["BY_ITSELF", "FILE", "MODULE", "SELECTED", "condition", "declared", "install", "value"]
-
 BITS = 16
 MODULE = "hotrail_mutant"
 FILE = "mutant"     # in the folder that a simulation begins in: the number

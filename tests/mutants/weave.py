@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from tests.mutants.operators import Change
 
-__all__ = ["woven"]
-
 IMPORT = "from tests.mutants import selected as _mutants\n"
 _ASSIGNS = re.compile(r"( *)(m\.d\S+ \+= )")
 

@@ -5,8 +5,6 @@ from pathlib import Path
 from fpga.synth import map as synth
 from gen.base.tools import build_folder
 
-__all__ = ["PARENT", "THROUGH", "TREE", "mapped"]
-
 # All of 36 bits as two levels of six-input LUTs; `keep` fixes the grouping.
 GROUPS = "  (* keep *) wire [5:0] g;\n" + "".join(
     f"  assign g[{i}] = &x[{6 * i + 5}:{6 * i}];\n" for i in range(6))

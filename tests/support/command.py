@@ -4,8 +4,6 @@ from click.testing import CliRunner
 
 from hotrail.__main__ import main
 
-__all__ = ["call"]
-
 
 def call(*arguments, **options):
     """What it printed and its exit code. options: as CliRunner.invoke takes them."""

@@ -19,8 +19,6 @@ from gen.rtl.headers import KERNELS
 from tests.support.faulty import CHANNELS
 from tests.support.program_mutator import ProgramMutator
 
-__all__ = ["Differential", "Draw", "opened", "try_some"]
-
 
 @cache
 def _model(core, config):

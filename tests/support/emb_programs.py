@@ -15,8 +15,6 @@ from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from tests.support import emb_tables as make
 from tests.support.differential import Draw
 
-__all__ = ["PAGE", "Drawn", "Programs", "images", "numbers"]
-
 PAGE = 4096
 SPECIAL = (0, 0x80000000, 1, 0x007FFFFF, 0x00800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001,
            0xFFFFFFFF, 0x00000400, 0x7C00FC00, 0x7E000001)

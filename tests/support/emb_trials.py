@@ -14,8 +14,6 @@ from tests.support.emb_bench import QUICK
 from tests.support.emb_programs import PAGE, POSITIONS, Drawn, Programs, images, numbers
 from tests.support.faulty import FILL, UNTOUCHED, FaultyBench
 
-__all__ = ["TINY", "Trials"]
-
 ROWS_BEATS, RING_PAGES, PAGES = 512, 8, 11
 # A page that comes in 100 cycles, so that most of a run's are the core's.
 FAST = QUICK.replace("ssd", read_us=0.3, bus_gb_s=12.0).replace("link", gb_s=15.0, latency_us=0.1)

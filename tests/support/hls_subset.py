@@ -3,8 +3,6 @@ a bound. By the text alone, for sources in the style of gen/hls/cpp."""
 
 import re
 
-__all__ = ["offences"]
-
 FORBIDDEN = {
     "heap": r"\b(new|delete|malloc|calloc|realloc|free|unique_ptr|shared_ptr)\b",
     "the standard library": r"\bstd::",

@@ -6,8 +6,6 @@ import os
 import signal
 from unittest import mock
 
-__all__ = ["kill"]
-
 
 class _Gone(Exception):
     """The host has been killed."""

@@ -4,13 +4,13 @@ mistakes in them.
 
 from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 
 from gen.compiler.emb import encode
 from golden.mlp.program import ENGINES, OTHERS, Rules, Waits, stored_beats
 from hw.isa import MLP
+from hw.isa.kernel import Decoded
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
 from tests.support.differential import Draw
@@ -279,7 +279,7 @@ class Wild(Mix):
         """An offset in a buffer, mostly one that so many beats fit behind."""
         return self.any(self.BEATS - beats if beats < self.BEATS else 0, max(1, self.BEATS - beats + 1))
 
-    def waiting(self, waits: Waits) -> SimpleNamespace:
+    def waiting(self, waits: Waits) -> Decoded:
         """The last instruction, waiting for as little as it has to or for anything more."""
         words = self.words[-1]
         item = MLP.decode(words.tolist())

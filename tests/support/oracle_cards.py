@@ -5,8 +5,6 @@ from gen.rtl.config import load
 from golden.emb.core import Emb
 from tests.support import emb_card
 
-__all__ = ["opened_by"]
-
 
 def opened_by(monkeypatch):
     """Every card that is opened from now on is one; returns the list that they are added to."""

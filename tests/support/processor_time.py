@@ -15,8 +15,6 @@ import pytest
 from gen.base import kept
 from gen.base.tools import build_folder
 
-__all__ = ["YARDSTICK", "table"]
-
 YARDSTICK = "tests/verif/test_yardstick.py::test_yardstick"
 LARGEST = 20
 _KEY = "processor_s"

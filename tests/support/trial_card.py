@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from fpga import card
-from fpga.card import Device, SsdStream, Transfer
+from fpga.card import Device, SsdStream
 from fpga.card.model import build
 from tests.support.kernels import CHUNK, COPY, KERNEL, RING, TrialKernel
 
@@ -43,14 +43,14 @@ def copying(sim, beats=4 * CHUNK, **given):
     return source, target, data, arguments(source=source, target=target, beats=beats, **given)
 
 
-def ring_run(sim, pages, ring_pages, page_bytes=4096, first=0, seed=3):
+def ring_run(sim, pages, ring_pages, page_bytes=4096):
     """A ring, the pages that go through it, and what the kernel then has written."""
     beats = page_bytes // BEAT
-    data = content(64 * page_bytes, seed).reshape(-1, page_bytes)
-    order = np.random.default_rng(seed).integers(0, 64, pages)
+    data = content(64 * page_bytes, 3).reshape(-1, page_bytes)
+    order = np.random.default_rng(3).integers(0, 64, pages)
     ring = sim.allocate(ring_pages * page_bytes, "ring")
     target, result = sim.allocate(pages * page_bytes, "target", fill=0), sim.allocate(1024, "result", fill=0)
-    transfers = [Transfer(int(page), first + n * beats) for n, page in enumerate(order)]
+    transfers = np.stack([order, beats * np.arange(pages)], axis=1)
     sim.stream(SsdStream(data, page_bytes, transfers, ring, result.address + 768, result.address + 832, BEAT))
     given = arguments(source=ring, target=target, beats=pages * beats, mode=RING, progress=result.address + 768,
                       doorbell=result.address + 832, ring_beats=ring.bytes // BEAT)

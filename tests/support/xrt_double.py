@@ -9,10 +9,11 @@ import numpy as np
 
 from fpga.card import SsdStream
 from fpga.card.xrt import XrtCard
-from fpga.vitis import xclbin
+from fpga.vitis.xclbin import read
 from gen.rtl.config import load
 from hw.isa import EMB
 from hw.kernel.identity import identity
+from tests.support import xclbins
 from tests.support.sysfs import Sysfs
 from tests.support.xrt_noop import PLATFORM, metadata
 
@@ -71,7 +72,7 @@ class Xrt:
         return 0
 
     def xrtDeviceLoadXclbinFile(self, device, path):
-        self.there = [unit.name.split(":")[1] for unit in xclbin.read(path.decode()).instances]
+        self.there = [unit.name.split(":")[1] for unit in read(path.decode()).instances]
         return 0
 
     def xrtPLKernelOpenExclusive(self, device, own, name):
@@ -195,14 +196,13 @@ def said(code):
 
 def image(folder, is_real=True, mode=b"\x01", **options):
     """An xclbin that says that it has a bitstream."""
-    made = xclbin.write(folder / "emb.xclbin", metadata("emb"), **{"platform": PLATFORM, **options}).path
-    data = bytearray(made.read_bytes())
-    if is_real:
-        at = data.index(xclbin.NO_BITSTREAM)
-        data[at : at + 7] = b"xlnx bi"
+    bitstream = b"xlnx bitstream" if is_real else b""
+    path = xclbins.write(folder / "emb.xclbin", metadata("emb"), bitstream=bitstream,
+                         **{"platform": PLATFORM, **options}).path
+    data = bytearray(path.read_bytes())
     data[332:333] = mode
-    made.write_bytes(data)
-    return made
+    path.write_bytes(data)
+    return path
 
 
 class Machine:

@@ -15,8 +15,6 @@ from verif.bench.pack import layout_of, metadata
 from verif.bench.quick import text
 from verif.bench.stream import Pattern, Sink, Source, bursty, sometimes
 
-__all__ = ["BASES", "EngineBench", "ReadBench", "bursts", "each", "fewest", "pauses", "run_of"]
-
 PAGES = 6
 PERIOD_NS = 10
 # Where buffers begin so that every bit of an address is once 0 and once 1; the last ends two pages before all memory.

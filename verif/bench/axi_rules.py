@@ -14,8 +14,6 @@ from verif.bench.memory import PAGE
 from verif.bench.pack import metadata
 from verif.bench.quick import text
 
-__all__ = ["AddressRules", "AxiMonitor", "AxiRule", "ControlMonitor", "DataRules", "Held", "pin"]
-
 # Edges from the one that sees a reset to the last at which a master may still show something.
 GRACE = 4
 

@@ -9,8 +9,6 @@ import numpy as np
 from gen.rtl.cpp import library
 from gen.rtl.verilator import CACHE
 
-__all__ = ["address", "load"]
-
 CPP = Path(__file__).resolve().parents[2] / "fpga" / "card" / "cpp"
 
 

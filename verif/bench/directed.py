@@ -6,8 +6,6 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles
 
-__all__ = ["DISTANCES", "coincide", "fair_shares", "top_values"]
-
 DISTANCES = range(-3, 4)    # cycles from one event to the other, for every pair that writes one register
 
 

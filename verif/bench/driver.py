@@ -11,8 +11,6 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-__all__ = ["Driver", "Steps"]
-
 Steps = Generator[None, None, None]
 _ENDED = object()
 

@@ -10,8 +10,6 @@ from verif.bench.driver import Driver, Steps
 from verif.bench.pack import metadata
 from verif.bench.stream import Monitor, Pattern, Sink, Source
 
-__all__ = ["Harness"]
-
 
 class Harness:
     """A source on each of the unit's input streams and a sink on each of its outputs, by name in `sources` and `sinks`.

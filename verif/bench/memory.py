@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from verif.bench import rng
 
-__all__ = ["BASE", "DECERR", "OKAY", "PAGE", "SLVERR", "Buffer", "CardMemory", "base"]
-
 BASE = 0x40_0000_0000
 PAGE = 4096
 OKAY, SLVERR, DECERR = 0, 2, 3

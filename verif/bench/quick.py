@@ -17,8 +17,6 @@ from cocotb.handle import HierarchyObject, LogicObject, _GPISetAction, _LogicArr
 from cocotb.triggers import ReadOnly
 from cocotb.types import Logic, LogicArray, Range
 
-__all__ = ["install", "text"]
-
 _LOGIC = {text: Logic(text) for text in "01"}
 _TEXT = {number: text for text, number in (("0", 0), ("1", 1))}
 _ONE, _REPR_OF_ONE = 1, _LOGIC["1"]._repr

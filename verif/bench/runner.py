@@ -25,8 +25,6 @@ from typing import Any
 from gen.base.tools import environment
 from gen.rtl import powerup, primitives, verilator, verilog
 
-__all__ = ["Model", "Result", "build", "build_texts", "icarus", "one_of", "run", "seeds", "shapes", "simulate"]
-
 ROOT = Path(__file__).resolve().parents[2]
 # A folder for what each run has seen change (verif.coverage); models are others then.
 COVERAGE = os.environ.get("HOTRAIL_COVERAGE", "")

@@ -17,8 +17,6 @@ from verif.bench.driver import Driver, Steps
 from verif.bench.pack import Layout, layout_of
 from verif.bench.quick import text
 
-__all__ = ["Source", "Sink", "Monitor", "Scoreboard", "StreamRule", "always", "never", "bursty", "sometimes"]
-
 Pattern = Iterator[bool]
 
 

@@ -10,8 +10,6 @@ from cocotb.triggers import RisingEdge
 
 from verif.bench.pack import metadata
 
-__all__ = ["Unknown", "four_states", "watch"]
-
 CONTROLS = ("valid", "ready", "interrupt")
 
 

@@ -27,9 +27,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
     from cocotbext.axi import AxiBus, AxiSlave  # type: ignore[import-untyped]
 
-__all__ = ["CTRL", "DONE", "FIRST", "GIE", "IDLE", "IER", "ISR", "READY", "START", "Argument", "Card",
-           "KernelXml", "Run", "Runs"]
-
 # UG1393: what every kernel with ap_ctrl_hs has, and the bits of its CTRL.
 CTRL, GIE, IER, ISR, FIRST = 0x00, 0x04, 0x08, 0x0C, 0x10
 START, DONE, IDLE, READY = 1, 2, 4, 8

@@ -8,8 +8,6 @@ from cocotb.triggers import FallingEdge, Timer
 
 from gen.rtl import frames
 
-__all__ = ["SerialHost"]
-
 PERIOD_NS = 10
 
 

@@ -8,8 +8,6 @@ from cocotb.triggers import RisingEdge
 from hw.isa.emb import FORMAT
 from verif.bench import has_begun, reset, rng, start
 
-__all__ = ["through"]
-
 
 async def through(dut: Any, vectors: Sequence[tuple[int, Sequence[Mapping[str, int]]]], latency: int,
                   pauses: Callable[[], int] = lambda: 0, stop_after: int | None = None,

@@ -12,8 +12,6 @@ import numpy as np
 from gen.compiler.twin_emb import jobs_of
 from verif.bench.cycle_model import address, load
 
-__all__ = ["Front", "rows"]
-
 DEALT = ("dram", "ssd", "lookups", "steps")
 CLIENTS = 4
 

@@ -26,10 +26,6 @@ from verif.bench import reset, start
 from verif.bench.memory import base
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
-__all__ = ["BAGS", "FILL", "LOAD", "MAX", "MEAN", "MOST", "STREAMS", "SUM", "Bench", "Plan",
-           "any_program", "fresh", "carry_out", "compare", "config", "counted", "encode", "any_lengths", "further",
-           "shown"]
-
 SOME = 64       # beats that are answered of a request for inputs that are only said to be so long
 MOST = (1 << 32) - 1        # that an instruction's field or an argument holds
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))

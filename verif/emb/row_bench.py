@@ -16,9 +16,6 @@ from verif.bench.pack import layout_of
 from verif.bench.stream import always
 from verif.emb import cycles
 
-__all__ = ["SHIPPED", "SMALL", "Bench", "addresses", "check", "config", "fresh", "mixture", "modelled", "row",
-           "sources"]
-
 SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16,
          "stripe_beats": 8, "banks": 4, "decoder_latency": row_decoder.LATENCY, "lap_bits": 2}
 SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 4096, "window_sets": 1024, "delivery_rows": 256,

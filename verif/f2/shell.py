@@ -33,9 +33,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it uses names that cocotb 2 keeps for a while
     from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiMaster, AxiResp, AxiSlave  # type: ignore
 
-__all__ = ["CL", "HOST_ID", "ISSUED", "LIMIT", "TLP_BYTES", "Deadlines", "Registers", "Shell",
-           "issue_all", "metadata_of", "ports", "sh_ddr", "texts"]
-
 CL = "cl_hotrail"
 HOST_ID = 0x20
 PERIOD_NS = 4

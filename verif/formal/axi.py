@@ -16,8 +16,6 @@ from hw.isa.kernel import Argument, Code, Kernel, Register
 from verif.formal.properties import Properties, counter, past, properties, since, stable
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 def _page(address: Value, length: Value, beat_bytes: int) -> Value:
     """A burst is of whole beats, no longer than a block, and inside its 4 KB."""

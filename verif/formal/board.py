@@ -10,8 +10,6 @@ from hw.board.uart import DIVISOR_MIN, Received, Receiver, Transmitter
 from verif.formal.properties import Followed, Properties, counter, properties, since, stable
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 class _Line(wiring.Component):
     """A transmitter and a receiver, reset together."""

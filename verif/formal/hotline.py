@@ -10,8 +10,6 @@ from hw.hotline.sorter import BankSorter
 from verif.formal.properties import Properties, counter, past, properties, since
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 def _count(bits: Sequence[Value]) -> Value:
     """How many are set."""

@@ -16,8 +16,6 @@ from hw.kernel.run import DRAINING, IDLE, REPORTING, RUNNING, STOP_CYCLES, RunCo
 from verif.formal.properties import Properties, counter, past, properties, since, stable
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 @properties(RunControl)
 def _run(p: Properties, unit: RunControl) -> None:

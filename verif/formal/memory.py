@@ -19,8 +19,6 @@ from hw.tt.reuse import ReuseTable
 from verif.formal.properties import Properties, counter, past, properties, since, stable, streams
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 @properties(RowWindow)
 def _window(p: Properties, unit: RowWindow) -> None:

@@ -5,8 +5,6 @@ from hw.mlp.sequencer import Sequencer
 from verif.formal.properties import Properties, past, properties
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 @properties(Sequencer)
 def _sequencer(p: Properties, unit: Sequencer) -> None:

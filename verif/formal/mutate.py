@@ -15,8 +15,6 @@ from pathlib import Path
 from gen.base.tools import yosys
 from verif.formal.prove import FLAT, GATES, Proof, Top, abc, cone, loaded, outputs
 
-__all__ = ["FRAMES", "Mutated", "mutate"]
-
 FRAMES = 20
 CONFLICTS = 50_000  # of a search, for each claim and cycle
 

@@ -21,9 +21,6 @@ from amaranth.lib import wiring
 
 from gen.rtl.powerup import BEGUN
 
-__all__ = ["DECLARED", "Followed", "Properties", "checks", "counter", "past", "properties", "since", "stable",
-           "streams", "version"]
-
 DECLARED: dict[type, Callable[["Properties", Any], None]] = {}
 
 

@@ -34,8 +34,6 @@ from gen.base.extras import missing
 from gen.base.tools import yosys
 from verif.formal.properties import DECLARED, Properties
 
-__all__ = ["FLAT", "GATES", "Outcome", "Proof", "Top", "abc", "claims", "cone", "loaded", "outputs", "prove"]
-
 INDUCTION = 5               # cycles
 INDUCTION_CONFLICTS = 30_000
 CPU_SECONDS = 1800          # of one search

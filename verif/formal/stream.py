@@ -12,8 +12,6 @@ from hw.stream.skid_buffer import SkidBuffer
 from verif.formal.properties import Followed, Properties, properties, stable
 from verif.formal.prove import Proof
 
-__all__ = ["PROOFS"]
-
 
 def _queue(p: Properties, unit: Any, *, most: int, late: int) -> Value:
     """What every queue keeps to. most: payloads that it holds; late: cycles in which what is inside may not show.

@@ -1,8 +1,6 @@
 """Words for FP32 operands: corners, any bits, near exponents, near words."""
 import numpy as np
 
-__all__ = ["CORNERS", "SIGN", "dot_terms", "near", "nudged", "random_words"]
-
 # Both signs of: zero, smallest and largest subnormal, smallest normal and its neighbour, numbers around the
 # square root of the smallest, the unit roundoff, one and its neighbours, the largest below two, 2^24, numbers
 # around the square root of the largest, the largest and its half, infinity, a signalling and the quiet NaN.

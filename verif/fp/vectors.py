@@ -24,8 +24,6 @@ from hw.place import place
 from hw.tt.grid import JointExponent
 from verif.bench.runner import seeds
 
-__all__ = ["CELLS", "DotLane", "GroupLane", "Lanes", "Runner"]
-
 CELLS = 4       # of a GroupLane
 
 

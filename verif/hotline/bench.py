@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from hw.hotline.config import HotlineConfig
 
-__all__ = ["TINY", "WIDE"]
-
 TINY = HotlineConfig(
     lanes=8, words=8, positions=16, banks=8, sets=64, queue=32, waves=8, policy="steady",
     insert_log2=2, frames=4, frame_beats=32,

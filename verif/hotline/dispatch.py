@@ -18,8 +18,6 @@ from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
 from verif.hotline.shapes import CONFIGS
 
-__all__ = ["BETWEEN", "STREAMS_IN", "STREAMS_OUT", "TO_HEADER", "Bench", "Pace"]
-
 STREAMS_IN = ("i_popular", "i_gathered", "i_beats", "i_query", "i_rows", "i_vectors")
 STREAMS_OUT = ("o_place", "o_query", "o_rows", "o_bags", "o_requests", "o_data", "o_update")
 TO_HEADER, BETWEEN = 10, 11     # cycles from a mini-batch to its header's beat, from the last beat to the next header

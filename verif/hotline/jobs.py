@@ -8,8 +8,6 @@ import numpy as np
 from golden.hotline.gather import gather
 from verif.hotline.bench import TINY, WIDE
 
-__all__ = ["CONFIG", "CONFIGS", "NONE", "POSITIONS", "WORDS", "Job", "job"]
-
 CONFIGS = {
     "tiny": TINY,
     # Sixteen words a beat, four mini-batches; positions that end within a sample.

@@ -20,9 +20,6 @@ from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
 from verif.hotline.shapes import CONFIGS, sizes_of
 
-__all__ = ["BEGIN", "KINDS", "PIECE", "QUICK", "TOP", "USED", "Bench", "any_item", "any_program", "encode",
-           "least_pitches"]
-
 TOP = (1 << 32) - 1
 BEGIN = 1 << 31 | 5     # beat of row 0
 ROW_BEATS_LOG2 = -1

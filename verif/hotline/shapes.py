@@ -6,8 +6,6 @@ from gen.rtl.config import load
 from golden.hotline.program import Sizes
 from hw.hotline.config import HotlineConfig
 
-__all__ = ["CONFIGS", "TINY", "sizes_of"]
-
 TINY: HotlineConfig = load("tiny").cores["hotline"]
 # An instruction of one beat; all positions that an instruction can name; chunks of another size.
 WIDE = HotlineConfig(

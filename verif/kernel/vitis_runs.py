@@ -22,8 +22,6 @@ from hw.isa import EMB, HOTLINE, MLP, Kernel
 from verif.bench import seed
 from verif.bench.xrt import Card, Run, Runs
 
-__all__ = ["RUNS"]
-
 PRESET = "tiny"
 FILL = 0xAA
 UNTOUCHED = bytes([FILL])

@@ -14,8 +14,6 @@ from hw.mlp.config import MlpConfig
 from verif.bench import reset, start
 from verif.bench.pack import layout_of
 
-__all__ = ["NARROW", "TINY", "MemoryBench", "some_flips", "words_of"]
-
 TINY = MlpConfig(
     units=2, rows=2, width=2, words=8, lut_products=0, row_lines=256, weight_lines=512, addend_lines=256,
     reads_in_flight=8, writes_in_flight=8, program_beats=16, load_beats=32, output_beats=32, staged_tiles=8)

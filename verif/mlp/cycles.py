@@ -22,9 +22,6 @@ from hw.isa import MLP
 from hw.mlp.config import MlpConfig
 from verif.bench.cycle_model import address, load
 
-__all__ = ["STALLS", "Arguments", "Fault", "Line", "Load", "ParameterLoader", "Program", "ResultWriter", "Row",
-           "RowLoader", "Sequencer", "Sigmoid"]
-
 STALLS = ("rows", "weights", "in_flight", "write", "program")
 BAD_INSTRUCTION, BOUNDS, READ_ERROR, EARLY = (
     MLP.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR", "EARLY"))

@@ -16,9 +16,6 @@ from verif.bench import report, reset, rng, start
 from verif.bench.memory import base
 from verif.bench.pack import Ports, layout_of
 
-__all__ = ["CONFIGS", "KINDS", "REGRESS", "Feed", "LoaderBench", "Side", "any_addends", "any_rows",
-           "any_weights", "beat_of", "encode", "finish_rows", "pressed_loads", "random_loads", "reset_loads"]
-
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 
 _COMMON = {"lut_products": 0, "row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8,

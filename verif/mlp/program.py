@@ -16,9 +16,6 @@ from verif.mlp.cycles import Arguments, Fault
 from verif.mlp.cycles import Program as Model
 from verif.mlp.front import CONFIGS, KINDS, Feed, encode
 
-__all__ = ["AFTER", "ENGINE", "STREAMS", "TOP", "USED", "Bench", "any_item", "any_program", "any_sizes", "clean",
-           "end_of", "fitting", "fresh", "near", "packed_arguments", "waiting"]
-
 TOP = (1 << 32) - 1
 STREAMS = ("o_rows", "o_parameters", "o_layers")
 AFTER = ("wait_rows", "wait_weights", "wait_layers")

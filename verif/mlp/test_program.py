@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import cocotb
@@ -10,6 +9,7 @@ import pytest
 
 from golden.mlp.program import ENGINES, OTHERS, Rules, Waits
 from hw.isa import MLP
+from hw.isa.kernel import Decoded
 from hw.isa.mlp import WINDOW
 from hw.mlp.config import MlpConfig
 from hw.mlp.program import QUEUE, Program
@@ -287,16 +287,16 @@ async def overlaps(dut):
             if kind == "LAYER":
                 item["activation"], item["target"] = 0, r.randrange(3)
                 item["addend_line"] = r.choice([item["addend_line"], item["to_line"]])
-            whole = SimpleNamespace(**item)
+            whole = Decoded(**item)
             if rules.apart(whole) != want:
                 break
         # The least that is refused, or the most that is not, of a field that leads there.
         name = r.choice(["to_line", "to_line_stride", "line_stride", "count", "line"])
         for step in (64, 8, 1):
-            while 1 <= item[name] - step and rules.apart(SimpleNamespace(**item | {name: item[name] - step})) != want:
+            while 1 <= item[name] - step and rules.apart(Decoded(**item | {name: item[name] - step})) != want:
                 item[name] -= step
         item = waiting(r, item, waits)
-        waits.add(SimpleNamespace(**item))
+        waits.add(Decoded(**item))
         items += [item, *any_program(r, unit, r.randrange(4), sizes, waits)]
         place = len(items) - 1 if item is items[-1] else items.index(item)
         bench = Bench(dut, unit, items, feed=Feed(r, latency=r.choice([1, 5])), arguments=sizes)
@@ -330,8 +330,8 @@ def _apart(r: random.Random, unit: MlpConfig, waits: Waits) -> tuple[dict[str, i
     while True:
         first, last = _close(r, unit, waits), _close(r, unit, waits)
         known, engine = Waits(Rules(unit)), ENGINES[first["opcode"]]
-        known.add(SimpleNamespace(**first))
-        if engine in OTHERS[ENGINES[last["opcode"]]] and not known.needed(SimpleNamespace(**last), engine):
+        known.add(Decoded(**first))
+        if engine in OTHERS[ENGINES[last["opcode"]]] and not known.needed(Decoded(**last), engine):
             return first, last
 
 
@@ -357,7 +357,7 @@ async def waits(dut):
             item = _close(r, unit, known) if not far else dict(first if place < most else last)
             others = OTHERS[ENGINES[item["opcode"]]]
             for other in others:
-                least[other] = known.needed(SimpleNamespace(**item), other)
+                least[other] = known.needed(Decoded(**item), other)
                 # What is needed, or one less: the last one that shares lines is not waited for.
                 fewer = place == most if far else place > WINDOW or place > 4 and r.random() < 0.15
                 item[AFTER[other]] = max(0, least[other] - fewer)
@@ -368,7 +368,7 @@ async def waits(dut):
                 assert refusal[0] == early.code
                 tried["far"] += least[refusal[1]] == known.before[refusal[1]] - WINDOW
                 break
-            known.add(SimpleNamespace(**item))
+            known.add(Decoded(**item))
         # What comes behind may be refused itself: the first one counts.
         items += [_close(r, unit, known) | {"wait_rows": r.choice([0, TOP])} for _ in range(r.randrange(3))]
         if early is None:

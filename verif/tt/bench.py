@@ -15,8 +15,6 @@ from hw.uram import LINES
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 
-__all__ = ["CONFIGS", "Bench", "Recorded", "Table", "chunks_of", "expected", "most_rows"]
-
 CONFIGS = {
     "tiny": lambda: load("tiny").cores["tt"],
     "two_lanes": lambda: replace(load("tiny").cores["tt"], output_beats=256, lanes=2),

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from fpga.synth.timing.delays import Family, Sink, delay
 
-__all__ = ["VIRTUAL", "Arcs", "Pin", "arcs", "pins"]
-
 # A net inside a DSP slice that all its inputs reach and all its outputs leave from: (30 + 18) x 48 arcs are 96.
 VIRTUAL = -1
 _CLOCKS = re.compile(r"CLK|WCLK|CLKARDCLK|CLKBWRCLK")     # and C of a register; C of a DSP slice is an operand

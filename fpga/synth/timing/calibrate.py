@@ -21,9 +21,6 @@ from scipy.optimize import least_squares
 
 from fpga.synth.timing.delays import Family, Sink, delay, local, net
 
-__all__ = ["Calibration", "Design", "Net", "Path_", "calibration", "designs", "errors", "fitted", "predicted",
-           "through"]
-
 _FILE = Path(__file__).parent / "calibration.toml"
 TERMS = ("base", "column", "near", "fanout", "control", "memory", "dsp", "carry", "from_carry", "from_memory")
 ROWS = 4        # A column is as long as four rows.

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FAMILIES", "Family", "Sink", "clock_ps", "delay", "local", "net", "table"]
-
 _FILE = Path(__file__).parent / "delays.toml"
 _NEAR = 4       # Columns in which half is paid of what a net takes to leave its neighbourhood, and for its fan-out.
 

@@ -19,8 +19,6 @@ from fpga.synth.depth import bit_names
 from fpga.synth.timing.arcs import VIRTUAL, arcs, pins
 from fpga.synth.timing.delays import FAMILIES, Family
 
-__all__ = ["Netlist", "flat"]
-
 Ints = npt.NDArray[np.int64]
 Table = dict[str, npt.NDArray[Any]]
 # Rows of the arrays below: columns and their types. `net` columns hold nets, `cell` columns cells.

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from fpga.synth.timing.delays import Family, Sink, delay
 from fpga.synth.timing.netlist import Netlist
 
-__all__ = ["Packed", "pack"]
-
 Ints = npt.NDArray[np.int64]
 
 

@@ -30,8 +30,6 @@ from fpga.synth.timing.sites import BLOCKS, Window, assign, everywhere
 from fpga.synth.timing.sta import Graph, Times
 from gen.model.platform import region
 
-__all__ = ["Design", "Objects", "objects", "place", "spread", "window"]
-
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Hops = tuple[Ints, Ints, Reals]     # objects at both ends, and how hard they pull each other

@@ -16,8 +16,6 @@ from fpga.synth.timing.place import Design, Objects, spread
 from fpga.synth.timing.reproducible import falling, solved
 from fpga.synth.timing.sites import Sites, Window, everywhere
 
-__all__ = ["filled", "refined"]
-
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 

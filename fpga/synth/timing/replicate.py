@@ -15,8 +15,6 @@ from fpga.synth.timing.delays import Family, table
 from fpga.synth.timing.netlist import Netlist, Table
 from fpga.synth.timing.packing import Packed
 
-__all__ = ["groups", "replicated"]
-
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 

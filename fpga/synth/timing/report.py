@@ -26,8 +26,6 @@ from fpga.synth.timing.sta import Step, Times
 from gen.base import kept
 from gen.model.platform import region
 
-__all__ = ["NamedPath", "NamedStep", "Timing", "known", "lines", "netlist_of", "timing"]
-
 PERIODS_NS = (4.0, 3.333)
 PATHS = 10
 FILLS = 0.75, 0.65, 0.55     # of the slices of windows: the best placement of these counts

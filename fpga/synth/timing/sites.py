@@ -9,8 +9,6 @@ from scipy.optimize import linear_sum_assignment
 from fpga.synth.timing.delays import Family, table
 from gen.model.platform import region
 
-__all__ = ["BLOCKS", "Sites", "Window", "assign", "everywhere"]
-
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 

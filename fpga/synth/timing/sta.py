@@ -15,8 +15,6 @@ from fpga.synth.timing.delays import Sink, delay, local, net
 from fpga.synth.timing.netlist import Netlist
 from fpga.synth.timing.packing import Packed
 
-__all__ = ["Graph", "Path", "Step", "Times"]
-
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gen.data.logs.log import Chunk, Piece, Pieces
 
-__all__ = ["ArrayPiece", "of_arrays"]
-
 
 @dataclass
 class ArrayPiece(Piece):

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BAG", "COLUMNS", "HELD", "WHOLE", "WORDS", "archive", "few", "fill", "readable", "samples_at_once",
-           "stretches", "together", "twice", "unpacked"]
-
 #: Fields of a line, columns, arrays of an archive, tables.
 COLUMNS = 1 << 14
 #: Numbers of a chunk over all columns, 8 bytes each.

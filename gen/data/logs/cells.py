@@ -9,9 +9,6 @@ import re
 import numpy as np
 from numba import njit
 
-__all__ = ["FALSE", "FALSE_WORD", "LISTED", "MISSING", "NOTHING", "TRUE", "TRUE_WORD", "as_id", "ids_of", "items",
-           "lists_of", "meaning", "moment", "moments_of", "number", "single"]
-
 #: Texts that stand for nothing, beside an empty one: those of pandas and pyarrow, and Hive's.
 MISSING = ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
            "NULL", "NaN", "None", "n/a", "nan", "null", "\\N")

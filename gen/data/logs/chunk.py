@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Chunk"]
-
 
 @dataclass(frozen=True, eq=False)
 class Chunk:

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from gen.data.logs.log import Chunk, Piece, Pieces
 
-__all__ = ["by_table"]
-
 Columns = Mapping[str, tuple[str, ...]]
 
 

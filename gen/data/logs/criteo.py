@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from gen.data.logs.log import Chunk, Piece, Pieces, Progress
 
-__all__ = ["CORRELATED", "ClickLog", "Table", "drawn"]
-
 #: Tables of Criteo Kaggle whose rare rows come together.
 CORRELATED = (("C03", "C04", "C12", "C16", "C21"), ("C07", "C11", "C13"))
 BLOCK = 1 << 16     # samples that are drawn at once; a part of what a seed means

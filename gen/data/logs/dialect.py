@@ -13,8 +13,6 @@ import numpy as np
 from gen.data.logs import parse, stream
 from gen.data.logs.bounds import COLUMNS
 
-__all__ = ["MARKS", "NAMES", "Dialect", "character", "dialect", "first_lines", "is_json_lines", "not_utf8", "rows"]
-
 SAMPLE = 1 << 16    # bytes in which a text is looked at
 FIRST = 1 << 13     # bytes in which formats without a header line are looked for
 RECORDS = 1000      # records in which it is looked at

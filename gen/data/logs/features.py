@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from gen.data.logs.chunk import Chunk
 
-__all__ = ["LABELS", "dense_features", "dense_names", "dense_of", "label_among", "labels_of"]
-
 COUNT = re.compile(r"I\d\d?")
 #: Columns that say whether a sample was a click, in small or capital letters.
 LABELS = ("label", "click", "clicked", "is_click", "clk")

@@ -17,8 +17,6 @@ from gen.data.logs.bounds import COLUMNS, few, readable
 from gen.data.logs.parquet import VALUES
 from gen.data.logs.text import is_id
 
-__all__ = ["as_parquet"]
-
 FIRST = 1000        # lines that say which columns there are, and of which types
 
 

@@ -19,8 +19,6 @@ from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.data.logs.reading import Form
 from gen.data.logs.text import Layout
 
-__all__ = ["TextPiece", "pieces"]
-
 #: What gen.data.logs.parse takes for a number, and for an id in hexadecimal digits.
 NUMBER = re.compile(r" *([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)? *")
 HEX = re.compile(r"[0-9a-fA-F]{0,16}")

@@ -19,8 +19,6 @@ from gen.data.logs import bounds, stream, torch_file
 from gen.data.logs.log import PIECE_BYTES, Chunk, Piece
 from gen.data.logs.reading import Form
 
-__all__ = ["MelsPiece", "pieces"]
-
 
 @contextmanager
 def _tensors(path: Path) -> Iterator[tuple[NDArray, NDArray, NDArray]]:

@@ -24,8 +24,6 @@ from gen.data.logs.log import Pieces
 from gen.data.logs.reading import Form
 from gen.data.logs.trace import Trace
 
-__all__ = ["NAME", "movielens"]
-
 NAME = "MovieLens-100K"
 WHEEL = "recbole==1.2.1"
 FOLDER = "recbole/dataset_example/ml-100k/"

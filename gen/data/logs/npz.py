@@ -21,8 +21,6 @@ from gen.data.logs.bounds import HELD, few, readable, samples_at_once, stretches
 from gen.data.logs.log import Chunk, Piece
 from gen.data.logs.reading import Form
 
-__all__ = ["Member", "NpzPiece", "members", "piece", "tables_of", "values_of"]
-
 BLOCK = 1 << 20     # entries of offsets that are looked at at once
 ENTRY = 1 << 16     # bytes of an entry of an array of values
 

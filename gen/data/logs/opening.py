@@ -19,8 +19,6 @@ from gen.data.logs.movielens import movielens
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["FORMATS", "LogLike", "named_in", "open_for", "open_log", "opened", "settled"]
-
 #: What can be read. text: with a header line; movielens: ratings without one.
 FORMATS = ("criteo", "avazu", "movielens", "text", "parquet", "npz", "mels", "jsonl")
 TEXTS = ("criteo", "avazu", "movielens", "text")

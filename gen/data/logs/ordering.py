@@ -10,8 +10,6 @@ from gen.data.logs.chunk import Chunk
 from gen.data.logs.log import Pieces
 from gen.data.logs.trace import common_values, picked
 
-__all__ = ["ordered"]
-
 
 def ordered(log: Pieces, column: str) -> Pieces:
     """The log, samples of the same time in the order that they had. A log that is in order already stays a stream.

@@ -22,8 +22,6 @@ from gen.data.logs.log import PIECE_BYTES, Chunk, Piece, Problems, endure
 from gen.data.logs.reading import Form
 from gen.data.logs.text import NONE, is_id, lists_of
 
-__all__ = ["VALUES", "ParquetPiece", "pieces"]
-
 #: Names of whole numbers that are values all the same, unless they are asked for as tables.
 VALUES = re.compile(r"label|click|clicked|is_click|target|rating|timestamp|time|hour|I\d\d?", re.IGNORECASE)
 

@@ -8,8 +8,6 @@ from gen.data.logs.bounds import few
 from gen.data.logs.chunk import Chunk
 from gen.data.logs.features import dense_names, label_among
 
-__all__ = ["SHOWN", "Form", "Reading", "first_of"]
-
 #: Samples of a log that are shown, and ids of a bag of one.
 SHOWN, BAG_SHOWN = 3, 16
 LINE = 8            # columns of a sample on a line

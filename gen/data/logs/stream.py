@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from gen.base.extras import extra
 from gen.data.logs import bounds, parse
 
-__all__ = ["COMPRESSED", "SIGNS", "OpenQuote", "blocks", "compressed", "cuts", "head", "lines_before", "stem", "unpack"]
-
 #: Endings of compressed files, and what they are called.
 COMPRESSED = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
 #: How they begin; a zip archive may be an npz as well.

@@ -11,9 +11,6 @@ from gen.data.logs.bounds import few, twice
 from gen.data.logs.cells import FALSE, LISTED, MISSING, TRUE
 from gen.data.logs.dialect import MARKS, NAMES, Dialect, character, dialect, first_lines
 
-__all__ = ["AVAZU_TABLES", "CRITEO_TABLES", "ENDINGS", "Layout", "avazu", "criteo", "is_avazu", "is_criteo", "is_id",
-           "is_movielens", "lists_of", "movielens", "together", "with_header"]
-
 #: Endings of files with a header line.
 ENDINGS = (".csv", ".tsv", ".inter", ".txt")
 CRITEO_DENSE = tuple(f"I{number:02}" for number in range(1, 14))

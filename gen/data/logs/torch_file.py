@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from gen.data.logs.bounds import COLUMNS, archive, readable
 
-__all__ = ["Unread", "read"]
-
 _STORAGES = {"LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1", "ByteStorage": "u1",
              "BoolStorage": "?", "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2",
              "BFloat16Storage": "u2"}

@@ -10,8 +10,6 @@ from gen.data.logs import bounds
 from gen.data.logs.bounds import few
 from gen.data.logs.log import Chunk, Log
 
-__all__ = ["Trace", "are_rows", "common_values", "picked"]
-
 #: Ids up to so many times those that a log has are rows themselves.
 SPARSE = 4
 

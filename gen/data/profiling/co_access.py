@@ -20,8 +20,6 @@ from gen.data.profiling.stream import ahead, chosen, shares
 from gen.data.remap import Remap
 from gen.model.recommender import TableSpec
 
-__all__ = ["Places", "CoAccess", "extras", "looked", "together"]
-
 RARE_BITS = 12      # of how rare a row is; sums of products stay whole numbers in float64
 RARE = (1 << RARE_BITS) - 1
 STEPS_PER_OCTAVE = 2

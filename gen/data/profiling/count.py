@@ -8,8 +8,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["IdCounter", "join", "kept"]
-
 FIRST_DENSE, FIRST_SLOTS = 1 << 12, 1 << 10
 SPARSE = 4          # an array of up to so many entries an id is better than hashing
 LARGE = 1 << 20     # slots, that are doubled; fewer grow faster

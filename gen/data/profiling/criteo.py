@@ -7,8 +7,6 @@ import numpy as np
 from gen.data.logs.criteo import ClickLog, Table
 from gen.data.profile import Heat, Profile, TableProfile
 
-__all__ = ["criteo"]
-
 SINGLY, STRETCHES = 1 << 12, 1 << 13
 
 

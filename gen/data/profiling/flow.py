@@ -17,8 +17,6 @@ from gen.data.profiling.sources import statistics_of
 from gen.model.log_options import LogOptions
 from gen.model.recommender import Recommender
 
-__all__ = ["Options", "profile_of", "run"]
-
 
 @dataclass(frozen=True)
 class Options(LogOptions):

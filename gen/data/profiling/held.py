@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from gen.data.logs.log import Chunk, Log, Problems
 from gen.data.profile import NONE, Heat, Profile, TableProfile
 
-__all__ = ["Stretch", "of_tables", "packed", "parted", "tail_of"]
-
 NAMES = ("held_samples", "held_ids", "held_counts", "held_ends")
 
 

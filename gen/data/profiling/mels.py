@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from gen.data.logs.bounds import COLUMNS
 from gen.data.profile import Heat, Profile, TableProfile
 
-__all__ = ["PUBLISHED", "Locality", "mels", "read_locality"]
-
 
 @dataclass(frozen=True)
 class Published:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from gen.data.profile import TableProfile
 from gen.data.profiling.count import GOLDEN
 
-__all__ = ["POINTS", "STREAM", "Thinned", "distances", "static_misses"]
-
 #: Cache sizes in shares of the rows touched.
 POINTS = tuple(2.0**-power for power in range(10, -1, -1))
 STREAM = 1 << 18    # accesses of a table that are kept, about

@@ -12,8 +12,6 @@ from gen.data.profile import HEADER, Profile
 from gen.data.profiling.criteo import criteo
 from gen.data.profiling.mels import mels
 
-__all__ = ["statistics_of"]
-
 STATISTICS_BYTES = 1 << 24
 #: By the names that a user gives, files in the folder of HOTRAIL_DATA.
 STATISTICS = {"criteo_kaggle": "criteo_kaggle_calibration.json",

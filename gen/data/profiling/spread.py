@@ -16,8 +16,6 @@ from gen.data.profile import Profile
 from gen.data.profiling.co_access import Places, extras, looked
 from gen.data.profiling.stream import count, finished, shares, with_rows
 
-__all__ = ["cluster", "profile", "together"]
-
 Say = Callable[[int, int], None]
 
 

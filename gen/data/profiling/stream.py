@@ -16,8 +16,6 @@ from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
 from gen.data.returns import ENDS, Returns, measured
 
-__all__ = ["Counted", "ahead", "chosen", "count", "finished", "merge", "profile", "shares", "with_rows"]
-
 FEWEST, MOST, CHUNK = 1 << 8, 1 << 16, 1 << 21      # samples of a chunk; bags of one, over all tables
 
 

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from fpga.api.network import MlpNetwork, Runner
+from fpga.api.network import MlpNetwork
 from fpga.card import CardError
-from fpga.card import open as open_card
 from gen.compiler.emb import encode
-from gen.compiler.mlp import Compiler
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND
 from tests.support.mlp_bench import Bench
@@ -62,20 +60,6 @@ def test_operands_that_were_never_loaded(missing, detail):
         assert (known["code"], known["instruction"], known["detail"]) == (MLP.code("MEMORY"), 2, detail)
         with pytest.raises(CardError, match="instruction 2 would end the run in MEMORY$"):
             twin.start(program)
-
-
-@pytest.mark.parametrize("mode", MLP.modes)
-def test_each_mode(mode):
-    given, found = batch(DOT, SAMPLES), []
-    for kind in ("sim", "twin"):
-        compiler = Compiler(DOT, TINY, batch=SAMPLES)
-        with open_card(kind, core="mlp", preset=TINY) as card:
-            runner = Runner(card, TINY.words)
-            runner.weights(compiler.weights)
-            program = compiler.compile(SAMPLES, mode=mode, cold=True)
-            outputs = runner.run(program.words, compiler.inputs(*given), program.outputs_beats)
-            found.append((runner.last, outputs.tobytes()))
-    assert found[0] == found[1]
 
 
 def test_goes_on_after_a_reset():

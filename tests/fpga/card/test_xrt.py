@@ -7,12 +7,11 @@ import pytest
 
 from fpga.api.embedding import EmbeddingBags
 from fpga.card import CardError
-from fpga.vitis import xclbin
 from gen.rtl import headers
 from gen.rtl.headers import KERNELS
 from golden.emb.core import Emb
 from tests.support import emb_tables as make
-from tests.support import xrt_noop
+from tests.support import xclbins, xrt_noop
 from tests.support.emb_card import OracleCard
 from tests.support.xrt_noop import PLATFORM, ROOT, metadata
 
@@ -26,7 +25,7 @@ def image(tmp_path):
 
 
 def written(folder, core="emb"):
-    return xclbin.write(folder / f"{core}.xclbin", metadata(core), platform=PLATFORM).path
+    return xclbins.write(folder / f"{core}.xclbin", metadata(core), platform=PLATFORM).path
 
 
 MEMORY_AND_RUNS = """

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench import gate as figures
+from bench.page import with_table
 from fpga.synth import map as synth
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
 from fpga.synth.peers import peers
-from fpga.vitis import figures, gate
+from fpga.vitis import gate
 from gen.model.platform import RESOURCES, Budget, Platform
 from tests.support.circuits import TREE
 from tests.support.vitis_kernels import prepared
@@ -105,18 +107,10 @@ def test_table_of_the_page():
         "| `hotrail_hotline` of `hotline_fpga`, 250 MHz: passes | 1,000 | 2,000 | 7.5 | 4 | 10 | 6 of 6 | 1 of 1 |",
         "| of the standard shell | 0.3 % | 0.3 % | 1.2 % | 3.8 % | 0.7 % | | |",
         "| of the bare chip | 0.2 % | 0.2 % | 0.8 % | 3.1 % | 0.5 % | | |"]
-    page = figures.written(figures.PAGE.read_text("utf-8"), table)
-    assert page.count(table[2]) == 1 and figures.written(page, table) == page
-    with pytest.raises(LookupError, match="vitis-package.md has no place for the gate's table"):
-        figures.written("nothing", table)
-
-
-@pytest.mark.regress
-def test_the_page_tells_what_is_measured():
-    """Minutes of Yosys where build/synth is empty."""
-    page = figures.PAGE.read_text("utf-8")
-    assert figures.written(page, figures.measured()) == page, \
-        f"write {figures.PAGE.name} again: python -m fpga.vitis.figures"
+    page = with_table(figures.PAGE.read_text("utf-8"), "gate", table)
+    assert page.count(table[2]) == 1 and with_table(page, "gate", table) == page
+    with pytest.raises(LookupError, match="the page has no place for the table 'gate'"):
+        with_table("nothing", "gate", table)
 
 
 def test_one_source_of_budgets():
@@ -147,7 +141,7 @@ def test_measures_with_yosys(tmp_path, monkeypatch):
 
 @pytest.mark.regress
 def test_shipping_cores_pass_and_the_page_has_them():
-    """Minutes of Yosys; `python -m fpga.vitis.figures` writes the page's table."""
+    """Minutes of Yosys; `python -m bench.gate` writes the page's table."""
     table, text = figures.measured(), figures.PAGE.read_text("utf-8")
     assert not [line for line in table if "refused" in line]
-    assert figures.written(text, table) == text
+    assert with_table(text, "gate", table) == text

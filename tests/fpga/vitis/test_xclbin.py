@@ -1,30 +1,28 @@
-"""fpga.vitis.xclbin: written, read back, held against XRT's own parser, and refused where anything was changed."""
+"""fpga.vitis.xclbin: what it reads is what XRT's own parser reads; refused where anything was changed."""
 
 import re
 
 import pytest
 from lxml import etree
 
-from fpga.vitis import xclbin
 from fpga.vitis.xclbin import XclbinError, fits, read
 from gen.rtl.headers import KERNELS
-from tests.support import xrt_noop
+from tests.support import xclbins, xrt_noop
 from tests.support.xrt_noop import PLATFORM, metadata
 
 CORES = tuple(KERNELS)
 
 
 def written(path, core="emb", text=None, **options):
-    return xclbin.write(path, metadata(core) if text is None else text, **{"platform": PLATFORM, **options})
+    return xclbins.write(path, metadata(core) if text is None else text, **{"platform": PLATFORM, **options})
 
 
 @pytest.mark.parametrize("core", CORES)
-def test_what_is_written_is_read(tmp_path, core):
-    made = written(tmp_path / "deep" / "k.xclbin", core, clock_mhz=250, memory_bytes=1 << 31)
-    assert made == read(tmp_path / "deep" / "k.xclbin")
+def test_all_of_it_is_read(tmp_path, core):
+    made = written(tmp_path / "k.xclbin", core)
     assert (made.platform, made.mode, made.clock_mhz, made.has_bitstream) == (PLATFORM, "hw", 250, False)
     assert [(memory.tag, memory.used, memory.bytes, memory.base) for memory in made.memories] == [
-        ("bank0", True, 1 << 31, 0x40_0000_0000)]
+        ("bank0", True, 1 << 32, 0x40_0000_0000)]
     assert [instance.name for instance in made.instances] == [f"hotrail_{core}:hotrail_{core}_1"]
     kernel, isa = made.check(core), KERNELS[core]
     assert [(item.id, item.name, item.offset, item.bytes) for item in kernel.arguments] == [
@@ -32,22 +30,6 @@ def test_what_is_written_is_read(tmp_path, core):
     assert {link.argument for link in made.connections} == {
         number for number, item in enumerate(isa.arguments) if item.kind == "pointer"}
     assert kernel.vlnv.startswith(f"hotrail:RTLKernel:hotrail_{core}:") and kernel.ports["s_axi_control"] == 32
-
-
-def test_instances_are_at_the_channels_of_their_board(tmp_path):
-    made = written(tmp_path / "k.xclbin", board="u55c", instances=3)
-    assert [(memory.tag, memory.bytes, memory.base) for memory in made.memories] == [
-        (f"HBM[{number}]", 1 << 29, number << 29) for number in range(3)]
-    assert {(link.instance, link.memory) for link in made.connections} == {(0, 0), (1, 1), (2, 2)}
-    for number in (1, 2, 3):
-        made.check("emb", instance=f"hotrail_emb_{number}")
-
-
-def test_the_same_bytes_every_time(tmp_path):
-    first, second = written(tmp_path / "a"), written(tmp_path / "b")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() and first.uuid == second.uuid
-    assert written(tmp_path / "c", clock_mhz=200).uuid != first.uuid
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"], "no half-written file stays"
 
 
 PARSE = """
@@ -116,16 +98,6 @@ def test_modes(tmp_path, mode, name):
 def test_a_kernel_without_a_protocol_has_xrt_s_own(tmp_path):
     found = changed(tmp_path, lambda kernel: kernel.attrib.pop("hwControlProtocol"))
     assert found.check("emb").protocol == "ap_ctrl_hs"
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    written(tmp_path / "k.xclbin")
-    before = (tmp_path / "k.xclbin").read_bytes()
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-    with pytest.raises(XclbinError, match="k.xclbin cannot be written: No space left"):
-        written(tmp_path / "k.xclbin", clock_mhz=200)
-    assert [path.name for path in tmp_path.iterdir()] == ["k.xclbin"]
-    assert (tmp_path / "k.xclbin").read_bytes() == before
 
 
 # Changed xclbins
@@ -268,9 +240,8 @@ def test_rows_of_hotline_may_be_in_another_memory(tmp_path):
 
 @pytest.mark.parametrize("attribute", ["offset", "size", "id", "port", "addressQualifier"])
 def test_metadata_without_an_attribute_is_refused(tmp_path, attribute):
-    with pytest.raises(XclbinError, match=f"the kernel.xml for .* is wrong: .*{attribute}"):
+    with pytest.raises(XclbinError, match=f"a kernel of its EMBEDDED_METADATA lacks an attribute .*{attribute}"):
         changed(tmp_path, lambda kernel: kernel.find("args/arg").attrib.pop(attribute))
-    assert not list(tmp_path.iterdir()), "nothing half-written"
 
 
 @pytest.mark.parametrize("frequency", ["3x0MHz", "infMHz", "nanMHz", ""])
@@ -285,12 +256,9 @@ def test_a_wrong_frequency_is_refused(tmp_path, frequency):
         read(path)
 
 
-def test_wrong_files(tmp_path):
+def test_no_file(tmp_path):
     with pytest.raises(XclbinError, match="cannot be read: No such file or directory"):
         read(tmp_path / "none")
-    for text in ("<root/>", "no xml"):
-        with pytest.raises(XclbinError, match="the kernel.xml for .* (has no <kernel>|is wrong)"):
-            written(tmp_path / "k.xclbin", text=text)
 
 
 @pytest.mark.parametrize("platform, device, right", [

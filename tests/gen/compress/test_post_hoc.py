@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorly.decomposition import tensor_train_matrix
 
 from gen.compress import post_hoc
 from gen.compress.post_hoc import decompose, within
 from gen.rtl.config import load
 from golden import tt
-from golden.tt.decompose import relative_error
+from golden.tt.cores import largest_ranks
 
 BIG = load("smartssd").cores["emb"].tt
 CASES = [(210, (5, 6, 8), (2, 3, 4), (4, 5)), (240, (5, 6, 8), (2, 3, 4), (10, 32)), (100, (30, 4), (6, 2), (7,)),
@@ -21,6 +24,13 @@ def table_of(rows, dim, seed=0):
     return (rng.standard_normal((rows, dim)) * 0.8 ** np.arange(dim) + rng.standard_normal(dim)).astype(np.float32)
 
 
+def by_tensorly(values, modes, columns, ranks):
+    """In float64, the rows behind the last zeros."""
+    padded = np.zeros((np.prod(modes), np.prod(columns)))
+    padded[:len(values)] = values
+    return tensor_train_matrix(padded.reshape(*modes, *columns), rank=[1, *ranks, 1])
+
+
 @pytest.fixture(params=[1 << 22, 300], ids=["whole", "blocks"])
 def block_words(request, monkeypatch):
     monkeypatch.setattr(post_hoc, "BLOCK_WORDS", request.param)
@@ -30,11 +40,13 @@ def block_words(request, monkeypatch):
 def test_tables_are_those_of_tensorly(block_words, rows, modes, columns, ranks):
     values = table_of(rows, int(np.prod(columns)))
     factors = decompose(values, modes, columns, ranks)
-    theirs = tt.decompose(values, modes, columns, ranks)
+    theirs = by_tensorly(values, modes, columns, ranks)
     assert [core.shape for core in factors.cores] == [core.shape for core in theirs]
     assert all(core.dtype == np.float32 and core.flags.c_contiguous for core in factors.cores)
-    np.testing.assert_allclose(tt.dense(factors.cores), tt.dense(theirs), rtol=0, atol=3e-5 * np.abs(values).max())
-    assert factors.error == pytest.approx(relative_error(values, factors.cores), rel=1e-6, abs=1e-7)
+    found = tt.dense(factors.cores)
+    np.testing.assert_allclose(found, tt.dense(theirs), rtol=0, atol=3e-5 * np.abs(values).max())
+    error = np.linalg.norm(found[:rows] - values) / np.linalg.norm(values)
+    assert factors.error == pytest.approx(error, rel=1e-6, abs=1e-7)
     assert factors.words == sum(core.size for core in theirs)
 
 
@@ -42,6 +54,32 @@ def test_a_train_is_found_to_rounding(block_words):
     rng = np.random.default_rng(4)
     cores = [rng.standard_normal(shape) for shape in ((1, 6, 2, 3), (3, 7, 4, 4), (4, 5, 2, 1))]
     assert decompose(tt.dense(cores), (6, 7, 5), (2, 4, 2), (3, 4)).error < 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_exact_at_the_largest_ranks(data):
+    cores = data.draw(st.integers(2, 4))
+    modes = tuple(data.draw(st.integers(1, 4)) for _ in range(cores))
+    columns = tuple(data.draw(st.integers(1, 4)) for _ in range(cores))
+    rows = data.draw(st.integers(1, int(np.prod(modes))))
+    table = np.random.default_rng(rows).standard_normal((rows, int(np.prod(columns))))
+    found = decompose(table, modes, columns, largest_ranks(modes, columns))
+    assert found.error < 1e-6
+    assert np.abs(tt.dense(found.cores)[rows:]).max(initial=0) < 1e-5   # padding
+
+
+def test_error_is_within_the_bound_of_tt_svd():
+    """Squared error is at most the sum of what the two unfoldings' SVDs drop (Oseledets, theorem 2.2)."""
+    table = np.random.default_rng(3).standard_normal((60, 16))
+    modes, columns, ranks = (4, 5, 3), (2, 4, 2), (5, 4)
+    tensor = table.reshape(*modes, *columns).transpose(0, 3, 1, 4, 2, 5)
+    dropped = 0.0
+    for k, rank in enumerate(ranks, start=1):
+        left = int(np.prod(modes[:k]) * np.prod(columns[:k]))
+        dropped += np.sum(np.linalg.svd(tensor.reshape(left, -1), compute_uv=False)[rank:] ** 2)
+    error = decompose(table, modes, columns, ranks).error
+    assert 0 < error ** 2 <= dropped / np.sum(table ** 2) * (1 + 1e-6)
 
 
 def test_memory_maps_and_zeros(tmp_path):

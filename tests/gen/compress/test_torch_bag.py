@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from gen.compress.post_hoc import decompose  # noqa: E402
 from gen.compress.torch_bag import TieredBag, tiers  # noqa: E402
 from golden import tt  # noqa: E402
 from golden.tt.block16 import rounded_cores  # noqa: E402
@@ -139,7 +140,7 @@ def test_cores_are_those_that_the_unit_takes(modes, columns, ranks):
 
 def test_cores_of_a_decomposition_give_its_rows():
     values = np.random.default_rng(1).standard_normal((ROWS, 12)).astype(np.float32)
-    cores = tt.decompose(values, (5, 3, 4), (2, 3, 2), (4, 3))
+    cores = decompose(values, (5, 3, 4), (2, 3, 2), (4, 3)).cores
     bag = bag_of("three", "all")
     bag.load_cores(cores)
     np.testing.assert_allclose(bag.values(), tt.dense(cores)[:ROWS], rtol=1e-5, atol=1e-6)
@@ -195,7 +196,7 @@ def test_dense_rows_become_a_train_and_go_on():
     tier = TIERS["mixed"]
     order = np.flatnonzero(tier == 1)[::-1]
     made = bag.retiered(tier, order=order, rank=4, modes=(3, 3, 3), columns=(2, 3, 2), rate=0.1, rule="adagrad")
-    want = tt.decompose(bag.values()[order], (3, 3, 3), (2, 3, 2), (4, 4))
+    want = decompose(bag.values()[order], (3, 3, 3), (2, 3, 2), (4, 4)).cores
     values = made.values()
     np.testing.assert_allclose(values[order], tt.dense(want)[:len(order)], rtol=1e-4, atol=1e-5)
     assert 0.1 < made.error < 0.95

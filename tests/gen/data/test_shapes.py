@@ -1,4 +1,4 @@
-"""Choice of modes: the table of near-equal factors, and the fastest among all."""
+"""Choice of modes: near-equal factors, all factors, and what they multiply."""
 
 from math import prod
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gen.data.shapes import column_modes, factorizations, fastest_column_modes, macs, row_modes
+from gen.data.shapes import column_modes, factorizations, macs, row_modes
 
 
 @given(st.integers(1, 50_000_000), st.integers(1, 4))
@@ -45,36 +45,10 @@ def test_macs_of_three_cores():
     assert macs((8, 8), 4) == 256
 
 
-def test_fastest_is_the_least_cost_then_the_fewest_macs():
-    def cost(j, r):
-        if j[2] > 16:
-            raise ValueError(f"J3 = {j[2]} is over 16")
-        return -(-macs(j, r) // 512)
-    # The larger J3, the smaller the first product; at J3 = R both cost the same: 2 D R in all.
-    assert fastest_column_modes(64, 16, cost) == (2, 2, 16)
-    assert macs((2, 2, 16), 16) == 2 * 64 * 16
-    # All shapes cost one cycle: MACs decide.
-    chosen = fastest_column_modes(64, 4, lambda j, r: 1)
-    assert macs(chosen, 4) == min(macs(modes, 4) for modes in factorizations(64, 3))
-
-
-def test_fastest_passes_over_what_the_unit_refuses():
-    def cost(modes, rank):
-        if modes[2] > 4:
-            raise ValueError(f"J3 = {modes[2]} is over 4")
-        return sum(modes)
-    assert fastest_column_modes(64, 4, cost) == (4, 4, 4)
-    with pytest.raises(ValueError) as caught:
-        fastest_column_modes(7 * 7 * 7 * 7, 4, lambda j, r: cost((0, 0, 9), r))
-    assert str(caught.value) == "no 3 factors of 2401 columns at rank 4 fit the unit: J3 = 9 is over 4"
-
-
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: row_modes(0), "rows is 0; it must be a whole number of 1 or more"),
     (lambda: row_modes(5, 0), "cores is 0; it must be a whole number of 1 or more"),
     (lambda: column_modes(-4), "columns is -4; it must be a whole number of 1 or more"),
-    (lambda: fastest_column_modes(64, 0, lambda j, r: 1),
-     "rank is 0; it must be a whole number of 1 or more"),
 ])
 def test_wrong(call, message):
     with pytest.raises(ValueError) as caught:

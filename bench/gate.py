@@ -1,25 +1,22 @@
 """The gate's figures of the shipping cores as the table of docs/vitis-package.md.
 
-    python -m fpga.vitis.figures        measures them at the shell's own clock and writes the table
+    python -m bench.gate        measures them at the shell's own clock and writes the table
 """
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.page import with_table
 from fpga.synth.depth import MAX_CHAINS, MAX_LEVELS
 from fpga.synth.peers import peers
 from fpga.vitis.description import prepare
 from fpga.vitis.gate import Gate, judge, measure
 from gen.model.platform import RESOURCES, Platform
 
-__all__ = ["PAGE", "measured", "rows", "written"]
-
-PAGE = Path(__file__).parents[2] / "docs" / "vitis-package.md"
+PAGE = Path(__file__).parents[1] / "docs" / "vitis-package.md"
 # By the names that figures have: preset and core.
 SHIPPING = {"emb": ("smartssd", "emb"), "emb.half": ("smartssd_half", "emb"), "mlp": ("smartssd", "mlp"),
             "hotline": ("hotline_fpga", "hotline")}
-_BEGIN, _END = "<!-- gate begin -->\n", "<!-- gate end -->"
 
 
 def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
@@ -47,15 +44,6 @@ def rows(gates: Iterable[tuple[str, Gate]]) -> list[str]:
     return out
 
 
-def written(text: str, table: Iterable[str]) -> str:
-    """The page with another table. Raises LookupError: it has no place for one"""
-    body = _BEGIN + "\n".join(table) + "\n" + _END
-    out, count = re.subn(f"{_BEGIN}.*?{_END}", lambda _: body, text, flags=re.S)
-    if count != 1:
-        raise LookupError(f"{PAGE.name} has no place for the gate's table")
-    return out
-
-
 def measured() -> list[str]:
     """The table of the shipping cores; minutes for what is not in the cache."""
     verdicts = []
@@ -66,5 +54,4 @@ def measured() -> list[str]:
 
 
 if __name__ == "__main__":
-    table = measured()
-    PAGE.write_text(written(PAGE.read_text("utf-8"), table), "utf-8")
+    PAGE.write_text(with_table(PAGE.read_text("utf-8"), "gate", measured()), "utf-8")

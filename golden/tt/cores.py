@@ -1,51 +1,16 @@
-"""Tensor-train cores of an embedding table, by TensorLy's TT-matrix decomposition (TT-SVD).
+"""Tensor-train cores of an embedding table: which a table can have, and the table that they stand for.
 
 A table of I1*I2*I3 rows and J1*J2*J3 columns becomes cores G_k of shape (R_{k-1}, I_k, J_k, R_k) with
 
     table[(i1*I2 + i2)*I3 + i3, (j1*J2 + j2)*J3 + j3] = G1[0, i1, j1, :] @ G2[:, i2, j2, :] @ G3[:, i3, j3, 0]
 
-Source: Oseledets, Tensor-Train Decomposition, SIAM J. Sci. Comput. 33(5), 2011, Alg. 1; SCRec §II.B.
-
-Numerics: the decomposition runs in float64 and its cores are rounded to float32 once, at the end.
-TT-SVD is quasi-optimal: within sqrt(d-1) of the best error at those ranks. That best is often bad: the rows
-of a trained embedding table have little tensor structure to find after the fact, so the error must
-always be shown, and a table meant for tensor trains should be trained as one (bench.learn does).
+Source: Oseledets, Tensor-Train Decomposition, SIAM J. Sci. Comput. 33(5), 2011; SCRec §II.B
 """
 
 from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-
-Cores = list[np.ndarray]
-
-
-def decompose(table: np.ndarray, row_modes: Sequence[int], column_modes: Sequence[int],
-              ranks: int | Sequence[int]) -> Cores:
-    """Float32 cores of `table` (rows, D); rows past the table's last, up to prod(row_modes), are zero.
-
-    `ranks` is one integer for every inner rank, or the d-1 inner ranks.
-    Raises ValueError, in one sentence, where modes or ranks do not fit the table.
-    """
-    # Here, since it brings SciPy: a second that most who know the unit's numbers have no use for.
-    import tensorly
-    from tensorly.decomposition import tensor_train_matrix
-
-    table = np.asarray(table)
-    if table.ndim != 2:
-        raise ValueError(f"table must be a matrix (rows, D), not an array of shape {table.shape}")
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
-        raise ValueError(f"table[{row}, {column}] is {table[row, column]}: "
-                         "only finite values have a decomposition")
-    rows, columns = table.shape
-    row_modes, column_modes, inner = fitting(rows, columns, row_modes, column_modes, ranks)
-    padded = np.zeros((prod(row_modes), columns))
-    padded[:rows] = table
-    tensor = tensorly.tensor(padded.reshape(row_modes + column_modes))
-    factors = tensor_train_matrix(tensor, rank=[1, *inner, 1])
-    # TensorLy leaves the whole magnitude in the last core; float32 has the exponent range to bear it.
-    return [np.ascontiguousarray(core, dtype=np.float32) for core in factors]
 
 
 def fitting(rows: int, columns: int, row_modes: Sequence[int], column_modes: Sequence[int],
@@ -76,18 +41,6 @@ def dense(cores: Sequence[np.ndarray]) -> np.ndarray:
         block = np.einsum("xyr,rijs->xiyjs", block, np.asarray(core, dtype=np.float64), optimize=True)
         block = block.reshape(block.shape[0] * block.shape[1], -1, block.shape[-1])
     return block[:, :, 0]
-
-
-def relative_error(table: np.ndarray, cores: Sequence[np.ndarray]) -> float:
-    """Frobenius norm of (table - dense(cores)) over that of `table`; 0 for a table of zeros hit exactly."""
-    table = np.asarray(table, dtype=np.float64)
-    rebuilt = dense(cores)
-    if rebuilt.shape[0] < table.shape[0] or rebuilt.shape[1:] != table.shape[1:]:
-        raise ValueError(f"cores stand for a table of shape {rebuilt.shape}, "
-                         f"which does not hold one of shape {table.shape}")
-    norm = float(np.linalg.norm(table))
-    distance = float(np.linalg.norm(table - rebuilt[: table.shape[0]]))
-    return distance / norm if norm else distance
 
 
 def check_cores(cores: Sequence[np.ndarray]) -> None:
