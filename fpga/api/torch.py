@@ -125,6 +125,12 @@ class OneTable(OnCards):
                 for start in range(0, len(numbers), BAGS)]))
         return torch.nn.Parameter(self._rows.to(self._like.device, self._like.dtype), requires_grad=False)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":        # also of torch.func.functional_call
+            raise ValueError(f"table {self.table!r} is on cards, which keep its rows: give the model that is compiled "
+                             "its weight")
+        super().__setattr__(name, value)
+
     @property       # type: ignore[misc]
     def __class__(self) -> Any:
         """What it stands in for, to a model that asks by isinstance."""
@@ -175,4 +181,5 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     try:
         return (held.float() if held.dtype is torch.bfloat16 else held).numpy()
     except RuntimeError as error:       # of vmap, of an export
-        raise ValueError(f"a card takes tensors whose numbers are there: {error}") from None
+        raise ValueError("a card takes tensors whose numbers are there, not those of torch.func.vmap or an export: "
+                         f"{error}") from None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fpga.api.embedding import EmbeddingBags
 from fpga.api.serving import Cards
 from fpga.api.torch import EmbeddingBag, OnCards, OneTable, array
-from fpga.api.torch_gate import check, kind_of, place_of, pooling
+from fpga.api.torch_gate import check, check_functions, compiled_methods, kind_of, place_of, pooling
 from fpga.api.trained import laid_out
 from fpga.card.opening import check_kind
 from gen.compiler.emb import Bags
@@ -38,7 +38,9 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     Tables are named by their place in the model ("bottom.user"), those of TorchRec by their own names. The model itself
     does not change; the copy shares no table with it. For inference: nothing flows back to the rows. Pooled vectors are
     bit for bit those of the golden model, in the dtype and on the device of the module; torch's own differ by the order
-    of FP32 additions. Several threads may call it.
+    of FP32 additions. Several threads may call it. What a forward computes is known when it is called: one that
+    computes with its tables' parameters(), gives them other weights by torch.func.functional_call, or is mapped by
+    torch.func.vmap raises ValueError in its first call.
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
@@ -58,6 +60,7 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
     check_kind(card)
+    check_functions(model, [each.module for each in modules])
     held = [table for each in modules for table in each.tables]
     bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
@@ -71,13 +74,17 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
 
 def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCards") -> torch.nn.Module:
-    """The model with what takes the place of its tables.
+    """The model with what takes the place of its tables. Methods that torch.compile has compiled are compiled anew.
 
     Raises      ValueError: a model that cannot be copied, or whose copy keeps its tables
     """
     places = {id(each.module): each.on_cards(rows) for each in found}
+    copies: dict[int, Any] = dict(places)
     try:
-        duplicate = copy.deepcopy(model, dict(places))
+        duplicate = copy.deepcopy(model, copies)
+        for module in model.modules():
+            for attribute, compiler, method in compiled_methods(module) if id(module) in copies else ():
+                setattr(copies[id(module)], attribute, compiler(copy.deepcopy(method, copies)))
     except Exception as error:      # whatever the model's parts raise
         within = "; compile what it wraps, its module" if hasattr(model, "module") else ""
         raise ValueError(f"{type(model).__name__} cannot be copied by copy.deepcopy: "

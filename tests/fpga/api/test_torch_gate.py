@@ -6,6 +6,8 @@ Skipped without torch, in parts without TorchRec. The cards' cores are the oracl
 import copy
 import io
 import threading
+from functools import partial
+from types import MethodType
 
 import numpy as np
 import pytest
@@ -211,6 +213,69 @@ def test_torch_compile_before_and_after_and_what_is_no_call(compiled):
     for wrong in (U.bool(), U.float()):
         with pytest.raises(ValueError, match="table user: indices must be whole numbers, not "):
             on_cards(wrong, I)
+
+
+class Compiles(Model):
+    """Of methods that it compiles itself, one of which reads a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.half = (torch.compile(method, backend="eager") for method in (self.row, self.scale))
+
+    def row(self, user):
+        return self.user(user)
+
+    def scale(self, vectors):
+        return vectors / 2
+
+    def forward(self, user, item):
+        return self.rows(user) + self.half(self.item(item))
+
+
+def test_methods_that_are_compiled_or_set_on_a_model(compiled):
+    """They call the cards, as the model's call its tables: other rows of the model change nothing."""
+    whole, given, partly = Model(), Model(), Model()
+    whole.forward = torch.compile(whole.forward, backend="eager")
+    given.forward = MethodType(lambda self, user, item: self.user(user), given)
+    partly.forward = partial(Model.forward, partly)
+    for model in (whole, given, partly, Compiles()):
+        model.acts = [torch.relu, lambda vectors: vectors]
+        on_cards = compiled(model)
+        with torch.no_grad():
+            wanted = model(U, I)
+            for table in (model.user, model.item):
+                table.weight.zero_()
+            assert torch.equal(on_cards(U, I), wanted)
+            on_cards.forward = torch.compile(on_cards.forward, backend="eager")
+            assert torch.equal(on_cards(U, I), wanted)
+
+
+NAMED = Model()
+
+
+@pytest.mark.parametrize("attribute, make", [
+    ("forward", lambda model: lambda user, item: model.user(user)),
+    ("forward", lambda model: lambda user, item, model=model: model.user(user)),
+    ("forward", lambda model: MethodType(lambda self, user, item: model.user(user), model)),
+    ("forward", lambda model: lambda user, item: NAMED.user(user)),
+    ("forward", lambda model: torch.compile(lambda user, item: model.user(user), backend="eager")),
+    ("parts", lambda model: [{"user": partial(lambda user: model.user(user))}]),
+])
+def test_functions_that_keep_the_model_are_refused(attribute, make):
+    NAMED.__dict__.pop("forward", None)
+    setattr(NAMED, attribute, make(NAMED))
+    assert f"module Model: {attribute} is or has a function that keeps the Model itself, whose" in refused(NAMED)
+
+
+def test_what_is_known_when_a_model_is_called(compiled):
+    on_cards = compiled(Model())
+    call = torch.func.functional_call
+    with torch.no_grad():
+        assert torch.equal(call(on_cards, dict(on_cards.named_parameters()), (U, I)), on_cards(U, I))
+        with pytest.raises(ValueError, match="table 'user' is on cards, which keep its rows"):
+            call(on_cards, dict(Model().named_parameters()), (U, I))
+        with pytest.raises(ValueError, match="not those of torch.func.vmap or an export"):
+            torch.func.vmap(on_cards)(U, I)
 
 
 def test_hooks_around_a_table_and_wrappers(compiled):
