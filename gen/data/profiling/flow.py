@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gen.data.ids import id_text
 from gen.data.logs import open_for
 from gen.data.logs.columns import by_table
 from gen.data.logs.reading import Reading
@@ -129,5 +130,5 @@ def _within(found: Profile, model: Recommender) -> None:
         for ids in (each.tables[name].ids for each in (found, held.tail_of(found)) if each is not None):
             if spec.ids != "index" or ids is None or not len(ids) or ids[-1] < spec.rows:
                 continue
-            raise ValueError(f"table {name}: the id {ids[-1]} is past the model's {spec.rows} rows; ids that are no "
-                             f"rows need ids = 'modulo' or 'vocabulary'")
+            raise ValueError(f"table {name}: the id {id_text(ids[-1])} is past the model's {spec.rows} rows; ids that "
+                             f"are no rows need ids = 'modulo' or 'vocabulary'")
