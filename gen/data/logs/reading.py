@@ -78,6 +78,8 @@ def _word(value: Any) -> str:
     """Of a sample, not longer than a line bears."""
     if isinstance(value, list):
         return f"[{few(map(_word, value), 6)}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
+        value = int(value)      # a time is one in seconds, which six digits do not tell from another
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else id_text(value)
 
 

@@ -91,6 +91,10 @@ def _horizon(text: str) -> tuple[float, bool]:
     return number, multiple
 
 
+#: Accesses of a table from which on it is odd that no id is there twice.
+DISTINCT = 100
+
+
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
              progress: Callable[[int, int], None], read: Callable[[Reading], None]) -> Profile:
     if options.held_back and (options.workers or options.scheduler):
@@ -120,6 +124,10 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
                                                            else ""))
     for line in log.report():
         say(line)
+    for name, each in profile.tables.items():
+        if each.ids is not None and len(each.ids) == each.heat.total >= DISTINCT:
+            say(f"note       {name}: no id occurs twice, so no row is worth a faster memory; if it numbers the "
+                "samples, --table names the others")
     read(log.reading())
     return profile
 
