@@ -9,7 +9,7 @@ quantised or not, known by their classes (fpga.api.torch_gate); TorchRec is not 
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from gen.data.trained import Placed, TrainedTable
 __all__ = ["CollectionOnCards", "EmbeddingOnCards", "RowsOnCards", "SequencesOnCards", "compile"]
 
 
-def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str]] | None = None,
+def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str] | None] | None = None,
             card: str = "sim", card_options: Mapping[str, Any] | None = None, **options: Any) -> torch.nn.Module:
     """A copy of a trained model whose embedding tables are on cards, placed by a click log; called as the model is.
 
@@ -44,9 +44,10 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
-                last part of the table's name]; card: a kind, "sim" as a rule, and card_options: as fpga.card.open takes
-                them; options: as fpga.api.trained.bundle: ids, unknown, out, device, preset, cards, batch, levels,
-                row_format, tt_format, results, format, sample, say
+                last part of the table's name], None for a module that stays in torch, as of positions; card: a kind,
+                "sim" as a rule, and card_options: as fpga.card.open takes them; options: as fpga.api.trained.bundle:
+                ids, unknown, out, device, preset, cards, batch, levels, row_format, tt_format, results, format,
+                sample, say
     Returns     the copy; `cards` of it are the open cards (close them), `cards.bundle` what is on them
     Rate        a run of each card per call of a table's module; a collection of TorchRec is one module
     Raises      ValueError: a model without tables, a module that does more with them than a card does
@@ -55,14 +56,17 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"hotrail.compile takes a torch.nn.Module, not a {type(model).__name__}; hotrail.bundle takes "
                          "files and state dicts")
-    modules = list(_found(model))
+    left = {name for name, named in (columns or {}).items() if named is None}
+    modules = list(_found(model, left))
     if not modules:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
     check_kind(card)
     check_functions(model, [each.module for each in modules])
     held = [table for each in modules for table in each.tables]
-    bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
+    named = {name: each for name, each in (columns or {}).items() if each is not None}
+    bundle, laid = laid_out(held, type(model).__name__, log, columns=named, otherwise=", and None leaves it in torch",
+                            **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
     try:
         compiled = _copied(model, modules, RowsOnCards(cards, laid))
@@ -291,12 +295,13 @@ class _Found:
     on_cards: Callable[[RowsOnCards], torch.nn.Module]
 
 
-def _found(model: torch.nn.Module) -> Iterator[_Found]:
-    """The modules that hold tables, each once. What lies inside one is its own.
+def _found(model: torch.nn.Module, left: Set[str] = frozenset()) -> Iterator[_Found]:
+    """The modules that hold tables, each once. What lies inside one is its own. left: places of those to pass over.
 
-    Raises      ValueError: a module that is not understood
+    Raises      ValueError: a module that is not understood; one of `left` that is none or lies inside one
     """
     inside: set[int] = set()
+    passed: set[str] = set()
     ids: dict[str, Any] = {}
     for module in model.modules():
         for table, each in getattr(module, "_managed_collision_modules", {}).items():
@@ -308,6 +313,10 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
         if id(module) in inside:
             continue
         place = place_of(name, module)
+        if place in left and kind_of(module) is not None:
+            inside |= {id(each) for each in module.modules()}
+            passed.add(place)
+            continue
         check(module, place)
         if kind_of(module) is None:
             continue
@@ -316,6 +325,8 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
         else:
             inside |= {id(each) for each in module.modules()}
             yield _of_collection(module, ids)
+    for name in sorted(left - passed):
+        raise ValueError(f"columns: there is no module {name!r} with tables that can stay in torch by itself")
 
 
 def _of_table(module: Any, place: str) -> _Found:

@@ -176,6 +176,54 @@ def test_weights_that_the_model_reads_and_its_dtype(compiled, to):
         assert torch.equal(on_cards(U, I), wanted)
 
 
+def renormalised(self, user, item):
+    self.user.weight.data = nn.functional.normalize(self.user.weight.data)
+    return self.user(user)
+
+
+def zeroed(self, user, item):
+    self.user.weight[0] = 0
+    return self.user(user)
+
+
+def halved(self, user, item):
+    self.user.weight.detach().div_(2)
+    return self.user(user)
+
+
+@pytest.mark.parametrize("forward, what", [(renormalised, "data"), (zeroed, "__setitem__"), (halved, "div_")])
+def test_a_model_that_changes_its_rows_is_refused(compiled, forward, what):
+    on_cards = compiled(type("Model", (Model,), {"forward": forward})())
+    with torch.no_grad(), pytest.raises(ValueError, match=f"^{what} of rows that are on cards, which it would not"):
+        on_cards(U, I)
+    sums = torch.zeros(50, 8)
+    sums += on_cards.user.weight.requires_grad_(False)
+    assert type(sums) is torch.Tensor and torch.equal(sums, copy.deepcopy(on_cards.user.weight))
+
+
+class Positions(Model):
+    """Of whose positions a log has no column."""
+
+    def __init__(self):
+        super().__init__()
+        self.position = Scaled(4, 8)
+
+    def forward(self, user, item):
+        return super().forward(user, item) + self.position(torch.arange(4))
+
+
+def test_a_table_that_stays_in_torch(compiled):
+    model = Positions()
+    on_cards = compiled(model, columns={"position": None})
+    with torch.no_grad():
+        assert torch.equal(on_cards(U, I), model(U, I)) and type(on_cards.position) is Scaled
+    with pytest.raises(ValueError, match="no module 'positions' with tables that can stay in torch by itself"):
+        compiled(model, columns={"position": None, "positions": None})
+    model.position = nn.Embedding(4, 8)
+    with pytest.raises(ValueError, match=r"columns={'position': COLUMN} names the table's own, and None leaves it in"):
+        compiled(model)
+
+
 class Asks(Model):
     def forward(self, user, item):
         many = isinstance(self.user, nn.EmbeddingBag)
