@@ -5,10 +5,11 @@ A card holds rows and pools them. A module that does more with its weights than 
 a hook, a parametrisation or another tensor, would silently give other values.
 """
 
-import inspect
+import dis
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import partial
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -115,9 +116,8 @@ def _copied(module: torch.nn.Module) -> dict[str, Any]:
 
 def _compilers(function: Any) -> list[Any]:
     """Of a function that torch.compile has made: what makes such functions."""
-    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    return [each for each in held if type(each).__module__ == "torch._dynamo.eval_frame" and callable(each)
-            and not isinstance(each, FunctionType)]
+    return [each for each in _closed_over(function) if type(each).__module__ == "torch._dynamo.eval_frame"
+            and callable(each) and not isinstance(each, FunctionType)]
 
 
 def _kept(value: Any) -> Iterator[torch.nn.Module]:
@@ -132,10 +132,10 @@ def _kept(value: Any) -> Iterator[torch.nn.Module]:
             if within:
                 yield each
         elif isinstance(each, FunctionType):
-            names = inspect.getclosurevars(each)
+            modules = (each.__globals__.get(name) for name in _names(each.__code__))
             stack += [(part, True) for part in (
-                *names.nonlocals.values(), *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values(),
-                *(part for part in names.globals.values() if isinstance(part, torch.nn.Module)))]
+                *_closed_over(each), *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values(),
+                *(part for part in modules if isinstance(part, torch.nn.Module)))]
         elif isinstance(each, MethodType):
             stack += [(each.__func__, within), (each.__self__, within)]
         elif isinstance(each, partial):
@@ -144,6 +144,21 @@ def _kept(value: Any) -> Iterator[torch.nn.Module]:
             stack += [(part, within) for part in each.values()]
         elif isinstance(each, list | tuple | set):
             stack += [(part, within) for part in each]
+
+
+def _closed_over(function: Any) -> list[Any]:
+    """What a function's closure holds."""
+    held = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):      # of a name that has no value yet
+            held.append(cell.cell_contents)
+    return held
+
+
+def _names(code: CodeType) -> set[str]:
+    """That a function and those within it look up in their file."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return own.union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def _check_stranger(module: torch.nn.Module, place: str) -> None:

@@ -287,7 +287,7 @@ def test_methods_that_are_compiled_or_set_on_a_model(compiled):
     given.forward = MethodType(lambda self, user, item: self.user(user), given)
     partly.forward = partial(Model.forward, partly)
     for model in (whole, given, partly, Compiles()):
-        model.acts = [torch.relu, lambda vectors: vectors]
+        model.acts = [torch.relu, lambda vectors: later(vectors)]
         on_cards = compiled(model)
         with torch.no_grad():
             wanted = model(U, I)
@@ -296,9 +296,11 @@ def test_methods_that_are_compiled_or_set_on_a_model(compiled):
             assert torch.equal(on_cards(U, I), wanted)
             on_cards.forward = torch.compile(on_cards.forward, backend="eager")
             assert torch.equal(on_cards(U, I), wanted)
+    later = torch.relu
 
 
 NAMED = Model()
+user = NAMED.user      # a name that a forward has as an attribute alone
 
 
 @pytest.mark.parametrize("attribute, make", [
@@ -306,11 +308,13 @@ NAMED = Model()
     ("forward", lambda model: lambda user, item, model=model: model.user(user)),
     ("forward", lambda model: MethodType(lambda self, user, item: model.user(user), model)),
     ("forward", lambda model: lambda user, item: NAMED.user(user)),
+    ("forward", lambda model: lambda user, item: (lambda: NAMED.user(user))()),
     ("forward", lambda model: torch.compile(lambda user, item: model.user(user), backend="eager")),
     ("parts", lambda model: [{"user": partial(lambda user: model.user(user))}]),
 ])
 def test_functions_that_keep_the_model_are_refused(attribute, make):
     NAMED.__dict__.pop("forward", None)
+    assert "no log is read" in refused(NAMED)
     setattr(NAMED, attribute, make(NAMED))
     assert f"module Model: {attribute} is or has a function that keeps the Model itself, whose" in refused(NAMED)
 
