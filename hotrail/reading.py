@@ -12,7 +12,7 @@ _OPTIONS = (
     click.option("--table", multiple=True, metavar="COLUMN",
                  help="A column of ids to look up; may be given several times [all, or the model's]."),
     click.option("--missing", type=int, metavar="ID",
-                 help="The id that an empty id stands for, such as 0 [its line is broken]."),
+                 help="The id that an empty id stands for, such as 0 or -1 [its line is broken]."),
     click.option("--separator", metavar="SIGN",
                  help="What separates a text's fields: comma, tab, semicolon, pipe, space or another character "
                       "[detected]."),

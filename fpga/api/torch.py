@@ -63,6 +63,29 @@ class _Like(torch.nn.Parameter):
         return result.as_subclass(cls) if same else result
 
 
+class _Rows(torch.nn.Parameter):
+    """Rows that were read back. What would change them, which are the cards', is refused; results are plain tensors."""
+
+    VIEWS = {"data", "detach"}
+    KEPT = {"requires_grad_", "retain_grad"}
+    IN_PLACE = {"__iadd__", "__iand__", "__idiv__", "__ifloordiv__", "__imod__", "__imul__", "__ior__", "__ipow__",
+                "__isub__", "__itruediv__", "__ixor__", "__setitem__"}
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        name, options = getattr(function, "__name__", str(function)), options or {}
+        attribute = function.__self__.__name__ if name in ("__get__", "__set__") else ""
+        changes = (name in cls.IN_PLACE or name.endswith("_") and name[-2:] != "__" and name not in cls.KEPT
+                   or name == "__set__" and attribute == "data")
+        if changes and isinstance(arguments[0], cls) or isinstance(options.get("out"), cls):
+            raise ValueError(f"{attribute or name} of rows that are on cards, which it would not change: do it to the "
+                             "model before hotrail.compile")
+        with torch._C.DisableTorchFunctionSubclass():
+            result = function(*arguments, **options)
+        view = name in cls.VIEWS or attribute in cls.VIEWS and name == "__get__"
+        return result.as_subclass(cls) if view and type(result) is torch.Tensor else result
+
+
 class OnCards(torch.nn.Module):
     """What stands in for a module whose tables are on cards. Results carry no gradient; they have the dtype and the
     device of `like`, which follow the model's `to`, `half` and so on, but for a dtype that is given. An empty parameter
@@ -110,8 +133,7 @@ class OneTable(OnCards):
 
     @property
     def weight(self) -> torch.Tensor:
-        """The rows, for a model that looks at all of them: read back from the cards when they are first asked for. What
-        is done to them changes nothing on a card."""
+        """The rows, for a model that looks at all of them: read back from the cards when they are first asked for."""
         return self._weight()
 
     @torch.compiler.disable(reason="rows are on a card")
@@ -121,7 +143,13 @@ class OneTable(OnCards):
             self._rows = torch.from_numpy(np.concatenate([
                 self.bags(self.table, numbers[start:start + BAGS], mode="sum")
                 for start in range(0, len(numbers), BAGS)]))
-        return torch.nn.Parameter(self._rows.to(self._like.device, self._like.dtype), requires_grad=False)
+        return _Rows(self._rows.to(self._like.device, self._like.dtype), requires_grad=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "weight":        # also of torch.func.functional_call
+            raise ValueError(f"table {self.table!r} is on cards, which keep its rows: give the model that is compiled "
+                             "its weight")
+        super().__setattr__(name, value)
 
     @property       # type: ignore[misc]
     def __class__(self) -> Any:
@@ -173,4 +201,5 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     try:
         return (held.float() if held.dtype is torch.bfloat16 else held).numpy()
     except RuntimeError as error:       # of vmap, of an export
-        raise ValueError(f"a card takes tensors whose numbers are there: {error}") from None
+        raise ValueError("a card takes tensors whose numbers are there, not those of torch.func.vmap or an export: "
+                         f"{error}") from None

@@ -5,14 +5,18 @@ A card holds rows and pools them. A module that does more with its weights than 
 a hook, a parametrisation or another tensor, would silently give other values.
 """
 
-from collections.abc import Iterator
+import dis
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from fpga.api.torch import OnCards
 
-__all__ = ["check", "kind_of", "place_of"]
+__all__ = ["check", "check_functions", "compiled_methods", "kind_of", "place_of"]
 
 BAG, ROWS = "EmbeddingBagCollection", "EmbeddingCollection"
 TABLES = torch.nn.Embedding, torch.nn.EmbeddingBag
@@ -78,6 +82,85 @@ def check_weight(weight: Any, place: str) -> None:
                          "rounds; model.float() rounds them")
 
 
+def check_functions(model: torch.nn.Module, tables: Collection[torch.nn.Module]) -> None:
+    """Raises ValueError: a function that keeps a module with one of the tables, as a lambda does: a copy of the model
+    would call the model's own tables by it"""
+    held = {id(table) for table in tables}
+    for name, module in model.named_modules():
+        compiled = {attribute: method for attribute, _, method in compiled_methods(module)}
+        parts = {"forward": getattr(type(module), "forward", None)} | _copied(module) | compiled
+        for attribute, part in parts.items():
+            for kept in _kept(part):
+                if any(id(each) in held for each in kept.modules()):
+                    raise ValueError(
+                        f"module {place_of(name, model)}: {attribute.lstrip('_')} is or has a function that keeps the "
+                        f"{type(kept).__name__} itself, whose tables a copy of the model would call in the place of "
+                        "the cards'; write it as a method, or set it on what hotrail.compile returns")
+
+
+def compiled_methods(module: torch.nn.Module) -> Iterator[tuple[str, Any, MethodType]]:
+    """Methods that torch.compile has compiled in a module's attributes: the attribute, the compiler, the method."""
+    for attribute, value in _copied(module).items():
+        method = getattr(value, "_torchdynamo_orig_callable", None)
+        if isinstance(value, FunctionType) and isinstance(method, MethodType):
+            for compiler in _compilers(value):
+                yield attribute, compiler, method
+
+
+def _copied(module: torch.nn.Module) -> dict[str, Any]:
+    """Attributes that copy.deepcopy copies as they are: not torch.compile's, of which torch makes new ones or none."""
+    if "_orig_mod" in module._modules:
+        return {}
+    return {name: value for name, value in vars(module).items() if name not in ("_modules", "_compiled_call_impl")}
+
+
+def _compilers(function: Any) -> list[Any]:
+    """Of a function that torch.compile has made: what makes such functions."""
+    return [each for each in _closed_over(function) if type(each).__module__ == "torch._dynamo.eval_frame"
+            and callable(each) and not isinstance(each, FunctionType)]
+
+
+def _kept(value: Any) -> Iterator[torch.nn.Module]:
+    """Modules that functions in a value reach by what they close over and by names of their file."""
+    stack, seen = [(value, False)], set[tuple[int, bool]]()
+    while stack:
+        each, within = stack.pop()      # within: a function, which copy.deepcopy does not enter
+        if (id(each), within) in seen:
+            continue
+        seen.add((id(each), within))
+        if isinstance(each, torch.nn.Module):
+            if within:
+                yield each
+        elif isinstance(each, FunctionType):
+            modules = (each.__globals__.get(name) for name in _names(each.__code__))
+            stack += [(part, True) for part in (
+                *_closed_over(each), *(each.__defaults__ or ()), *(each.__kwdefaults__ or {}).values(),
+                *(part for part in modules if isinstance(part, torch.nn.Module)))]
+        elif isinstance(each, MethodType):
+            stack += [(each.__func__, within), (each.__self__, within)]
+        elif isinstance(each, partial):
+            stack += [(part, within) for part in (each.func, *each.args, *each.keywords.values())]
+        elif isinstance(each, dict):
+            stack += [(part, within) for part in each.values()]
+        elif isinstance(each, list | tuple | set):
+            stack += [(part, within) for part in each]
+
+
+def _closed_over(function: Any) -> list[Any]:
+    """What a function's closure holds."""
+    held = []
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):      # of a name that has no value yet
+            held.append(cell.cell_contents)
+    return held
+
+
+def _names(code: CodeType) -> set[str]:
+    """That a function and those within it look up in their file."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return own.union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
 def _check_stranger(module: torch.nn.Module, place: str) -> None:
     """Of a module that is none of those: what looks like one, and would be left out or fail when it is called."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -103,11 +186,9 @@ def _check_stranger(module: torch.nn.Module, place: str) -> None:
 
 def _is_one_graph(module: torch.nn.Module) -> bool:
     """Whether torch.compile has made a module, or its forward, that must not break."""
-    contexts = [getattr(module, "dynamo_ctx", None)]
-    for forward in (vars(module).get("forward"), getattr(type(module), "forward", None)):
-        if hasattr(forward, "_torchdynamo_orig_callable"):
-            contexts += [cell.cell_contents for cell in getattr(forward, "__closure__", None) or ()]
-    return any(getattr(each, "fullgraph", False) is True for each in contexts)
+    called = vars(module).get("forward"), getattr(type(module), "forward", None)
+    compilers = [vars(module).get("dynamo_ctx"), *(each for function in called for each in _compilers(function))]
+    return any(getattr(each, "fullgraph", False) is True for each in compilers)
 
 
 def _check_as_its_class(module: torch.nn.Module, kind: Any, place: str) -> None:

@@ -9,7 +9,7 @@ quantised or not, known by their classes (fpga.api.torch_gate); TorchRec is not 
 
 import copy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fpga.api.embedding import EmbeddingBags
 from fpga.api.serving import Cards
 from fpga.api.torch import EmbeddingBag, OnCards, OneTable, array
-from fpga.api.torch_gate import check, kind_of, place_of, pooling
+from fpga.api.torch_gate import check, check_functions, compiled_methods, kind_of, place_of, pooling
 from fpga.api.trained import laid_out
 from fpga.card.opening import check_kind
 from gen.compiler.emb import Bags
@@ -29,20 +29,23 @@ from gen.data.logs.opening import LogLike
 from gen.data.trained import Placed, TrainedTable
 
 
-def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str]] | None = None,
+def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str | Sequence[str] | None] | None = None,
             card: str = "sim", card_options: Mapping[str, Any] | None = None, **options: Any) -> torch.nn.Module:
     """A copy of a trained model whose embedding tables are on cards, placed by a click log; called as the model is.
 
     Tables are named by their place in the model ("bottom.user"), those of TorchRec by their own names. The model itself
     does not change; the copy shares no table with it. For inference: nothing flows back to the rows. Pooled vectors are
     bit for bit those of the golden model, in the dtype and on the device of the module; torch's own differ by the order
-    of FP32 additions. Several threads may call it.
+    of FP32 additions. Several threads may call it. What a forward computes is known when it is called: one that
+    computes with its tables' parameters(), gives them other weights by torch.func.functional_call, or is mapped by
+    torch.func.vmap raises ValueError in its first call.
 
     Parameters  log: of the ids that the model is called with or was trained on, see ids of fpga.api.trained.bundle;
                 columns: of the log, by table, one name or several that share it [TorchRec's feature names, else the
-                last part of the table's name]; card: a kind, "sim" as a rule, and card_options: as fpga.card.open takes
-                them; options: as fpga.api.trained.bundle: ids, unknown, out, device, preset, cards, batch, levels,
-                row_format, tt_format, results, format, sample, say
+                last part of the table's name], None for a module that stays in torch, as of positions; card: a kind,
+                "sim" as a rule, and card_options: as fpga.card.open takes them; options: as fpga.api.trained.bundle:
+                ids, unknown, out, device, preset, cards, batch, levels, row_format, tt_format, results, format,
+                sample, say
     Returns     the copy; `cards` of it are the open cards (close them), `cards.bundle` what is on them
     Rate        a run of each card per call of a table's module; a collection of TorchRec is one module
     Raises      ValueError: a model without tables, a module that does more with them than a card does
@@ -51,13 +54,17 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"hotrail.compile takes a torch.nn.Module, not a {type(model).__name__}; hotrail.bundle takes "
                          "files and state dicts")
-    modules = list(_found(model))
+    left = {name for name, named in (columns or {}).items() if named is None}
+    modules = list(_found(model, left))
     if not modules:
         raise ValueError(f"{type(model).__name__} has no embedding tables: no torch.nn.EmbeddingBag, "
                          "torch.nn.Embedding or collection of TorchRec's")
     check_kind(card)
+    check_functions(model, [each.module for each in modules])
     held = [table for each in modules for table in each.tables]
-    bundle, laid = laid_out(held, type(model).__name__, log, columns=columns, **options)
+    named = {name: each for name, each in (columns or {}).items() if each is not None}
+    bundle, laid = laid_out(held, type(model).__name__, log, columns=named, otherwise=", and None leaves it in torch",
+                            **options)
     cards = Cards(bundle, card=card, **(card_options or {}))
     try:
         compiled = _copied(model, modules, RowsOnCards(cards, laid))
@@ -69,13 +76,17 @@ def compile(model: torch.nn.Module, log: LogLike, *, columns: Mapping[str, str |
 
 
 def _copied(model: torch.nn.Module, found: Sequence["_Found"], rows: "RowsOnCards") -> torch.nn.Module:
-    """The model with what takes the place of its tables.
+    """The model with what takes the place of its tables. Methods that torch.compile has compiled are compiled anew.
 
     Raises      ValueError: a model that cannot be copied, or whose copy keeps its tables
     """
     places = {id(each.module): each.on_cards(rows) for each in found}
+    copies: dict[int, Any] = dict(places)
     try:
-        duplicate = copy.deepcopy(model, dict(places))
+        duplicate = copy.deepcopy(model, copies)
+        for module in model.modules():
+            for attribute, compiler, method in compiled_methods(module) if id(module) in copies else ():
+                setattr(copies[id(module)], attribute, compiler(copy.deepcopy(method, copies)))
     except Exception as error:      # whatever the model's parts raise
         within = "; compile what it wraps, its module" if hasattr(model, "module") else ""
         raise ValueError(f"{type(model).__name__} cannot be copied by copy.deepcopy: "
@@ -282,12 +293,13 @@ class _Found:
     on_cards: Callable[[RowsOnCards], torch.nn.Module]
 
 
-def _found(model: torch.nn.Module) -> Iterator[_Found]:
-    """The modules that hold tables, each once. What lies inside one is its own.
+def _found(model: torch.nn.Module, left: Set[str] = frozenset()) -> Iterator[_Found]:
+    """The modules that hold tables, each once. What lies inside one is its own. left: places of those to pass over.
 
-    Raises      ValueError: a module that is not understood
+    Raises      ValueError: a module that is not understood; one of `left` that is none or lies inside one
     """
     inside: set[int] = set()
+    passed: set[str] = set()
     ids: dict[str, Any] = {}
     for module in model.modules():
         for table, each in getattr(module, "_managed_collision_modules", {}).items():
@@ -299,6 +311,10 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
         if id(module) in inside:
             continue
         place = place_of(name, module)
+        if place in left and kind_of(module) is not None:
+            inside |= {id(each) for each in module.modules()}
+            passed.add(place)
+            continue
         check(module, place)
         if kind_of(module) is None:
             continue
@@ -307,6 +323,8 @@ def _found(model: torch.nn.Module) -> Iterator[_Found]:
         else:
             inside |= {id(each) for each in module.modules()}
             yield _of_collection(module, ids)
+    for name in sorted(left - passed):
+        raise ValueError(f"columns: there is no module {name!r} with tables that can stay in torch by itself")
 
 
 def _of_table(module: Any, place: str) -> _Found:

@@ -65,10 +65,10 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
              columns: Mapping[str, str | Sequence[str]] | None = None, ids: Any = None,
              unknown: Mapping[str, int] | None = None, say: Callable[[str], None] | None = None,
              device: str = "smartssd", preset: str = "smartssd", cards: int = 8, batch: int = BATCH,
-             mode: str | None = None, levels: int = 2, sample: float = 1.0,
+             mode: str | None = None, levels: int = 2, sample: float = 1.0, otherwise: str = "",
              **options: Any) -> tuple[Bundle, dict[str, Placed]]:
     """As `bundle`, of tables that are known, and how each table's rows lie in the bundle. source: whose tables they
-    are."""
+    are; otherwise: what else is possible where the log has no column of a table's."""
     silent, say = say is None, say or (lambda text: None)
     how = {name: options.pop(name, None) for name in READING}
     reading = LogOptions.of({name: value for name, value in how.items() if value is not None})
@@ -94,7 +94,7 @@ def laid_out(held: Sequence[TrainedTable], source: str, log: LogLike, *, out: st
         found = by_table(source_log, by_name)
     except ValueError as error:
         if at := named_in(error, by_name):
-            raise ValueError(f"{error}: columns={{{at!r}: COLUMN}} names the table's own") from error
+            raise ValueError(f"{error}: columns={{{at!r}: COLUMN}} names the table's own{otherwise}") from error
         raise
     profile = stream.profile(found, sample=sample)
     say(f"profile    {profile.source}: {profile.samples:,} samples, {len(profile.tables)} tables")

@@ -70,6 +70,9 @@ def read(source: Any, tables: Mapping[str, str] | None = None, quantised: str = 
             raise ValueError(f"{path} holds a {type(content).__name__}, no state dict; torch.save(model.state_dict(), "
                              "path) writes one")
         return of_state(content, tables, str(path), quantised)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, and a model is a file; of a distributed checkpoint "
+                         "torch.distributed.checkpoint.format_utils.dcp_to_torch_save makes one")
     by = "; safetensors.numpy.load_file(path) makes a state dict" if path.suffix == ".safetensors" else ""
     raise ValueError(f"{path} ends in {path.suffix!r}; models are read from {', '.join(TORCH)}, .npz and .onnx{by}")
 

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from gen.data.ids import id_text
 from hw.isa.emb import DEVICE
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def shared(spec: "TableSpec", vocabulary: ArrayLike) -> str:
     if len(known) < spec.rows:
         return ""
     if len(known) == spec.rows:
-        return f"that of the id {known[-1]}"
-    return f"that of {len(known) - spec.rows + 1:,} of its {len(known):,} ids, from {known[spec.rows - 1]} on"
+        return f"that of the id {id_text(known[-1])}"
+    return f"that of {len(known) - spec.rows + 1:,} of its {len(known):,} ids, from {id_text(known[spec.rows - 1])} on"
 
 
 def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:
@@ -162,7 +163,7 @@ def _ids(ids: ArrayLike) -> NDArray[np.uint64]:
 
 
 def _past(name: str, rows: int, ids: NDArray[np.uint64], at: int) -> ValueError:
-    return ValueError(f"table {name}: the id {ids[at]} (number {at}) is past the table's {rows} rows; "
+    return ValueError(f"table {name}: the id {id_text(ids[at])} (number {at}) is past the table's {rows} rows; "
                       "ids that are no rows need ids = 'modulo' or 'vocabulary'")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gen.data.ids import id_text
 from gen.data.logs.cells import ids_of
 from gen.model.network import Model, Network
 from gen.model.recommender import TableSpec
@@ -112,12 +113,12 @@ def _tabulated(trained: TrainedTable, ids: Any,
     past = (rows < 0) | (rows >= len(trained.array))
     if past.any():
         at = int(np.argmax(past))
-        raise ValueError(f"table {trained.name}: the id {known[at]} has row {rows[at]}; the table has "
+        raise ValueError(f"table {trained.name}: the id {id_text(known[at])} has row {rows[at]}; the table has "
                          f"{len(trained.array):,} rows")
     order = np.argsort(known, kind="stable")
     known = known[order]
     if (twice := known[1:] == known[:-1]).any():
-        raise ValueError(f"table {trained.name}: the id {known[int(np.argmax(twice))]} has more than one row")
+        raise ValueError(f"table {trained.name}: the id {id_text(known[int(np.argmax(twice))])} has more than one row")
     return known, rows[order].astype(np.int64)
 
 

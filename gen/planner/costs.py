@@ -214,8 +214,9 @@ def row_bytes(preset: str, dim: int, page_bytes: int, row_format: str = ROW_FORM
 def _row_bytes(core, preset: str, dim: int, page_bytes: int, row_format: str) -> int:
     beat, values, beats = core.beat_bytes, _beats(core, dim), _beats(core, dim, row_format)
     if values > core.row_beats_max or beats * beat > page_bytes:
+        most = min(core.row_beats_max, page_bytes // beat)
         raise ValueError(f"rows of {dim} words take {values} beats of {beat} bytes; the EMB core of the preset "
-                         f"{preset} takes {min(core.row_beats_max, page_bytes // beat)}")
+                         f"{preset} takes {most}, a dim of {most * beat // 4} at most")
     return beats * beat
 
 

@@ -223,7 +223,7 @@ class Emb:
         for at, (position, row) in enumerate(pairs.astype(np.int64)):
             if not self._in_ring(item, memory, position):
                 raise _Fault(INDEX_RANGE, int(position), at, 2 * at)
-            if row >= item.dram_rows:
+            if row >= min(item.dram_rows, POSITIONS):
                 raise _Fault(INDEX_RANGE, int(row), at, 2 * at + 1)
             if not self._lands(item, memory, position):
                 raise _Fault(TIMEOUT, int(position))

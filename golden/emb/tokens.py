@@ -137,7 +137,7 @@ def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_b
             if position >= POSITIONS or not in_ring(position):
                 dealt.fault = Fault(INDEX_RANGE, at, 2 * at, position)
                 return dealt
-            if row >= item["dram_rows"]:
+            if row >= min(item["dram_rows"], POSITIONS):
                 dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
                 return dealt
             dealt.ssd.append(Row(position, beats - 1, beats - 1, beats - 1, 0, 1, 1, ONE, 0, 1))

@@ -143,7 +143,7 @@ EMB = Kernel(
             "out_stride", "ring_first", "ring_count", "release"))),
         Instruction(3, "FILL", "Copies rows that have landed in the ring into card memory (the row cache).", (
             Use("row_format"), Use("count", "rows"),
-            Use("indices", "inputs offset of u32 pairs {ring position, row}"),
+            Use("indices", "inputs offset of u32 pairs {ring position, row}, each below 2^30, as in an index word"),
             Use("dram_base"), Use("dram_rows", "rows that may be written, from dram_base on"), Use("row_beats"),
             Use("piece_beats"), Use("ring_first"), Use("ring_count"), Use("release"),
         ), fence=True),

@@ -45,6 +45,14 @@ def test_the_whole_way(log, tmp_path):
     assert again.exit_code == 0 and "1 tables, 4,000 accesses to" in again.output and "of 1,000 rows" in again.output
 
 
+def test_a_column_that_numbers_the_samples(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("request_id,user_id\n" + "".join(f"{10 ** 18 - row},{row % 7}\n" for row in range(150)), "utf-8")
+    done = run(path, "--out", tmp_path / "out")
+    assert "note       request_id: no id occurs twice, so no row is worth a faster memory; if it" in done.output
+    assert "note       user_id" not in done.output
+
+
 def test_sampled(log, tmp_path):
     done = run(log, "--sample", "0.2", "--out", tmp_path / "out")
     assert done.exit_code == 0 and "; 0.2 of its samples were counted" in done.output and "error" in done.output

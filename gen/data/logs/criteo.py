@@ -101,6 +101,9 @@ class ClickLog:
         self.seed = seed
         try:
             content: Any = json.loads(Path(calibration).read_text(encoding="utf-8"))
+            if isinstance(content, list):
+                raise ValueError(f"{calibration} is an array of JSON; of JSON, logs are lines, an object in each: "
+                                 f"`jq -c '.[]' {calibration}` writes them")
             found = content["tables"].items()
             self.samples = content.get("n_samples")     # of the log that was counted
             self.tables = [Table.through(name, each["rows"], each["knots_rank"], next(

@@ -75,7 +75,10 @@ def pieces(path: Path, tables: Iterable[str] | None, missing: int | None, broken
         single = tuple(name for name, sign in signs.items() if sign == NONE)
         unread = {name: _why(name, schema.field(name).type, index) for name in schema.names
                   if name not in columns and name not in values}
-        form = Form("Parquet", {name: _how(schema.field(name).type, splits.get(name, NONE)) for name in chosen}, unread)
+        named = tables is None and any(map(is_id, chosen))
+        form = Form("Parquet", {name: _how(schema.field(name).type, splits.get(name, NONE)) + (
+            "; no id by its name: --table names the tables" if named and not is_id(name)
+            and pa.types.is_integer(schema.field(name).type) else "") for name in chosen}, unread)
         piece = ParquetPiece(str(path), chosen, path=path, values=values, missing=missing, broken=broken, texts=flat,
                              splits=splits, single=single, form=form, unread=tuple(unread), lists=bool(splits) or any(
                                  pa.types.is_nested(schema.field(name).type) for name in chosen))

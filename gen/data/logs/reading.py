@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gen.data.ids import id_text
 from gen.data.logs.bounds import few
 from gen.data.logs.chunk import Chunk
 from gen.data.logs.features import dense_names, label_among
@@ -74,8 +75,10 @@ class Reading:
 def _word(value: Any) -> str:
     """Of a sample, not longer than a line bears."""
     if isinstance(value, list):
-        return f"[{few(map(str, value), 6)}]"
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        return f"[{few(map(_word, value), 6)}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
+        value = int(value)      # a time is one in seconds, which six digits do not tell from another
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else id_text(value)
 
 
 def first_of(chunk: Chunk) -> Chunk:

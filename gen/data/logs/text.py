@@ -25,10 +25,10 @@ AVAZU_VALUES = ("click", "hour")
 #: MovieLens' ratings without a header line: u.data, and ratings.dat with its two colons.
 RATING = re.compile(r"[0-9]+(\t|::)[0-9]+\1[0-5](\.[0-9])?\1[0-9]{8,10}")
 RATING_NAMES = ("user_id", "item_id", "rating", "timestamp")
-#: Fields that are ids by their names: user_id, userId, 用户ID, userid.
-ID = re.compile(r".*_[iI][dD]|.*[a-z0-9\x80-\U0010ffff]I[dD]|(?i:user|visitor|member|customer|session|item|product|"
-                r"movie|video|song|track|artist|book|news|article|author|brand|category|cate|shop|store|ad|app|device)"
-                r"[iI][dD]", re.DOTALL)
+#: Fields that are ids by their names: user_id, user.id, item_id_2, id_user, userId, 用户ID, userid.
+ID = re.compile(r".*[_. -][iI][dD]([_. -]?[0-9]+)?|[iI][dD][_. -].+|.*[a-z0-9\x80-\U0010ffff]I[dD]|"
+                r"(?i:user|visitor|member|customer|session|item|product|movie|video|song|track|artist|book|news|"
+                r"article|author|brand|category|cate|shop|store|ad|app|device)[iI][dD]", re.DOTALL)
 #: A writer's row numbers, which pandas and R put first.
 ROW_NUMBERS = re.compile(r"|Unnamed: [0-9]+")
 HASHED = re.compile(r"[0-9a-f]{8}")
@@ -169,6 +169,7 @@ class Header:
         there = set(self.names)
         for name in chosen:
             if name not in there:
+                hint += "; --table is given once for each" if "," in name else ""
                 raise ValueError(f"{source} has no field {name!r}; it has {few(self.names)}{hint}")
         return chosen
 
@@ -182,7 +183,7 @@ def header(cells: Sequence[str], source: str, where: str = "line 1") -> Header:
     names = tuple(name for name, _ in titles)
     if (double := twice(names)) is not None:
         raise ValueError(_no_names(cells, source) if where == "line 1" and any(map(_counts, cells)) else
-                         f"{source}: {where} names the field {double!r} twice")
+                         f"{source}: {where} names the field {double!r} twice; --fields names all {len(names)} fields")
     return Header(names, tuple(kind for _, kind in titles))
 
 
@@ -216,6 +217,10 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
         if len(row) == len(columns.names) and not again:
             for name, cell in zip(columns.names, row):
                 cells[name].append(cell)
+    if fields is None and _headings(of.rows[1:], len(columns.names)) > 1:
+        raise ValueError(f"{path}: line 2 has no number where those behind it have: {few(of.rows[1], 8)}; if it "
+                         f"belongs to the header, `sed 2d {path} |` leaves it out, and - reads a log from a pipe; if "
+                         f"it is a sample, --fields {','.join(columns.names)} reads it")
     widths = {len(row) for row in of.rows[titled:]}
     if len(widths) == 1 and min(widths) > len(columns.names):
         raise ValueError(f"{path}: {'line 1' if fields is None else '--fields'} names {len(columns.names)} fields and "
@@ -232,7 +237,8 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
         elif name == order_by or mark == "float":
             kind = parse.TIME if name == order_by else parse.NUMBER
         elif ROW_NUMBERS.fullmatch(name):
-            why[name] = "the writer's row numbers"
+            empty = all(cell in _EMPTY for cell in cells[name])
+            why[name] = "nothing in it" if empty else "the writer's row numbers"
         elif mark or name in ids:
             why[name] = "not asked for" if name in ids else f"marked {mark}"
         elif numbers:
@@ -258,9 +264,14 @@ def _names(rows: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
     numbers, or pandas' numbers of columns."""
     if not rows or [*rows[0][1:]] == [str(number) for number in range(len(rows[0]) - 1)] and not rows[0][0]:
         return bool(rows)
-    columns = [each for each in zip(*(row for row in rows if len(row) == len(fields))) if all(map(is_number, each[1:]))]
+    return _headings(rows, len(fields)) > 0
+
+
+def _headings(rows: Sequence[Sequence[str]], fields: int) -> int:
+    """Columns of texts in the first line and numbers in all others; 0 where there is one of numbers in it too."""
+    columns = [each for each in zip(*(row for row in rows if len(row) == fields)) if all(map(is_number, each[1:]))]
     first = [each[0] for each in columns if each[0] not in _EMPTY]
-    return len(rows) > 1 and bool(first) and not any(map(is_number, first))
+    return len(first) if len(rows) > 1 and not any(map(is_number, first)) else 0
 
 
 def _how(kind: int, sign: str | None, cells: Sequence[str]) -> str:
@@ -270,7 +281,10 @@ def _how(kind: int, sign: str | None, cells: Sequence[str]) -> str:
     if sign is not None:
         return "lists in brackets" if sign == "\0" else f"lists, {_CALLED.get(sign, sign)}-separated"
     are_numbers = all(cell in _EMPTY or WHOLE.fullmatch(cell) for cell in cells)
-    return "whole numbers" if are_numbers else "texts, hashed"
+    if not are_numbers:
+        return "texts, hashed"
+    wide = any(not -1 << 63 <= int(cell.split(".")[0]) < 1 << 64 for cell in cells if cell not in _EMPTY)
+    return "whole numbers, hashed beyond 64 bits" if wide else "whole numbers"
 
 
 def lists_of(cells: Mapping[str, Sequence[str]], given: Sequence[str], source: str,
@@ -365,6 +379,7 @@ def _counts(name: str) -> bool:
 def is_number(cell: str) -> bool:
     """Or nothing, or true or false."""
     try:
-        return cell in _EMPTY or cell in TRUE or cell in FALSE or "_" not in cell and float(cell) is not None
+        return cell in _EMPTY or cell in TRUE or cell in FALSE or (
+            "_" not in cell and cell.isascii() and float(cell) is not None)
     except ValueError:
         return False

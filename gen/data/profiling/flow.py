@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gen.data.ids import id_text
 from gen.data.logs import open_for
 from gen.data.logs.columns import by_table
 from gen.data.logs.reading import Reading
@@ -88,6 +89,10 @@ def _horizon(text: str) -> tuple[float, bool]:
     return number, multiple
 
 
+#: Accesses of a table from which on it is odd that no id is there twice.
+DISTINCT = 100
+
+
 def _counted(options: Options, model: Recommender | None, say: Callable[[str], None],
              progress: Callable[[int, int], None], read: Callable[[Reading], None]) -> Profile:
     if options.held_back and (options.workers or options.scheduler):
@@ -117,6 +122,10 @@ def _counted(options: Options, model: Recommender | None, say: Callable[[str], N
                                                            else ""))
     for line in log.report():
         say(line)
+    for name, each in profile.tables.items():
+        if each.ids is not None and len(each.ids) == each.heat.total >= DISTINCT:
+            say(f"note       {name}: no id occurs twice, so no row is worth a faster memory; if it numbers the "
+                "samples, --table names the others")
     read(log.reading())
     return profile
 
@@ -127,5 +136,5 @@ def _within(found: Profile, model: Recommender) -> None:
         for ids in (each.tables[name].ids for each in (found, held.tail_of(found)) if each is not None):
             if spec.ids != "index" or ids is None or not len(ids) or ids[-1] < spec.rows:
                 continue
-            raise ValueError(f"table {name}: the id {ids[-1]} is past the model's {spec.rows} rows; ids that are no "
-                             f"rows need ids = 'modulo' or 'vocabulary'")
+            raise ValueError(f"table {name}: the id {id_text(ids[-1])} is past the model's {spec.rows} rows; ids that "
+                             f"are no rows need ids = 'modulo' or 'vocabulary'")

@@ -65,7 +65,8 @@ FILL:
         const uint32_t row = word_at(inputs, item.indices, 2 * at + 1, pairs);
         if (!in_ring(item, buffers, ring.released, position, stripes.row_beats))
             return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, position, at, 2 * at);
-        if (row >= item.dram_rows) return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);
+        if (row >= item.dram_rows || row > POSITION_MASK)
+            return fault_of(HOTRAIL_EMB_CODE_INDEX_RANGE, row, at, 2 * at + 1);
         const Fault fault = wait_for_row(result, buffers, ring, position, stripes.row_beats);
         if (fault.code) return fault;
     COPY:

@@ -6,6 +6,8 @@ Skipped without torch, in parts without TorchRec. The cards' cores are the oracl
 import copy
 import io
 import threading
+from functools import partial
+from types import MethodType
 
 import numpy as np
 import pytest
@@ -174,6 +176,54 @@ def test_weights_that_the_model_reads_and_its_dtype(compiled, to):
         assert torch.equal(on_cards(U, I), wanted)
 
 
+def renormalised(self, user, item):
+    self.user.weight.data = nn.functional.normalize(self.user.weight.data)
+    return self.user(user)
+
+
+def zeroed(self, user, item):
+    self.user.weight[0] = 0
+    return self.user(user)
+
+
+def halved(self, user, item):
+    self.user.weight.detach().div_(2)
+    return self.user(user)
+
+
+@pytest.mark.parametrize("forward, what", [(renormalised, "data"), (zeroed, "__setitem__"), (halved, "div_")])
+def test_a_model_that_changes_its_rows_is_refused(compiled, forward, what):
+    on_cards = compiled(type("Model", (Model,), {"forward": forward})())
+    with torch.no_grad(), pytest.raises(ValueError, match=f"^{what} of rows that are on cards, which it would not"):
+        on_cards(U, I)
+    sums = torch.zeros(50, 8)
+    sums += on_cards.user.weight.requires_grad_(False)
+    assert type(sums) is torch.Tensor and torch.equal(sums, copy.deepcopy(on_cards.user.weight))
+
+
+class Positions(Model):
+    """Of whose positions a log has no column."""
+
+    def __init__(self):
+        super().__init__()
+        self.position = Scaled(4, 8)
+
+    def forward(self, user, item):
+        return super().forward(user, item) + self.position(torch.arange(4))
+
+
+def test_a_table_that_stays_in_torch(compiled):
+    model = Positions()
+    on_cards = compiled(model, columns={"position": None})
+    with torch.no_grad():
+        assert torch.equal(on_cards(U, I), model(U, I)) and type(on_cards.position) is Scaled
+    with pytest.raises(ValueError, match="no module 'positions' with tables that can stay in torch by itself"):
+        compiled(model, columns={"position": None, "positions": None})
+    model.position = nn.Embedding(4, 8)
+    with pytest.raises(ValueError, match=r"columns={'position': COLUMN} names the table's own, and None leaves it in"):
+        compiled(model)
+
+
 class Asks(Model):
     def forward(self, user, item):
         many = isinstance(self.user, nn.EmbeddingBag)
@@ -211,6 +261,73 @@ def test_torch_compile_before_and_after_and_what_is_no_call(compiled):
     for wrong in (U.bool(), U.float()):
         with pytest.raises(ValueError, match="table user: indices must be whole numbers, not "):
             on_cards(wrong, I)
+
+
+class Compiles(Model):
+    """Of methods that it compiles itself, one of which reads a table."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.half = (torch.compile(method, backend="eager") for method in (self.row, self.scale))
+
+    def row(self, user):
+        return self.user(user)
+
+    def scale(self, vectors):
+        return vectors / 2
+
+    def forward(self, user, item):
+        return self.rows(user) + self.half(self.item(item))
+
+
+def test_methods_that_are_compiled_or_set_on_a_model(compiled):
+    """They call the cards, as the model's call its tables: other rows of the model change nothing."""
+    whole, given, partly = Model(), Model(), Model()
+    whole.forward = torch.compile(whole.forward, backend="eager")
+    given.forward = MethodType(lambda self, user, item: self.user(user), given)
+    partly.forward = partial(Model.forward, partly)
+    for model in (whole, given, partly, Compiles()):
+        model.acts = [torch.relu, lambda vectors: later(vectors)]
+        on_cards = compiled(model)
+        with torch.no_grad():
+            wanted = model(U, I)
+            for table in (model.user, model.item):
+                table.weight.zero_()
+            assert torch.equal(on_cards(U, I), wanted)
+            on_cards.forward = torch.compile(on_cards.forward, backend="eager")
+            assert torch.equal(on_cards(U, I), wanted)
+    later = torch.relu
+
+
+NAMED = Model()
+user = NAMED.user      # a name that a forward has as an attribute alone
+
+
+@pytest.mark.parametrize("attribute, make", [
+    ("forward", lambda model: lambda user, item: model.user(user)),
+    ("forward", lambda model: lambda user, item, model=model: model.user(user)),
+    ("forward", lambda model: MethodType(lambda self, user, item: model.user(user), model)),
+    ("forward", lambda model: lambda user, item: NAMED.user(user)),
+    ("forward", lambda model: lambda user, item: (lambda: NAMED.user(user))()),
+    ("forward", lambda model: torch.compile(lambda user, item: model.user(user), backend="eager")),
+    ("parts", lambda model: [{"user": partial(lambda user: model.user(user))}]),
+])
+def test_functions_that_keep_the_model_are_refused(attribute, make):
+    NAMED.__dict__.pop("forward", None)
+    assert "no log is read" in refused(NAMED)
+    setattr(NAMED, attribute, make(NAMED))
+    assert f"module Model: {attribute} is or has a function that keeps the Model itself, whose" in refused(NAMED)
+
+
+def test_what_is_known_when_a_model_is_called(compiled):
+    on_cards = compiled(Model())
+    call = torch.func.functional_call
+    with torch.no_grad():
+        assert torch.equal(call(on_cards, dict(on_cards.named_parameters()), (U, I)), on_cards(U, I))
+        with pytest.raises(ValueError, match="table 'user' is on cards, which keep its rows"):
+            call(on_cards, dict(Model().named_parameters()), (U, I))
+        with pytest.raises(ValueError, match="not those of torch.func.vmap or an export"):
+            torch.func.vmap(on_cards)(U, I)
 
 
 def test_hooks_around_a_table_and_wrappers(compiled):

@@ -141,6 +141,7 @@ def test_tables_that_are_not_there(saved, arrays, tables, sentence):
 
 
 @pytest.mark.parametrize("source, sentence", [
+    ("", ". is a folder, and a model is a file; of a distributed checkpoint torch.distributed.checkpoint."),
     ("m.csv", "m.csv ends in '.csv'; models are read from .pt, .pth, .bin, .ckpt, .npz and .onnx"),
     (3, "a model is a path, a state dict or FBGEMM's tables (of a module its state_dict()), not a int"),
     ("none.pt", "none.pt cannot be read"),

@@ -85,6 +85,7 @@ def test_hottest_of_all_tables(small):
 
 @pytest.mark.parametrize("change,sentence", [
     ("no json", "is no calibration: Expecting value"),
+    ('[{"user_id": 1}]', "is an array of JSON; of JSON, logs are lines, an object in each: `jq -c '.[]' "),
     ("{}", "lacks tables with rows, knots_rank and knots_count"),
     ('{"tables": {"A": {"rows": 3, "knots_rank": [1]}}}', "lacks tables with rows, knots_rank and knots_count"),
     ('{"tables": {"A": {"rows": 3, "knots_rank": [2, 3], "knots_count": [2, 1]}}}',

@@ -285,6 +285,23 @@ def test_blank_lines_before_the_names(tmp_path):
     assert log.problems.first == {"lines of too few or too many fields": f"{path}:4: 1 fields, not 2"}
 
 
+def test_names_of_ids_and_what_else_a_reading_says(tmp_path):
+    """Ids by their names, wide ids, times to the second, digits of other scripts, a separator behind each line."""
+    path = tmp_path / "a.csv"
+    path.write_text("user.id,item_id_2,id_shop,GRID,seen,score,\n1,10000000000000000000000,3,7,1700000001,٣,\n"
+                    "2,-5,4,8,1700000002,٤,\n", "utf-8")
+    log = open_log(path)
+    next(log.chunks())
+    reading = log.reading()
+    assert reading.tables == {"user.id": "whole numbers", "item_id_2": "whole numbers, hashed beyond 64 bits",
+                              "id_shop": "whole numbers"}
+    assert reading.values == ("GRID", "seen") and reading.unread == {"score": "texts", "": "nothing in it"}
+    assert reading.lines()[-1] == "sample     user.id 2, item_id_2 -5, id_shop 4, GRID 8, seen 1700000002"
+    assert open_log(path, fields=["user.id", *"abcdef"]).tables == ("user.id",)
+    path.write_text("a_id,b\nint,bool\n1,2\n3,4\n", "utf-8")
+    assert open_log(path, fields=["a_id", "b"]).reading().tables == {"a_id": "texts, hashed"}
+
+
 def test_row_numbers_and_names_of_ids(tmp_path):
     """What pandas' to_csv puts first is no feature; userId, ITEM_ID and the like are ids."""
     path = tmp_path / "a.csv"

@@ -104,6 +104,11 @@ def test_a_vocabulary_of_one_format_is_that_of_another(tmp_path):
 def test_the_id_of_a_missing_field_is_an_id(tmp_path):
     (tmp_path / "a.tsv").write_text("x_id\tb\n\t1\n-1\t1\n", "utf-8")
     assert ids_of(tmp_path / "a.tsv", missing=-1) == [2**64 - 1] * 2
+    log = open_log(tmp_path / "a.tsv", missing=-5)
+    assert [line for line in log.report() if "sample" in line] == ["sample     x_id -5, b 1", "sample     x_id -1, b 1"]
+    remap = Remap(TableSpec("x", 9, 8), np.arange(9, dtype=np.uint32))
+    with pytest.raises(ValueError, match="table x: the id -5 .number 0. is past the table's 9 rows"):
+        remap(np.array(ids_of(tmp_path / "a.tsv", missing=-5), np.uint64))
     with pytest.raises(ValueError, match=r"missing must be an id from -2\*\*63 to 2\*\*64 - 1, not 184467440737095516"):
         open_log(tmp_path / "a.tsv", missing=1 << 64)
 

@@ -231,6 +231,9 @@ def test_the_row_index_of_a_writer_is_no_table(tmp_path, name, index, unread):
     assert log.unread == ((name,) if unread else ())
     if unread:
         assert log.reading().unread == {name: "the writer's row index"}
+    else:
+        assert log.reading().tables == {"user_id": "whole numbers",
+                                        name: "whole numbers; no id by its name: --table names the tables"}
     assert ids(open_log(tmp_path / "a.parquet", tables=[name]), name) == [8, 9]
 
 

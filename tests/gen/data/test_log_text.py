@@ -287,7 +287,13 @@ def test_texts_among_values_are_counted(tmp_path):
     (b"a\tb\n1\t2\n", None, "{}: no field ends in _id, so name the fields that are indices (--table); "
      "there are a, b; without a header line --fields names them"),
     (b"a\tb\n1\t2\n", ["c"], "{} has no field 'c'; it has a, b"),
-    (b"a\ta\n1\t2\n", ["a"], "{}: line 1 names the field 'a' twice"),
+    (b"a\tb\n1\t2\n", ["a,b"], "{} has no field 'a,b'; it has a, b; --table is given once for each"),
+    (b"a\ta\n1\t2\n", ["a"], "{}: line 1 names the field 'a' twice; --fields names all 2 fields"),
+    (b"a_id\x01b\n1\x012\n", None, "{}: nothing separates fields in line 1, 'a_id\\x01b'; comma, tab, semicolon and "
+     "pipe were looked for, --separator $'\\x01' reads these"),
+    (b"a_id\tb\nint\tbool\n1\t2\n3\t4\n", None, "{0}: line 2 has no number where those behind it have: int, bool; "
+     "if it belongs to the header, `sed 2d {0} |` leaves it out, and - reads a log from a pipe; if it is a sample, "
+     "--fields a_id,b reads it"),
     (b"a\xff\ta\n1\t2\n", ["a"], "{}:1: the byte 0xff is no UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` "
      "converts a text of Windows, -f names another encoding"),
     (b"a\tb\n1\t2\n", [], "tables must name one table at least"),

@@ -126,7 +126,7 @@ def test_rows_take_whole_beats_and_their_time():
     # No faster than a beat a cycle.
     assert costs(row_s={4: 1e-9}).dram_s(64) == pytest.approx(4 / 300e6)
     with pytest.raises(ValueError, match=r"^rows of 1024 words take 64 beats of 64 bytes; the EMB core of the preset "
-                                         r"smartssd takes 32$"):
+                                         r"smartssd takes 32, a dim of 512 at most$"):
         found.row_bytes(1024)
     with pytest.raises(ValueError, match="the preset hotline has no .emb., which the plan needs; it has hotline"):
         costs("hotline").row_bytes(64)

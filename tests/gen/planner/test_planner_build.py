@@ -322,7 +322,7 @@ def test_wrong_logs_and_models(known, model):
             (TableSpec("ghost", 9, 64), "^the profile of .* has no table 'ghost'; it has one, bags, far$"),
             (TableSpec("one", 10, 64), "^table one: .*rows"),
             (TableSpec("one", 900, 4096), "^table one: rows of 4096 words take 256 beats of 64 bytes; the EMB core of "
-                                          "the preset smartssd takes 32$")):
+                                          "the preset smartssd takes 32, a dim of 512 at most$")):
         with pytest.raises(ValueError, match=sentence):
             build(Recommender("m", "", {table.name: table}), known, COSTS, cards=2)
     statistics = Profile("s", 5, {"t": TableProfile("t", 9, 5, Heat.of([3, 1, 1]), np.array([1]), np.array([5]))})

@@ -308,6 +308,16 @@ def test_fills_that_lead_nowhere(pairs, code, detail, index):
     assert (result.code, result.detail, result.index, result.bag) == (code, detail, index, index // 2)
 
 
+def test_fills_of_rows_that_no_index_word_names():
+    case = Case()
+    case.memory.inputs[6 * W:7 * W] = [0, (1 << 30) - 1, 0, 1 << 30]
+    beats = (1 << 30) + 8
+    case.memory.rows = np.lib.stride_tricks.as_strided(np.zeros(W, np.uint32), (beats * W,), (0,))   # no such memory
+    case.values |= {"indices": 6, "count": 2, "dram_base": 0, "dram_rows": beats, "row_beats": 1, "piece_beats": 0}
+    result = case.run("FILL")
+    assert (result.code, result.detail, result.index) == (emb.INDEX_RANGE, 1 << 30, 3)
+
+
 def test_a_row_that_never_lands():
     case = Case()
     case.memory.landed = case.memory.landed[:14 * W]
