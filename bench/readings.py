@@ -149,7 +149,7 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
 
 
 def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", beside: str = "") -> str:
-    """The text of docs/papers.md. differ: of disputed verdicts; beside: of other work.
+    """The text of docs/papers.md. differ: of disputed verdicts; beside: of other work, {id} as in answers.
 
     Raises      LookupError: an id that is not recorded
     """
@@ -162,7 +162,7 @@ def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", bes
             for paper in layout for each in paper.headlines]
     out += ["", differ, ""] if differ else [""]
     out += [FIGURES]
-    out += ["## Newer and neighbouring work\n", beside] if beside else []
+    out += ["## Newer and neighbouring work\n", answered(beside, known)] if beside else []
     return "\n".join(out).rstrip() + "\n"
 
 
