@@ -171,6 +171,22 @@ def test_numbers_in_sentences_on_a_paper_stand_in_its_text(source):
     assert not [(numbers(one) - known, one) for one in remarks(paper) if numbers(one) - known]
 
 
+def test_figures_stand_on_their_pages(source):
+    """By the marks between the pages, or by the lists of figures and tables."""
+    paper, text = source
+    marked = re.split(r"--- Page \d+ ---", text)
+    for each in paper.figures:
+        if not (named := re.search(r", p\. (\d+)$", each.source)):
+            continue
+        kind, number = each.at.split()
+        if marked[1:]:
+            caption = rf"(?m)^Fig\. {number}\." if kind == "Fig." else rf"(?m)^TABLE {ROMAN[int(number) - 1]}$"
+            assert re.search(caption, marked[int(named[1])]), each
+        else:
+            listed = rf"(?m)^{'Figure' if kind == 'Fig.' else kind} {re.escape(number)}\t.*\t{named[1]}$"
+            assert re.search(listed, text), each
+
+
 def test_the_model_of_a_step_is_held_against_the_readings():
     published = {f"train.model.{each.id}": each.value for each in train_time.published()}
     read = {id: value for paper in LAYOUT for each in paper.figures if each.reading
