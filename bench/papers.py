@@ -8,23 +8,26 @@ statistics lack; or shares are those that keep accuracy. SCRec's hot_thr (eq. 22
 large tables on the SSD: what the drives alone allow then is a row of its own, and plans that keep 1 % of every table's
 there.
 
-Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over cores of this machine.
+Figure 9: RM0 to RM3 on Criteo's shape, batches of 128 on 8 cards, over cores of this machine: with NumPy, one lookup
+for all tables in batches of 256; or with Meta's DLRM in PyTorch, an operator per table and layer for 128 samples.
 
 Figure 10: samples per joule of 8 cards, between the bounds of fpga.card.energy, over GPUs that hold the tables, by
 their data sheet and full bandwidth: no GPU is as fast on random rows. GPUs exchange pooled vectors in no time, or by an
 all-to-all behind the reads. Where nobody pays for transfers the cards have no link either.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from bench.data import CALIBRATION, needed
-from bench.framework import Row, bench, figure
+from bench.framework import LeftOut, Row, bench, figure
 from bench.plan import STATISTICS, TABLES
 from fpga.api.servers import Machine, core_seconds, machines, sample_bytes
 from fpga.card.costs import measure
@@ -43,6 +46,7 @@ from gen.planner.planning import make
 CARDS, COUNTS, LEVELS = 8, (1, 2, 4, 8), (1, 2, 3)
 MELS_DIM, MELS_BATCH, MELS_DIMS = 256, 1024, (64, 128, 256, 512)
 CRITEO_BATCH, CRITEO_DIMS = 128, (16, 32, 64, 128, 256)
+DLRM_BYTES, DLRM_BATCHES, DLRM_S = 1 << 26, 16, 3.0     # of a table at most; different ones; of measuring
 GAP, SECONDS = 0.05, 20.0
 A40 = Machine("NVIDIA A40", 0, 48e9, 696e9, 300)
 #: Bytes per second that reach a GPU in an all-to-all, assumed: 25 GB/s; 8 GPUs that share a port of 100 Gb/s.
@@ -178,7 +182,7 @@ def figure_10() -> Iterator[Row]:
 
 @bench("papers_screc_9")
 def figure_9() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over one core of this machine and over 12."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over one core of this machine and over 12, with NumPy."""
     profile = criteo(needed(CALIBRATION))
     for rm in range(4):
         for dim in CRITEO_DIMS:
@@ -193,9 +197,50 @@ def figure_9() -> Iterator[Row]:
             times = round(plan.samples_per_s * core_s, 1)
             yield figure(f"{id}.core", f"{what}: over one core of this machine, NumPy", times, "times")
             yield figure(f"{id}.cpu", f"{what}: over {CORES} such cores", round(times / CORES, 2), "times")
-            if dim == CRITEO_DIMS[0] and find_spec("torch"):
-                import torch
 
-                torch.set_num_threads(1)
-                times = round(plan.samples_per_s * core_seconds(of, profile, by="torch"), 1)
-                yield figure(f"{id}.torch", f"{what}: over one core of this machine, PyTorch", times, "times")
+
+def dlrm_seconds(of: Recommender, profile: Profile) -> float:
+    """Seconds of one thread for a sample by modules as Meta's DLRM has them in PyTorch: an EmbeddingBag per table,
+    layers with bias, features put one behind the other."""
+    import torch
+    from torch import nn
+
+    def layers(widths: tuple[int, ...], last: nn.Module) -> nn.Sequential:
+        found = [each for k, width in enumerate(widths[1:]) for each in (nn.Linear(widths[k], width), nn.ReLU())]
+        return nn.Sequential(*found[:-1], last)
+
+    network, random = of.network, np.random.default_rng(1)
+    assert network is not None
+    rows = {name: min(spec.rows, DLRM_BYTES // (4 * spec.dim)) for name, spec in of.tables.items()}
+    bags = [nn.EmbeddingBag(rows[name], spec.dim, mode="sum") for name, spec in of.tables.items()]
+    inputs = network.bottom[-1] + sum(spec.dim for spec in of.tables.values())
+    bottom, top = layers(network.bottom, nn.ReLU()), layers((inputs, *network.top), nn.Sigmoid())
+    batches = [[torch.from_numpy(profile.tables[name].heat.drawn(of.batch, random) * 0x9E3779B1 % rows[name])
+                for name in of.tables] for _ in range(DLRM_BATCHES)]
+    dense, offsets, took = torch.randn(of.batch, network.bottom[0]), torch.arange(of.batch), []
+    torch.set_num_threads(1)
+    end = time.perf_counter() + DLRM_S
+    with torch.inference_mode():
+        for indices in cycle(batches):
+            start = time.perf_counter()
+            pooled = [bag(each, offsets) for bag, each in zip(bags, indices, strict=True)]
+            top(torch.cat([bottom(dense), *pooled], dim=1))
+            took.append(time.perf_counter() - start)
+            if start > end:
+                break
+    return float(min(took)) / of.batch
+
+
+@bench("papers_screc_9_dlrm")
+def figure_9_dlrm() -> Iterator[Row]:
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on one thread."""
+    if find_spec("torch") is None:
+        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
+    profile, dim = criteo(needed(CALIBRATION)), CRITEO_DIMS[0]
+    for rm in range(4):
+        of = replace(model_of(profile, dim, CRITEO_BATCH)[0], network=Model.load(f"screc_rm{rm}", dim=dim))
+        if plan := placed(profile, of, costs(dim)):
+            what = f"RM{rm}, D {dim}, {CARDS} cards, batches of {CRITEO_BATCH}"
+            yield figure(f"papers.screc.fig9.rm{rm}.d{dim}.dlrm", f"{what}: over Meta's DLRM in PyTorch on one thread "
+                         "of this machine, its fastest batch",
+                         round(plan.samples_per_s * dlrm_seconds(of, profile), 1), "times")

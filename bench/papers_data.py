@@ -34,6 +34,9 @@ TERABYTE_DIM, CACHE_DIM = 64, 128           # of SCARS and of the frequency-awar
 PORTION, PORTIONS, MINI_BATCH = 128 << 20, 4, 1024      # bytes, of SCARS Fig. 4
 CACHE_BATCH, CACHED = 16_384, (0.1, 0.5, 1, 1.5, 2, 5, 10)      # samples, and per cent of the rows
 GROWTH, RANKED, SCALED_BATCH = 5, 1_000_000, 2048       # of SCARS §II
+LAWS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "zipf": lambda x: 1 / x, "exponential": lambda x: np.exp(-x), "normal": lambda x: np.exp(-x * x)}
+WIDTH = 20                                  # of a law that widens with the rows: one in so many of them
 #: For the least growth by Zipf's law: rows and batches before.
 ZIPF_ROWS, ZIPF_BATCHES = (10**3, 10**4, 10**5), (128, 2048, 32_768, 262_144)
 STEP_BATCHES = (2048, 4096, 8192, 16_384)   # of SCARS tables 3 to 5
@@ -158,24 +161,32 @@ def unique(chance: NDArray[np.float64], batch: int) -> float:
     return Traffic(chance / chance.sum(), np.ones(len(chance), np.int64), 1.0).unique(batch)
 
 
+def grown(weight: Callable[[NDArray[np.float64]], NDArray[np.float64]], rows: int, batch: int,
+          widths: tuple[float, float] = (1, 1), index: int = 0) -> float:
+    """What GROWTH times the rows and the batch move over what they move before, by eq. 2. widths: ranks over them are
+    the law's argument; index: what a lookup's index costs beside a row, eq. 3 has 1."""
+    before, after = (unique(weight(np.arange(1.0, times * rows + 1) / width), times * batch) + index * times * batch
+                     for times, width in zip((1, GROWTH), widths, strict=True))
+    return round(after / before, 2)
+
+
 def growth() -> Iterator[Row]:
-    """SCARS §II: what five times the rows and five times the batch move, by eq. 2, and on how many rows a law puts
-    a chance of MASS and more."""
-    def grown(weight: Callable[[NDArray[np.float64]], NDArray[np.float64]], rows: int, batch: int) -> float:
-        small, large = (weight(np.arange(1.0, times * rows + 1)) for times in (1, GROWTH))
-        return round(unique(large, GROWTH * batch) / unique(small, batch), 2)
-
-    def zipf(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-        return 1 / ranks
-
-    for name, weight in (("zipf", zipf), ("exponential", lambda x: np.exp(-x)), ("normal", lambda x: np.exp(-x * x))):
+    """SCARS §II: what five times the rows and five times the batch move, and on how many rows a law puts a chance
+    of MASS and more."""
+    for name, weight in LAWS.items():
+        id, what = f"papers.scars.growth.{name}", f"rows by rank, {name}, {RANKED:,} rows"
+        grows = f"{what} and batches of {SCALED_BATCH:,}, then five times both: "
+        yield figure(id, f"{grows}rows moved per batch over those before", grown(weight, RANKED, SCALED_BATCH), "times")
+        yield figure(f"{id}.indices", f"{grows}rows and indices of a batch over those before, by eq. 3",
+                     grown(weight, RANKED, SCALED_BATCH, index=1), "times")
+        if name != "zipf":
+            wide = (RANKED / WIDTH, GROWTH * RANKED / WIDTH)
+            yield figure(f"{id}.wide", f"{grows}rows moved per batch over those before, where the law's width is a "
+                         f"{WIDTH}th of the rows", grown(weight, RANKED, SCALED_BATCH, wide), "times")
         small = weight(np.arange(1.0, RANKED + 1))
-        yield figure(f"papers.scars.growth.{name}", f"rows by rank, {name}, {RANKED:,} rows and batches of "
-                     f"{SCALED_BATCH:,}, then five times both: rows moved per batch over those before",
-                     grown(weight, RANKED, SCALED_BATCH), "times")
-        yield figure(f"papers.scars.growth.{name}.rows", f"rows by rank, {name}, {RANKED:,} rows: those that a lookup "
-                     f"asks for with a chance of {MASS:g} and more", int((small / small.sum() >= MASS).sum()), "rows")
-    least = min(grown(zipf, rows, batch) for rows in ZIPF_ROWS for batch in ZIPF_BATCHES)
+        yield figure(f"{id}.rows", f"{what}: those that a lookup asks for with a chance of {MASS:g} and more",
+                     int((small / small.sum() >= MASS).sum()), "rows")
+    least = min(grown(LAWS["zipf"], rows, batch) for rows in ZIPF_ROWS for batch in ZIPF_BATCHES)
     yield figure("papers.scars.growth.zipf.least", f"the least of Zipf's law over {ZIPF_ROWS[0]:,} to {ZIPF_ROWS[-1]:,}"
                  f" rows and batches of {ZIPF_BATCHES[0]} to {ZIPF_BATCHES[-1]:,} before", least, "times")
 

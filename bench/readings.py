@@ -40,7 +40,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of a paper's figure or table. at: its number; source: the section around it; reading: the paper's, in the
+    """A line of a paper's figure or table. at: its number; source: its section and page; reading: the paper's, in the
     unit of the rows `ids` and one for each of them, NaN where it is not given; beside: the same in words, without
     numbers to compare; why: why ours differ; needs: what it would take, where there are no rows. chart, series: the
     line of a chart that the rows are, over: the labels of its points, of which unit."""
@@ -113,6 +113,9 @@ def papers(text: str) -> list[Paper]:
     found = []
     for part in tomllib.loads(text)["paper"]:
         headlines = tuple(Headline(**each) for each in part.pop("headline"))
+        pages = part.pop("pages", {})
+        for each in part["figure"]:
+            each["source"] += f", p. {pages[each['at']]}" if each["at"] in pages else ""
         figures: list[dict[str, Any]] = [{key: tuple(value) if isinstance(value, list) else value
                                           for key, value in each.items()} for each in part.pop("figure")]
         found.append(Paper(**part, headlines=headlines, figures=tuple(Figure(**each) for each in figures)))
@@ -146,7 +149,7 @@ def packed(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, Any]:
 
 
 def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", beside: str = "") -> str:
-    """The text of docs/papers.md. differ: of disputed verdicts; beside: of other work.
+    """The text of docs/papers.md. differ: of disputed verdicts; beside: of other work, {id} as in answers.
 
     Raises      LookupError: an id that is not recorded
     """
@@ -159,7 +162,7 @@ def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", bes
             for paper in layout for each in paper.headlines]
     out += ["", differ, ""] if differ else [""]
     out += [FIGURES]
-    out += ["## Newer and neighbouring work\n", beside] if beside else []
+    out += ["## Newer and neighbouring work\n", answered(beside, known)] if beside else []
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -23,8 +23,7 @@ SECONDS = 0.2               # of each measurement, at least
 SAMPLES = 256               # of a batch that is measured
 DIM = 64                    # of the rows whose rates are recorded
 #: How a core's lookups are known, and what a reader calls it.
-LOOKUPS = {"fbgemm": "FBGEMM on this machine", "recorded": "FBGEMM's recorded rates", "numpy": "NumPy on this machine",
-           "torch": "PyTorch on this machine"}
+LOOKUPS = {"fbgemm": "FBGEMM on this machine", "recorded": "FBGEMM's recorded rates", "numpy": "NumPy on this machine"}
 
 _FILE = Path(__file__).parent / "machines.toml"
 
@@ -87,8 +86,7 @@ def lookups_by() -> str:
 def core_seconds(model: Recommender, profile: Profile, *, by: str = "", seed: int = 1) -> float:
     """Seconds of one core for a sample: rows as often as the log has them, gathered and added up by bags, and the
     networks' layers. by: a key of LOOKUPS, default as `lookups_by` has it. Layers are measured with NumPy on this
-    machine, by "torch" with PyTorch on as many threads as it has. Measured rows are float32, of each width at most half
-    a gigabyte; recorded ones are in no cache."""
+    machine. Measured rows are float32, of each width at most half a gigabyte; recorded ones are in no cache."""
     by = by or lookups_by()
     random, spent = np.random.default_rng(seed), 0.0
     for dim in sorted({spec.dim for spec in model.tables.values()}):
@@ -105,12 +103,10 @@ def core_seconds(model: Recommender, profile: Profile, *, by: str = "", seed: in
             spent += _seconds(lambda: looked_up(indices, ends)) / SAMPLES       # noqa: B023
         else:
             table = random.standard_normal((rows, dim), dtype=np.float32)
-            looked_up = torch_table(table) if by == "torch" else lambda at, ends: np.add.reduceat(table[at], ends)  # noqa: B023
-            spent += _seconds(lambda: looked_up(indices, offsets)) / SAMPLES    # noqa: B023
+            spent += _seconds(lambda: np.add.reduceat(table[indices], offsets)) / SAMPLES       # noqa: B023
     for _, layer in model.network.network().layers() if model.network is not None else ():
         inputs = random.standard_normal((SAMPLES, layer.inputs), dtype=np.float32)
-        applied = torch_layer(layer.weights) if by == "torch" else lambda x: np.maximum(x @ layer.weights, 0)   # noqa: B023
-        spent += _seconds(lambda: applied(inputs)) / SAMPLES    # noqa: B023
+        spent += _seconds(lambda: np.maximum(inputs @ layer.weights, 0)) / SAMPLES      # noqa: B023
     return spent
 
 
@@ -135,23 +131,6 @@ def fbgemm_table(rows: int, dim: int, form: str = "float32") -> Callable[[NDArra
     table.fill_random_weights()
     return lambda indices, offsets: table(torch.from_numpy(np.asarray(indices, np.int32)),
                                           torch.from_numpy(np.asarray(offsets, np.int32)))
-
-
-def torch_table(table: NDArray[np.float32]) -> Callable[[NDArray[Any], NDArray[Any]], object]:
-    """A table as PyTorch's embedding_bag looks it up: indices (n,), bags begin at offsets (bags,)."""
-    import torch
-
-    rows = torch.from_numpy(table)
-    return lambda indices, offsets: torch.nn.functional.embedding_bag(
-        torch.from_numpy(indices), rows, torch.from_numpy(offsets), mode="sum")
-
-
-def torch_layer(weights: NDArray[np.float32]) -> Callable[[NDArray[np.float32]], object]:
-    """A layer with ReLU in PyTorch, without its bias."""
-    import torch
-
-    held = torch.from_numpy(weights)
-    return lambda inputs: torch.relu(torch.from_numpy(inputs) @ held)
 
 
 def recorded_seconds(rows: float, bags: float, dim: float) -> float:

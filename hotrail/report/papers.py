@@ -108,11 +108,12 @@ def _chart(title: str, lines: list[dict[str, Any]]) -> Chart:
             found.append(Series(f"{each['series']}: the paper", read, form="dots"))
     values = [y for series in found for _, y in series.points]
     log = min(values) > 0 and max(values) > WIDE * min(values)
+    least = None if log or min(values) < 0 else 0
     about = "; ".join(dict.fromkeys(f"the paper: {each['paper']}" for each in lines)).capitalize() + "."
     unit = lines[0]["rows"][0]["unit"]
     if not all(label.replace(".", "", 1).isdigit() for each in lines for label in each["over"]):
-        return Bars(title, about, Axis(lines[0]["unit"]), Axis(unit, unit, log=log, least=None if log else 0), found,
+        return Bars(title, about, Axis(lines[0]["unit"]), Axis(unit, unit, log=log, least=least), found,
                     labels=lines[0]["over"])
     found = [Series(each.name, [(float(x), y) for x, y in each.points], form=each.form) for each in found]
     over = lines[0]["unit"]
-    return Lines(title, about, Axis(over, over, log=True), Axis(unit, unit, log=log, least=None if log else 0), found)
+    return Lines(title, about, Axis(over, over, log=True), Axis(unit, unit, log=log, least=least), found)

@@ -29,13 +29,16 @@ def test_the_heat_of_all_tables():
 def test_rows_of_even_heat_grow_with_the_batch_and_skewed_ones_hardly(monkeypatch):
     monkeypatch.setattr(papers_data, "RANKED", 20_000)
     monkeypatch.setattr(papers_data, "ZIPF_ROWS", (1_000,))
-    even = papers_data.unique(np.ones(100_000), 10_240) / papers_data.unique(np.ones(20_000), 2048)
+    even = papers_data.grown(np.ones_like, 20_000, 2048)
     assert even == pytest.approx(5, rel=0.01)
     growth = {row.id.removeprefix("papers.scars.growth."): row.value for row in papers_data.growth()}
     assert growth["normal"] <= growth["exponential"] < 1.5 < growth["zipf"] < even
     # exp(-k^2) and exp(-k), over their sums, fall below 1e-9 behind k = 4 and k = 21.
     assert (growth["normal.rows"], growth["exponential.rows"]) == (4, 21) and growth["zipf.rows"] == 20_000
     assert 4 < growth["zipf.least"] <= growth["zipf"]
+    # Five times the indices beside hardly more rows; a law five times as wide has five times the rows.
+    assert all(4.9 < growth[f"{name}.indices"] <= 5 and growth[f"{name}.wide"] == pytest.approx(5, rel=0.01)
+               for name in ("exponential", "normal"))
 
 
 def test_terabyte_as_tensor_trains():

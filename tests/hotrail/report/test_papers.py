@@ -45,6 +45,11 @@ def test_points_over_numbers_are_lines_with_the_papers_points():
     assert chart.y.log and theirs.form == "dots" and chart.about == "The paper: slow."
 
 
+def test_points_below_zero_are_shown():
+    chart = report._chart("t", [line([-2.0, 1.0], over=["4", "8"])])
+    assert chart.y.least is None and report._chart("t", [line([2.0, 1.0], over=["4", "8"])]).y.least == 0
+
+
 def test_points_over_words_are_bars():
     chart = report._chart("t", [line([1.0, 3.0], over=["0 to 1", "1 to 2"])])
     assert chart.kind == "bars" and chart.labels == ["0 to 1", "1 to 2"] and not chart.y.log
