@@ -92,8 +92,10 @@ def build(
     from verif.formal import properties  # not in the simulations, which import this file too
 
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
-    if COVERAGE:    # of the unit alone
-        texts, metadata = verilog.convert(component, re.sub(r"\W", "_", name), names=True)
+    if COVERAGE:    # of the unit alone, in all its shapes under one name
+        unit = type(component)
+        texts, metadata = verilog.convert(component, "_".join([*unit.__module__.split(".")[1:], unit.__name__]),
+                                          names=True)
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
