@@ -188,11 +188,11 @@ def shapes(known: Iterable[Any], by_default: int) -> list[Any]:
 
 
 def one_of(known: Iterable[Any]) -> list[Any]:
-    """One of the shapes that hold the same testpoints; all with HOTRAIL_REGRESS, and with HOTRAIL_SEED, by which a
-    failure is repeated. They take turns: the first seed says which, so a commit that is tried from a seed of its own
-    tries another than the one before."""
+    """One of the shapes that hold the same testpoints; all with HOTRAIL_REGRESS or HOTRAIL_TURNS=all, and with
+    HOTRAIL_SEED, by which a failure is repeated. They take turns: the first seed says which, so a commit that is tried
+    from a seed of its own tries another than the one before."""
     every = list(known)
-    if os.environ.get("HOTRAIL_REGRESS") or os.environ.get("HOTRAIL_SEED"):
+    if any(map(os.environ.get, ("HOTRAIL_REGRESS", "HOTRAIL_SEED"))) or os.environ.get("HOTRAIL_TURNS") == "all":
         return every
     at = (seeds()[0] - 1) % len(every)
     return every[at:at + 1]

@@ -84,7 +84,8 @@ async def malformed_programs(dut):
         ("bags", {"dram_rows": everything, "piece_beats": 1}), ("bags", {"dram_base": everything, "piece_beats": 2}),
         ("bags", {"dram_base": everything - 6, "dram_rows": 1, "piece_beats": 2}),
         ("bags", {"out": everything}), ("bags", {"out": 4096}), ("bags", {"out_stride": everything}),
-        ("bags", {"out_stride": 1 << 31, "out": 0}), ("bags", {"out": 4096 - 3}),
+        ("bags", {"out_stride": 1 << 31, "out": 0}), ("bags", {"format": 0, "out": 4096 - 7}),
+        *(("bags", {"format": form, "out": 4096 - 5}) for form in (1, 2)),      # vectors of half the beats
         ("fill", {"indices": -1}), ("fill", {"dram_rows": everything}), ("fill", {"count": everything}),
         ("load", {"signature": 0}), ("load", {"_image": 1}), ("load", {"_image": 18 * 32 * words - 1}),
         ("load", {"indices": -1}), ("load", {"indices": everything}), ("load", {"count": everything}),

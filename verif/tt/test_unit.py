@@ -26,7 +26,7 @@ REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.
 COLUMNS = {
     1: [(2, 2, 4), (2, 2, 2), (4, 4, 4), (1, 2, 8), (4, 4), (2, 2, 2, 2), (2, 4, 8), (2, 4), (1, 2, 2), (4, 2, 2),
-        (3, 2, 4), (5, 2, 2)],
+        (3, 2, 4), (5, 2, 2), (1, 2), (1, 8, 4), (1, 16, 4), (1, 8, 2, 2)],
     2: [(4, 4, 4), (2, 2, 4), (2, 4, 4), (4, 4, 8), (8, 8, 8), (4, 8, 8), (2, 2, 32), (8, 8), (4, 4, 4, 4),
         (2, 2, 16), (4, 4, 32), (16, 32), (2, 2, 8), (3, 4, 4), (5, 4, 4), (5, 4, 32), (2, 4, 4, 8), (6, 16),
         (3, 8, 8)],
@@ -43,6 +43,8 @@ def _tables(config, random, count, rank_of, having=()):
         loader.add(table.cores, block16=table.block16)
     for columns in [shapes[at] for at in random.permutation(len(shapes))]:
         modes = [int(v) for v in random.integers(1, 8, len(columns))]
+        one, bits = int(random.integers(len(modes))), int(random.integers(1, config.mode_bits + 1))
+        modes[one] = 1 + int(random.integers(1 << bits))
         table = Table(random, modes, columns, [rank_of() for _ in columns[1:]],
                       block16=config.block16_only or (config.grouped and random.random() < 0.6))
         try:
@@ -225,9 +227,11 @@ async def memory_errors(dut):
         bench = await Bench.begin(dut, config=config)
         table = Table(random, (3, 4, 5), (side,) * 3, (side, side), block16=block16)
         _, table.layout, beats = Loader(Limits.of(config)).add(table.cores, block16=block16)
-        # Slice 2 of the core: its only operand.
-        target, line, quarter = {"first": (X, 2 // side, 2 % side), "second": (Y, 2, 0),
-                                 "last": (X, -(-3 // side << block16) + 2 // side, 2 % side)}[part]
+        # A slice of the core: its only operand.
+        piece = 2 if block16 else int(random.integers(3))
+        target, line, quarter = {"first": (X, piece // side, piece % side),
+                                 "second": (Y, piece, 0 if block16 else int(random.integers(side))),
+                                 "last": (X, -(-3 // side << block16) + piece // side, piece % side)}[part]
         victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)]
         assert len(victims) == 1
         await bench.send(beats, {victims[0]: flip})
@@ -236,7 +240,7 @@ async def memory_errors(dut):
         bench.ask(chunks)
         found = await bench.sums(len(chunks))
         axis = ("first", "second", "last").index(part)
-        hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == 2 for i in rows) for _, rows in chunks])
+        hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == piece for i in rows) for _, rows in chunks])
         counted = bench.counters()
         if flip in (1, 2):
             bench.judge([table], chunks, found)
