@@ -69,10 +69,11 @@ WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, s
     ("emb_front|Program_beat|IndexDecoder", r".*\.tt_rows$", range(21, 32),
      "a table of this shape has at most 2^20 rows"),
     ("(emb_)?row|RowRequests", r".*\.beats$", range(6, 16), "a row has at most 32 beats"),
+    ("emb_front|TierRouter", r".*__payload(\$\d+)?\.(copy|ring|tier)$", ALL, "a queue has rows of one tier"),
     ("custom_logic", "m0._axi__|interrupt", ALL, "a stand-in for a core, at whose masters nothing happens"),
     ("custom_logic", r"ocl__a[rw]addr$", range(26, 64), "the shell's BAR0 has 64 MB"),
     ("custom_logic", r"ocl__a[rw]addr$", range(2), "the shell asks for words"),
-    ("f2_interconnect", r".*len$", range(6, 8), "a burst of 64 bytes a beat ends within 4 KB"),
+    ("f2_interconnect|(emb_)?row_port", r".*len$", range(6, 8), "a burst of 64 bytes a beat ends within 4 KB"),
     ("custom_logic", r".*len$", range(3, 8), "the shell asks for 512 bytes at most, the stand-in for nothing"),
     ("cl_hotrail", "sh_cl_glcount", ALL, "the shell's counters, which the logic does not read"),
     ("Interconnect|custom_logic", r".*addr$", range(36, 64), "F2's memory has 64 GB"),
@@ -157,7 +158,7 @@ def constants(texts: Mapping[str, str], top: str) -> tuple[list[Bit], list[Bit]]
                 changing[bit] = changing.get(bit, False) or not same
         for cell, what in part["cells"].items():
             if what["type"] in parts:
-                walk(what["type"], f"{place}{cell}.", not unread.isdisjoint(what["connections"].get("i__ready", ())))
+                walk(what["type"], f"{place}{cell}.", unread.issuperset(what["connections"].get("i__ready", ())))
 
     walk(top, "", False)
     return sorted(bit for bit in changing if changing[bit]), sorted(bit for bit in changing if not changing[bit])
@@ -176,8 +177,8 @@ def _is_waived(module: str, signal: str, bit: str) -> bool:
 
 def looked_at(changes: Mapping[Bit, int]) -> list[Bit]:
     """The bits of ports and counters, without those that are waived."""
-    return [bit for bit in changes if not bit[1].startswith("$") and ("__" in bit[1] or COUNTERS.search(bit[1]))
-            and not _is_waived(*bit)]
+    return [bit for bit in changes if not bit[1].startswith("$") and bit[2] != "-1"
+            and ("__" in bit[1] or COUNTERS.search(bit[1])) and not _is_waived(*bit)]
 
 
 def missing(changes: Mapping[Bit, int]) -> tuple[list[Bit], int]:

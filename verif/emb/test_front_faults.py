@@ -90,6 +90,7 @@ async def malformed_programs(dut):
         ("load", {"signature": 0}), ("load", {"_image": 1}), ("load", {"_image": 18 * 32 * words - 1}),
         ("load", {"indices": -1}), ("load", {"indices": everything}), ("load", {"count": everything}),
         ("load", {"_header": 1 << 23}), ("load", {"_header": 1 << 31}), ("load", {"_header": 1 << 22 | 2 << 16}),
+        ("load", {"_header": 0xFC00}), ("load", {"_header": 0x7F00 << 16}),
         ("load", {"_header": 1 << 22 | unit.tt.x_lines << unit.tt.blocks_log2}),
         ("load", {"_header": 1 << 22 | 1 << 16 | unit.tt.y_lines << unit.tt.blocks_log2}),
         *(("load", {"_header": 1 << 22}) for _ in range(not unit.tt.grouped)),
