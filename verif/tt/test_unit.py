@@ -47,9 +47,9 @@ def _tables(config, random, count, rank_of, having=()):
         loader.add(table.cores, block16=table.block16)
     drawn = [shapes[at] for at in random.permutation(len(shapes))]
     for columns in sorted(drawn, key=_turns.__getitem__):
-        ranks, one = [rank_of() for _ in columns[1:]], int(random.integers(len(columns)))
+        ranks, one = [rank_of() for _ in columns[1:]], 2 if len(columns) == 4 else int(random.integers(len(columns)))
         block16 = config.block16_only or (config.grouped and random.random() < 0.6)
-        for bits in (config.mode_bits, 3):
+        for bits in (config.mode_bits, 6, 3):
             modes = [int(v) for v in random.integers(1, 8, len(columns))]
             modes[one] = 1 + int(random.integers(1 << bits))
             table = Table(random, modes, columns, ranks, block16=block16)
@@ -227,9 +227,8 @@ async def memory_errors(dut):
     config = _config()
     random = np.random.default_rng(seed("errors"))
     side = config.side
-    # What is corrected is so in all lines.
     cases = [] if config.block16_only else [(1, "all", False), (2, "all", False), *(
-        (3, part, False) for part in ("first", "second", "last"))]
+        (3, part, False) for part in ("first", "second", "last", "all"))]
     # Of two lines that share one of the memory: slice 2 of the second core is the second half of slice 0's.
     if config.grouped:
         cases += [(1, "second", True), (2, "last", True), (3, "first", True), (3, "second", True), (3, "last", True)]
@@ -256,8 +255,9 @@ async def memory_errors(dut):
             bench.judge([table], chunks, found)
             assert counted["corrected"] > 0 and counted["uncorrectable"] == 0
         else:
-            axis = ("first", "second", "last").index(part)
-            hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == piece for i in rows) for _, rows in chunks])
+            hit = np.array([target is None or any(
+                np.unravel_index(i, (3, 4, 5))[("first", "second", "last").index(part)] == piece for i in rows)
+                for _, rows in chunks])
             errors = np.array([error for _, error, _ in found])
             assert np.array_equal(errors, hit), (part, block16, np.flatnonzero(errors != hit)[:8])
             assert counted["uncorrectable"] > 0 and counted["corrected"] == 0
