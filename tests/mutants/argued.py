@@ -11,6 +11,11 @@ ARGUED = (
         Mutant("a beat that a reset finds is added to a sum, which the next beat there, a first one, begins anew",
                "valid = Signal(2)\n", "valid = Signal(2, reset_less=True)\n"),
     )),
+    Unit("hw/tt/unit.py", (), (
+        Mutant("slots of a tile are never interrupted, and only a last product's are marked as the first of a sum",
+               "valid & (slot.stage == Product.LAST)):\n            m.d.sync += begun",
+               "valid | (slot.stage == Product.LAST)):\n            m.d.sync += begun"),
+    )),
 )
 
 

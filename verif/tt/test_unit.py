@@ -199,7 +199,9 @@ async def corner_values(dut):
     held = np.array([0, 0x80000000, 1, 0x00800000, 0x3F800000, 0x7F7FF800, 0xFF7FF800, 0x5F000000], np.uint32)
     past = Table(random, (3, 2, 3), (config.side,) * 3, (config.side + 1,) * 2, block16=config.grouped)
     past.cores = [(core * np.float32(2**80 if k < 2 else 1)).astype(np.float32) for k, core in enumerate(past.cores)]
-    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)), having=[past])
+    # As many rows as a shape of this size may have, or nearly.
+    many = Table(random, (128, 256, 31), (config.side,) * 3, (1, 1), block16=config.block16_only)
+    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)), having=[past, many])
     for table in tables[1:]:
         for core in table.cores:
             spots = random.random(core.shape) < 0.06
