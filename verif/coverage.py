@@ -57,6 +57,7 @@ WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, s
     ("hotline_scheduler|RunSplitter|ReleaseStage", r".*(heavy|first|last)$", range(1),
      "waves of as many lanes as a queue has columns are not cut"),
     ("hotline_sched|RunSplitter|ReleaseStage", r".*runs\[0\](\.start)?$", range(4), "the first bank's run begins at 0"),
+    ("tt_", r"counters\.(lookups|reused)$", range(11, 12), "events, as above"),
     ("tt_", r"counters\.(computed|corrected)$", range(9, 12), "events, as above"),
     ("tt_", r"counters\.(uncorrectable|outside)$", range(6, 12), "events, as above"),
     ("tt_unit|CoreMemory", r"\w+__0\.(un)?correct(ed|able)$", (1, 3), "a load flips bits of a beat's first codeword"),
