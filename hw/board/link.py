@@ -82,7 +82,7 @@ class Link(wiring.Component):
         byte = Signal(3)                                        # of a header, a word or a check
         word = Signal(32, reset_less=True)
         status = Signal(Status)
-        silence = Signal(range(self.gap_cycles + 1))
+        silence = Signal(range(self.gap_cycles + 1), reset_less=True)    # behind a byte
         broken = Signal()
         silent = Signal()
         # bytes are due; one came before the reply was sent

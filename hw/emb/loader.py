@@ -193,7 +193,6 @@ class Loader(Part):
             with m.If(self.i.payload.error):
                 m.d.sync += heading.eq(0)
                 m.d.sync += self.error.valid.eq(1)
-                m.d.sync += load.unread.eq(1)
             with m.Elif(number == HEADERS - 1):
                 m.d.sync += heading.eq(0)
                 m.d.sync += load.passing.eq(1)
@@ -203,6 +202,8 @@ class Loader(Part):
         """The beats behind the headers, each to where its header says, which is read a cycle ahead. Returns a pulse
         as the last one is taken."""
         config, beat, error = self.config, self.i.payload, self.error
+        with m.If(~error.valid):    # what it is, where there is one
+            m.d.sync += load.unread.eq(beat.error)
         number, done, header, passing, ready = load.number, load.done, load.header, load.passing, load.ready
         lines = {Target.X: config.x_lines, Target.Y: config.y_lines, Target.TABLE: config.tables}
         next_header = Header(raw[:HEADER_BITS])
@@ -231,7 +232,6 @@ class Loader(Part):
             with m.If(beat.error | ~load.sound):
                 m.d.sync += passing.eq(0)
                 m.d.sync += error.valid.eq(1)
-                m.d.sync += load.unread.eq(beat.error)
             with m.Else():
                 m.d.comb += self.o_load.valid.eq(1)
                 m.d.comb += self.i.ready.eq(self.o_load.ready)

@@ -46,6 +46,6 @@ def delay(m: Module, name: str, value: Value, cycles: int) -> Value:
     for part in range(0, cycles, stages):
         count = min(stages, cycles - part)
         line = Signal(width * count, name=f"{name}_{part}", reset_less=True, attrs=KEEP)
-        m.d.sync += line.eq(Cat(value, line[:width * (count - 1)]))
+        m.d.sync += line.eq(Cat(value, line))
         value = line[width * (count - 1):]
     return value

@@ -216,7 +216,7 @@ class BagReader(Part):
         ]
         with m.If(state.begin):
             # Without vectors no sample is needed.
-            m.d.sync += beats_left.eq(Mux(state.positions.some, state.positions.beats, 0))
+            m.d.sync += beats_left.eq(state.positions.beats)
             m.d.sync += more.eq(state.positions.some & (state.positions.beats != 0))
             m.d.sync += place.eq(state.positions.first)
         with m.Elif(asks):

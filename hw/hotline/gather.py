@@ -116,7 +116,7 @@ class Gather(Part):
         full = Signal()
         drained = Signal()
         # Beside all that the sample under way may take another one fits: it follows at once.
-        follows = Signal()
+        follows = Signal(reset_less=True)
         less = Signal(signed(config.row_slots.bit_length() + 2), reset_less=True)
         beside = Signal(range(256 + LATE), reset_less=True)     # of the sample under way, and of what comes late
         m.d.sync += [

@@ -346,7 +346,7 @@ class Program(Part):
         scan = Signal(self.config.positions, reset_less=True)
         moved = Signal()
         calm = Signal(CALM_CYCLES)
-        quiet = Signal()
+        quiet = Signal(reset_less=True)     # flushed: never before `flush` has been high
 
         pulses = (state.writes_register, self.clear, self.start_save, self.start_load, self.begin, self.train,
                   self.finish, reader.begin, writer.begin)
@@ -354,6 +354,7 @@ class Program(Part):
             *(pulse.eq(0) for pulse in pulses),
             wait.eq(0),
             calm.eq(0),
+            quiet.eq(self.flushed & self.idle),
         ]
         with m.If(self.moved):
             m.d.sync += moved.eq(1)
@@ -431,11 +432,9 @@ class Program(Part):
                     with m.Else():
                         m.next = "STEP"
             with m.State("FLUSH"):
-                m.d.sync += quiet.eq(self.flushed & self.idle)
                 m.d.sync += calm.eq(Mux(quiet, Cat(1, calm), 0))
                 with m.If(calm.all()):
                     m.d.sync += self.flush.eq(0)
-                    m.d.sync += quiet.eq(0)
                     m.next = "STEP"
             with m.State("STEP"):
                 m.d.sync += self.finish.eq(1)

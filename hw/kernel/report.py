@@ -140,8 +140,8 @@ class Reporter(Part):
                 with m.If(self.number == self.counters - 1):
                     m.next = "FILL"
             with m.State("FILL"):
-                # A last beat that is not full is filled with zeros.
-                m.d.comb += taking.eq(filled != 0)
+                # A last beat that is not full is filled with zeros; one more of them goes nowhere.
+                m.d.comb += taking.eq(1)
                 with m.If(filled == 0):
                     m.next = "REQUEST"
             with m.State("REQUEST"):

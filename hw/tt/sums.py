@@ -143,8 +143,8 @@ class SumMemory(Part):
                 beats.eq(self.beats),
                 tail.eq(self.tail),
             ]
-        subs = [Signal(bits, name=f"sub_{cell}") for cell in range(n)]
-        step = Signal(bits)
+        subs = [Signal(bits, name=f"sub_{cell}", reset_less=True) for cell in range(n)]
+        step = Signal(bits, reset_less=True)
         m.d.sync += step.eq(following)
         m.d.sync += [sub.eq(self._sub(columns_now, following, cell)) for cell, sub in enumerate(subs)]
 

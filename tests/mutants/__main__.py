@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from gen.base.tools import build_folder
+from tests.mutants.argued import argument
 from tests.mutants.campaign import Campaign, share
 from tests.mutants.equivalence import compare
 from tests.mutants.operators import benches, changes, files
@@ -22,12 +23,13 @@ MISSED = ("survives", "hangs", "unreached")
 
 
 def equivalents(campaign: Campaign) -> dict[int, str]:
-    """What the comparison with the sound unit says of each survivor; kept in the campaign's folder."""
+    """What an argument or the comparison with the sound unit says of each survivor; kept in the campaign's folder."""
     note = campaign.folder / "equivalence.json"
     known = {int(number): told for number, told in json.loads(note.read_text("utf-8")).items()} if note.exists() else {}
     for one in campaign.tried():
         if one.verdict == "survives" and one.number not in known:
-            known[one.number] = compare(campaign.models(one.number), one.number)
+            known[one.number] = ("equivalent" if argument(one.change)
+                                 else compare(campaign.models(one.number), one.number))
             note.write_text(json.dumps(known), "utf-8")
     return known
 

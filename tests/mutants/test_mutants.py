@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.mutants.argued import ARGUED, argument
 from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
 from tests.mutants.emb_rows import DECODER, FETCH, REQUESTS
 from tests.mutants.emb_writes import JOINER, POST_POOL
 from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
 from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
+from tests.mutants.operators import changes
 from tests.mutants.stream import FIFO, ROUND_ROBIN
 from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import MARKS, REUSE
@@ -22,7 +24,7 @@ def copy(tmp_path_factory):
     return Copy(tmp_path_factory.mktemp("mutants"))
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.file)
+@pytest.mark.parametrize("unit", (*UNITS, *ARGUED), ids=lambda unit: unit.file)
 def test_mutants_change_one_place(unit):
     """The tables follow the units: a text that is gone is a mutant to write anew."""
     text = (ROOT / unit.file).read_text("utf-8")
@@ -30,6 +32,12 @@ def test_mutants_change_one_place(unit):
     assert not lost, f"{unit.file}: `old` does not occur once: {'; '.join(lost)}"
     changes = [(mutant.old, mutant.new) for mutant in unit.mutants]
     assert len(set(changes)) == len(changes) and all((ROOT / bench).exists() for bench in unit.benches)
+
+
+def test_arguments_are_of_drawn_mutants():
+    for unit in ARGUED:
+        found = [argument(change) for change in changes(unit.file)]
+        assert [found.count(mutant.why) for mutant in unit.mutants] == [1] * len(unit.mutants)
 
 
 @pytest.mark.regress

@@ -58,13 +58,34 @@ endmodule
 def test_constants_are_those_of_every_place(tmp_path):
     """What is wired to a constant, and a register that never leaves its first value; not what changes in one place of
     two, or in one model of two."""
-    modules, bits = constants(PARTS, "top")
-    assert modules == {"top", "part"}
+    changing, bits = constants(PARTS, "top")
+    assert {module for module, _, _ in changing} == {"top", "part"}
     assert bits == [("part", "o", "1"), ("part", "same", ""), ("top", "a.x", "1"), ("top", "o", "1"), ("top", "o", "2")]
     for name, known in (("one", bits), ("two", bits[1:])):
-        (tmp_path / f"{name}.constants").write_text(json.dumps([sorted(modules), known]), "utf-8")
+        told = [[*changing, *set(bits).difference(known)], known]
+        (tmp_path / f"{name}.constants").write_text(json.dumps(told), "utf-8")
     assert never(tmp_path.glob("*.constants")) == set(bits[1:])
     assert never([tmp_path / "one.constants"]) == set(bits)
+
+
+def test_queues_with_reserved_places():
+    """Of one whose `ready` is read it may be 0 and the level the highest; of another not."""
+    queue = """module queue(input clk, input i__valid, output i__ready, output held);
+  reg [1:0] level = 2'd0;
+  assign i__ready = ~level[1];
+  assign held = level != 0;
+  always @(posedge clk) level <= level + (i__valid & i__ready);
+endmodule
+"""
+    top = """module top(input clk, input i, output [2:0] o);
+  wire \\a.ready ;
+  queue a (.clk(clk), .i__valid(i), .i__ready(\\a.ready ), .held(o[0]));
+  queue{} b (.clk(clk), .i__valid(i), .i__ready(o[1]), .held(o[2]));
+endmodule
+"""
+    other = {"top.v": top.format("_2"), "queue.v": queue, "queue_2.v": queue.replace("queue", "queue_2")}
+    assert constants(other, "top")[1] == [("queue", "i__ready", ""), ("queue", "level", "1"), ("top", "a.ready", "")]
+    assert constants({"top.v": top.format(""), "queue.v": queue}, "top")[1] == [("top", "a.ready", "")]
 
 
 def test_parts_are_looked_at_in_their_own_benches():

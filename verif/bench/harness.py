@@ -39,15 +39,16 @@ class Harness:
         self._driver = Driver(self._run(), clock_of(dut))
 
     @classmethod
-    async def begin(cls, dut: Any, **arguments: Any) -> Self:
-        """A bench behind a reset, in the place of the one before; inputs are 0 until it drives them."""
+    async def begin(cls, dut: Any, *, keeps: bool = False, **arguments: Any) -> Self:
+        """A bench behind a reset, in the place of the one before; inputs are 0 until it drives them. keeps: see
+        `reset`."""
         if Harness.running is not None:
             Harness.running.stop()
         start(dut)
         for name, port in metadata()["ports"].items():
             if port["direction"] == "in":
                 getattr(dut, name).value = 0
-        await reset(dut)
+        await reset(dut, keeps=keeps)
         bench = cls(dut, **arguments)
         Harness.running = bench
         return bench

@@ -17,12 +17,12 @@ _bases: Counter[str] = Counter()
 
 
 def base(name: str, align: int = PAGE) -> int:
-    """Where a buffer begins, in bytes: at a place drawn for its name, and every other time at that with all bits
-    inverted, so that a bench which asks three times has every bit of an address up and down. A quarter of all memory
-    lies behind."""
+    """Where a buffer begins, in bytes: at a place drawn for its name, and half of the times at that with all bits
+    inverted, so that a bench which asks three times has every bit of an address up and down, and one that uses each
+    n-th for the same as well. A quarter of all memory lies behind."""
     _bases[name] += 1
-    drawn = rng(f"base {name}").getrandbits(62) | 1 << 62
-    return (drawn if _bases[name] % 2 else ~drawn) & ((1 << 64) - align)
+    drawn, turn = rng(f"base {name}").getrandbits(62) | 1 << 62, _bases[name]
+    return (drawn if (turn + (turn >> 2).bit_count()) % 2 else ~drawn) & ((1 << 64) - align)
 
 
 @dataclass(frozen=True)

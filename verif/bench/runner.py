@@ -90,8 +90,10 @@ def build(
     from verif.formal import properties  # not in the simulations, which import this file too
 
     waves = os.environ.get("WAVES", "0") not in ("", "0") if waves is None else waves
-    if COVERAGE:    # of the unit alone
-        texts, metadata = verilog.convert(component, re.sub(r"\W", "_", name), names=True)
+    if COVERAGE:    # of the unit alone, in all its shapes under one name
+        unit = type(component)
+        texts, metadata = verilog.convert(component, "_".join([*unit.__module__.split(".")[1:], unit.__name__]),
+                                          names=True)
     else:
         with properties.checks():
             texts, metadata = verilog.convert(component, names=waves, added=properties.version())
@@ -184,11 +186,11 @@ def shapes(known: Iterable[Any], by_default: int) -> list[Any]:
 
 
 def one_of(known: Iterable[Any]) -> list[Any]:
-    """One of the shapes that hold the same testpoints; all with HOTRAIL_REGRESS, and with HOTRAIL_SEED, by which a
-    failure is repeated. They take turns: the first seed says which, so a commit that is tried from a seed of its own
-    tries another than the one before."""
+    """One of the shapes that hold the same testpoints; all with HOTRAIL_REGRESS or HOTRAIL_TURNS=all, and with
+    HOTRAIL_SEED, by which a failure is repeated. They take turns: the first seed says which, so a commit that is tried
+    from a seed of its own tries another than the one before."""
     every = list(known)
-    if os.environ.get("HOTRAIL_REGRESS") or os.environ.get("HOTRAIL_SEED"):
+    if any(map(os.environ.get, ("HOTRAIL_REGRESS", "HOTRAIL_SEED"))) or os.environ.get("HOTRAIL_TURNS") == "all":
         return every
     at = (seeds()[0] - 1) % len(every)
     return every[at:at + 1]

@@ -1,6 +1,7 @@
 """The serial link of a board: real bits on the line, frames of every kind, sound and broken."""
 
 import binascii
+from itertools import pairwise
 
 import cocotb
 import pytest
@@ -259,8 +260,8 @@ async def glitches(dut):
 @cocotb.test()
 @pytest.mark.testpoint("registers")
 async def lamps_and_reset_register(dut):
-    """Lamps show frames, refusals and resets; the register resets where bit 0 is written, for its cycles, and reads 0
-    after them. A reset of the board puts the lamps out."""
+    """One lamp blinks, the others show frames, refusals and resets; the register resets where bit 0 is written, for its
+    cycles, and reads 0 after them. A reset of the board puts the lamps out."""
     host = await _begin(dut)
 
     async def lit(cycles=2 << CONFIG.lamp_log2):
@@ -269,6 +270,13 @@ async def lamps_and_reset_register(dut):
             await RisingEdge(dut.clk)
             shown |= int(dut.lamps.value)
         return {name for k, name in enumerate(LAMPS) if shown >> k & 1}
+
+    seen = []
+    for _ in range(3 << CONFIG.lamp_log2):
+        await RisingEdge(dut.clk)
+        seen.append(int(dut.lamps.value) >> LAMPS.index("alive") & 1)
+    turns = [at for at in range(1, len(seen)) if seen[at] != seen[at - 1]]
+    assert {b - a for a, b in pairwise(turns)} == {1 << CONFIG.lamp_log2 - 1}, turns
 
     await host.write(0, [42])
     for word, lamps in ((0xFFFF_FFFE, {"alive"}), (1, {"alive", "held"})):

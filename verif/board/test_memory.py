@@ -212,28 +212,63 @@ async def corner_values(dut):
     assert (await masters[1].write(0, bytes(content), awid=1)).resp == AxiResp.OKAY
 
 
+async def _by_hand(dut):
+    """No other master drives the ports here."""
+    start(dut)
+    host = LiteMaster(dut, "host")
+    for name in PORTS:
+        for channel in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
+            getattr(dut, f"{name}__{channel}").value = 0
+    await reset(dut, 4)
+    return host
+
+
+async def _offer(dut, channel, **values):
+    """A request of a beat on the second port, until it is taken."""
+    for name, value in {"len": 0, "size": 4, "burst": 1, "valid": 1, **values}.items():
+        getattr(dut, f"m01_axi__{channel}{name}").value = value
+    while True:
+        await RisingEdge(dut.clk)
+        if getattr(dut, f"m01_axi__{channel}ready").value == 1:
+            break
+    getattr(dut, f"m01_axi__{channel}valid").value = 0
+
+
+@cocotb.test(**LIMIT)
+@pytest.mark.testpoint("ids")
+async def an_answer_stays_with_its_burst(dut):
+    """A write is offered while the one before, behind the memory's end, is carried out and its answer waits, which
+    keeps its ID and its error."""
+    await _by_hand(dut)
+
+    async def bursts():
+        for number, address in enumerate((SIZE, 0)):
+            await _offer(dut, "aw", addr=address, id=number)
+
+    dut.m01_axi__wdata.value, dut.m01_axi__wstrb.value, dut.m01_axi__wlast.value = 0, (1 << BEAT) - 1, 1
+    dut.m01_axi__wvalid.value = 1
+    cocotb.start_soon(bursts())
+    for number, response in enumerate((DECERR, OKAY)):
+        for cycle in range(12):
+            await RisingEdge(dut.clk)
+            if cycle > 7:
+                assert [int(getattr(dut, f"m01_axi__b{name}").value) for name in ("valid", "id", "resp")] == [
+                    1, number, response]
+        dut.m01_axi__bready.value = 1
+        await RisingEdge(dut.clk)
+        dut.m01_axi__bready.value = 0
+
+
 @cocotb.test(**LIMIT)
 @pytest.mark.testpoint("ids")
 async def an_id_stays_with_its_beat(dut):
     """A burst is taken while the last beat of the one before waits, which keeps its ID and its data."""
-    start(dut)
-    host = LiteMaster(dut, "host")
-    for name in PORTS:      # no other master drives them here
-        for channel in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
-            getattr(dut, f"{name}__{channel}").value = 0
-    await reset(dut, 4)
+    host = await _by_hand(dut)
     for word in range(2 * BEAT // 4):
         assert await host.write(4 * word, int.from_bytes(bytes(range(4 * word, 4 * word + 4)), "little")) == OKAY
     dut.m01_axi__rready.value = 0
     for number in (0, 1):
-        for name, value in (("araddr", number * BEAT), ("arid", number), ("arlen", 0), ("arsize", 4), ("arburst", 1)):
-            getattr(dut, f"m01_axi__{name}").value = value
-        dut.m01_axi__arvalid.value = 1
-        while True:
-            await RisingEdge(dut.clk)
-            if dut.m01_axi__arready.value == 1:
-                break
-        dut.m01_axi__arvalid.value = 0
+        await _offer(dut, "ar", addr=number * BEAT, id=number)
     for number in (0, 1):
         for cycle in range(8):
             await RisingEdge(dut.clk)
@@ -285,7 +320,7 @@ async def other_bursts(dut):
 @pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_memory(number):
-    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=11,
+    simulate(BoardMemory(beat_bytes=BEAT, size_bytes=SIZE), "verif.board.test_memory", name="board_memory", tests=12,
              seed=number)
 
 

@@ -312,8 +312,8 @@ async def faults(dut):
     random = np.random.default_rng(seed("faults"))
     bench = await Bench.begin(dut)
     bags = [bag(random, beats=3, chunks=2, dram=True, ssd=True, weighted=False) for _ in range(12)]
-    # Bag 2: a tensor train's vector marked. 4: card memory's. 5: the SSD's.
-    marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2)}
+    # Bag 2: a tensor train's vector marked. 4: card memory's. 5: the SSD's. 8: of the second instruction.
+    marks = {("tt", 2): (1, 2), ("dram", 4): (0, 2), ("ssd", 5): (0, 2), ("tt", 8): (0, 2)}
     for number, one in enumerate(bags):
         bench.sources["i_steps"].put(*steps_of(one, number in (5, 11), 3 + (number > 5)))
         rows = one["vectors"].reshape(4, 3, WORDS).tolist()
@@ -325,7 +325,8 @@ async def faults(dut):
                 bench.sources[f"i_{name}"].put({"words": words, "error": error, **last})
     await bench.finished(len(bags))
     code = EMB.code
-    assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5)]
+    assert bench.faults == [(code("TT_MEMORY"), 3, 2), (code("READ_ERROR"), 3, 4), (code("READ_ERROR"), 3, 5),
+                            (code("TT_MEMORY"), 4, 2)]
     assert bench.instructions == [6, 12]
     bench.judge(bags)
 

@@ -95,8 +95,8 @@ def sh_ddr(visible: bool = False) -> str:
     axi = " ".join(word for word in _FULL.split() if word.rstrip("<").partition(":")[0] not in (
         "wid", "wuser", "ruser", *(f"{channel}{name}" for channel in ("ar", "aw")
                                    for name in ("cache", "lock", "prot", "qos")))).replace("user:55", "user")
-    bus = _ports(axi, lambda field, back: f"cl_sh_ddr_axi_{field}") | _ports("sh_cl_ddr_is_ready<")
-    rest = _ports("clk rst_n stat_clk stat_rst_n cl_RST_DIMM_N<") | _ports(_DIMM) | _ports(_STATS)
+    bus = _ports(axi, lambda field, back: f"cl_sh_ddr_axi_{field}") | _ports("rst_n sh_cl_ddr_is_ready<")
+    rest = _ports("clk stat_clk stat_rst_n cl_RST_DIMM_N<") | _ports(_DIMM) | _ports(_STATS)
     rest.pop("sh_cl_ddr_is_ready")
     mark = " /* verilator public_flat_rw */" if visible else ""
     return (f"module sh_ddr #(parameter DDR_PRESENT = 1) (\n{_declared(rest)},\n{_declared(bus, mark)}\n);\n"
@@ -245,15 +245,22 @@ class Shell:
     def stop(self) -> None:
         self.deadlines.stop()
 
+    async def _ddr_is_reset(self, level: int) -> None:
+        """sh_ddr's reset follows from a register."""
+        await ClockCycles(self.dut.clk_main_a0, 2)
+        assert int(self.dut.SH_DDR.rst_n.value) == level
+
     async def reset(self, cycles: int = 8) -> None:
         """The shell's, at any time, with a read at the edge that ends it; then until sh_ddr is calibrated."""
         dut = self.dut
         dut.rst_main_n.value, dut.SH_DDR.sh_cl_ddr_is_ready.value = 0, 0
-        await ClockCycles(dut.clk_main_a0, cycles)
+        await self._ddr_is_reset(0)
+        await ClockCycles(dut.clk_main_a0, cycles - 2)
         self.deadlines.forget()
         dut.rst_main_n.value = 1
         first = cocotb.start_soon(self.read(CONTROL_BASE, 1))
-        await ClockCycles(dut.clk_main_a0, 8)
+        await self._ddr_is_reset(1)
+        await ClockCycles(dut.clk_main_a0, 6)
         assert int(dut.cl_sh_status_vled.value) & 1 == 0
         dut.SH_DDR.sh_cl_ddr_is_ready.value = 1
         await ClockCycles(dut.clk_main_a0, 4)

@@ -13,6 +13,7 @@ from golden.hotline.bags import NONE, Position, bags, pool
 from hw.hotline.bags import BagReader
 from hw.hotline.reducer import Reducer
 from verif.bench import rng, seed
+from verif.bench.directed import DISTANCES
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
@@ -240,6 +241,21 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+async def one_cycle_reset(dut):
+    """A reset while positions are looked through, and a mini-batch when that would have come to its end."""
+    draw = np.random.default_rng(seed("search"))
+    for distance in DISTANCES:
+        bench = await Bench.begin(dut)
+        await bench.write(some_positions(draw, 8))
+        bench.sources["i"].put(bench.samples(draw, 3)[0])
+        await ClockCycles(dut.clk, 4)
+        bench = await Bench.begin(dut, keeps=True)
+        await bench.write(some_positions(draw, 8))
+        await ClockCycles(dut.clk, CONFIG.positions - 10 + distance)
+        await bench.run(draw, 1)
+
+
+@cocotb.test()
 async def corner_values(dut):
     """No vector at all, all positions one vector, each its own; nothing but NONE, pinned positions; special words;
     the highest start and a whole frame; another length of rows without a reset between."""
@@ -296,7 +312,7 @@ async def faults(dut):
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("name", ["tiny", pytest.param("wide", marks=pytest.mark.regress)])
 def test_bags(name, number):
-    simulate(BagReader(SHAPES[name]), "verif.hotline.test_bags", name=f"hotline_bags_{name}", tests=7, seed=number,
+    simulate(BagReader(SHAPES[name]), "verif.hotline.test_bags", name=f"hotline_bags_{name}", tests=8, seed=number,
              env={"HOTRAIL_SHAPE": name})
 
 

@@ -12,7 +12,7 @@ from hw.hotline.dispatch import Dispatcher
 from hw.hotline.narrower import Narrower
 from hw.hotline.transfers import chunk_beats
 from verif.bench import report, rng, start
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, shapes, simulate
 from verif.hotline.dispatch import BETWEEN, STREAMS_IN, STREAMS_OUT, TO_HEADER, Bench, Pace
 from verif.hotline.shapes import CONFIGS
 
@@ -235,9 +235,8 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 SEVERAL = (*(name for name in NAMES if name != "latency_and_rate_as_documented"), "spread_over_gpus")
 
 
-@pytest.mark.parametrize(("name", "tests"), shapes([
-    ("tiny", NAMES), ("wide", ("random_match_golden", "corner_values")), ("four", SEVERAL),
-    ("two", ("random_match_golden", "spread_over_gpus"))], 1))
+@pytest.mark.parametrize(("name", "tests"), [*one_of([("tiny", NAMES), ("four", SEVERAL)]), *shapes([
+    ("wide", ("random_match_golden", "corner_values")), ("two", ("random_match_golden", "spread_over_gpus"))], 0)])
 @pytest.mark.parametrize("number", seeds())
 def test_hotline_dispatch(number, name, tests):
     simulate(Dispatcher(CONFIGS[name]), "verif.hotline.test_dispatch", name=f"hotline_dispatch_{name}",

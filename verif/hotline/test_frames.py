@@ -306,7 +306,7 @@ async def reset_midstream(dut):
 async def corner_values(dut):
     """One sample in all, one class alone, mini-batches of one sample and of a whole frame, the last one short or long
     by one, no sample at all; both classes always in turns; the frames of each class from its own end."""
-    for cold in ([0], [1], [0] * 20, [1] * 20, [0, 1] * 12, [1, 0] * 12):
+    for cold in ([0], [1], [0] * 40, [1] * 40, [0, 1] * 12, [1, 0] * 12):
         for beats, batch in ((1, 1), (1, CONFIG.frame_beats), (8, CONFIG.frame_beats // 8)):
             bench = await Bench.begin(dut)
             await bench.run(cold, beats, batch)

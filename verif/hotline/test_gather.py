@@ -119,7 +119,7 @@ class Bench(Harness):
         if frees:
             del self.memory[frame]  # a write of it that came later would be caught
             self.free.append(frame)
-        client = self.random.randrange(QUERY_CLIENTS)
+        client = self.number % QUERY_CLIENTS
         self.sources[f"i_query__{client}"].put(*({"batch": out["batch"], "ordinal": ordinal}
                                                  for ordinal in range(len(part.rows))))
         self.flight.append({"addresses": part.addresses, "slots": [], "client": client, "state": "asking", "at": 0})
@@ -274,9 +274,10 @@ async def corner_values(dut):
     offsets up to 32 bits, rows of 64 beats, payload words that look cold, all positions pinned but one, samples that
     just fit once the ones before are gone."""
     random = np.random.default_rng(seed("corners"))
-    for beats, indices, log2 in ((1, 1, 0), (1, WORDS, 6), (4, POSITIONS, 1), (8, 1, 3), (4, WORDS + 1, 0),
-                                 (2, CONFIG.row_slots, 0)):
-        work = job(random, 3, beats=beats, indices=indices, log2=log2, cold=0.7, pool=100)
+    for beats, indices, log2, samples in ((1, 1, 0, None), (1, WORDS, 6, None), (4, POSITIONS, 1, None),
+                                          (8, 1, 3, None), (4, WORDS + 1, 0, None), (2, CONFIG.row_slots, 0, None),
+                                          (1, 1, 0, CONFIG.frame_beats)):
+        work = job(random, 3, beats=beats, indices=indices, log2=log2, cold=0.7, pool=100, samples=samples)
         bench = await Bench.begin(dut, work)
         await bench.run()
     # As many indices as slots: every sample is a mini-batch of its own, as soon as one has a row.

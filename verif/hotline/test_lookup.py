@@ -32,7 +32,7 @@ def some_registers(random):
     """A table in each position: some tiny, some of all the rows there are, some pinned."""
     found = {}
     for position in range(CONFIG.positions):
-        rows = int(random.integers(1, min(DOMAIN, 1 << int(random.integers(1, 31)))))
+        rows = int(random.integers(1, min(DOMAIN, 1 << int(random.choice([random.integers(1, 31), 31])))))
         found[position] = Register(first=int(random.integers(0, DOMAIN - rows + 1)), rows=rows,
                                    pinned=random.random() < 0.15)
     return found

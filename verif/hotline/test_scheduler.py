@@ -262,8 +262,12 @@ def pairs(random, count, bank):
 @pytest.mark.testpoint("queues_full")
 async def queues_full(dut):
     """A bank's queue of runs is full while no column is, and a column while the runs are not; both stop all releases
-    in the cycle that the model says, at the first and at the last bank, and nothing is lost."""
+    in the cycle that the model says, at the first and at the last bank, and nothing is lost. One bank's queue after the
+    other is as full as it gets."""
     random = np.random.default_rng(seed("full"))
+    bench = await Bench.begin(dut)
+    await bench.run([(bank, [(bank, lane) for lane in range(LANES)]) for bank in range(BANKS)
+                     for _ in range(QUEUE // LANES + 4)])
     inner = int(random.integers(BANKS // 2, BANKS - 1))
     for bank in (0, inner, BANKS - 1) if REGRESS else (0, BANKS - 1):
         bench = await Bench.begin(dut)

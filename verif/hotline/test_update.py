@@ -27,7 +27,7 @@ SHAPES = {"tiny": TINY, "wide": WIDE,
           "many": replace(TINY, row_slots=1024, embedding_beats=4096)}
 CONFIG = SHAPES[os.environ.get("HOTRAIL_SHAPE", "tiny")]
 WORDS, BYTES = CONFIG.words, CONFIG.beat_bytes
-MEMORY = 8192               # beats of the rows' buffer
+MEMORY = 8192               # beats of the rows' buffer that are looked at
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 
@@ -49,6 +49,7 @@ class Bench(Harness):
         self.lists = {}                                     # batch -> slots, addresses
         self.data = {}                                      # beat address of gradients -> words
         self.rows, self.writes = base("rows"), 0
+        self.first = base("first", MEMORY) & 0xFFFFFFFF     # the beat that is the memory's first
         self.counts = dict.fromkeys(("v_mul", "v_add", "dma_wr", "updated", "done"), 0)
         self.at = {name: [] for name in ("o_write", "updated", "done", "written")}
         self.stored = 0         # requests whose data are in memory
@@ -86,7 +87,7 @@ class Bench(Harness):
             request = requests[self.stored]
             if len(data) - self.writes < request["beats"]:
                 break
-            address, offset = divmod(request["address"] - self.rows, BYTES)
+            address, offset = divmod(request["address"] - self.rows - self.first * BYTES, BYTES)
             assert not offset and request["beats"] == self.beats
             refused = self.stored in self.refuses
             for k in range(request["beats"] - refused):
@@ -127,7 +128,7 @@ class Bench(Harness):
         slots = draw.permutation(min(CONFIG.row_slots, CONFIG.embedding_beats >> self.log2))[:count].tolist()
         addresses = (draw.permutation(MEMORY >> self.log2)[:count] << self.log2).tolist()
         number = int(draw.integers(CONFIG.batches)) if number is None else number
-        self.lists[number] = slots, addresses
+        self.lists[number] = slots, [self.first + address for address in addresses]
         at = base("gradients") // BYTES + int(draw.integers(1 << 20))
         gradients = draw.integers(0, 1 << 32, (count * self.beats, WORDS), np.uint32) if words is None else words
         self.data = {at + k: row for k, row in enumerate(gradients)}
@@ -150,7 +151,8 @@ class Bench(Harness):
         again = count if again is None else again
         new = {name: sink.beats[sent[name]:] for name, sink in self.sinks.items()}
         ports = {"o_requests": (model.reads(at, count), 0),
-                 "o_write_requests": (model.writes(addresses) + model.writes(addresses[again:]), self.rows)}
+                 "o_write_requests": (model.writes(addresses) + model.writes(addresses[again:]),
+                                      self.rows + self.first * BYTES)}
         for name, (wanted, first) in ports.items():
             assert [(r["address"], r["beats"]) for r in new[name]] == [(first + a * BYTES, b) for a, b in wanted], name
         assert new["o_read"] == 2 * slots + slots[again:] and new["o_release"] == slots

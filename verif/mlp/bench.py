@@ -114,16 +114,15 @@ class MemoryBench(ABC):
         assert not self.due and not self.flags
 
     async def reset_now(self) -> None:
-        """A reset that meets whatever the caller has put on the inputs."""
+        """A reset of a cycle that meets whatever the caller has put on the inputs."""
         self.dut.rst.value = 1
         await self.edge
         self.idle()
-        await self.edge
         self.dut.rst.value = 0
         self.due.clear()
         self.flags.clear()
         self.writes.clear()
-        self.cycle += 2
+        self.cycle += 1
 
     def flip(self, memory: Any, line: int, place: Hashable, bits: int) -> None:
         """Turns bits of a codeword in the array over; when nothing is on its way."""

@@ -44,7 +44,7 @@ class Feed:
 
     def __init__(self, random_: random.Random, *, latency: int = 1, flow: float = 1.0, room: float = 1.0):
         self.rng, self.latency, self.flow, self.room = random_, latency, flow, room
-        self.waiting: deque[tuple[int, int]] = deque()
+        self.waiting: deque[tuple[int, range]] = deque()      # from when on which beats of a request are there
         self.asked: list[tuple[int, int]] = []
         self.cycle = 0
         self.stands: int | None = None
@@ -54,13 +54,16 @@ class Feed:
         self.ready = self.rng.random() < self.room
         if (self.stands is None and self.waiting and self.waiting[0][0] <= self.cycle
                 and self.rng.random() < self.flow):
-            self.stands = self.waiting.popleft()[1]
+            since, beats = self.waiting.popleft()
+            self.stands = beats[0]
+            if len(beats) > 1:
+                self.waiting.appendleft((since, beats[1:]))
 
     def step(self, request: tuple[int, int] | None, taken: bool) -> None:
         """request: (address, beats) that stands there; taken: the beat is."""
         if request is not None and self.ready:
             self.asked.append(request)
-            self.waiting.extend((self.cycle + self.latency, request[0] + at) for at in range(request[1]))
+            self.waiting.append((self.cycle + self.latency, range(request[0], sum(request))))
         if taken:
             self.stands = None
         self.cycle += 1
@@ -276,14 +279,17 @@ async def pressed_loads(dut: Any, bench: type[LoaderBench]) -> None:
 
 
 async def reset_loads(dut: Any, bench: type[LoaderBench]) -> None:
-    """Whatever is inside, a reset forgets it."""
+    """Whatever is inside, jobs of up to 2^20 among it, a reset forgets it."""
     unit = await bench.begin(dut)
     for number in range(8):
         r = rng(f"reset {number}")
         run = bench(dut, unit, Feed(r, latency=r.choice([1, 20])), bad=[r.randrange(1 << 20)])
-        jobs = deque(bench.make(r, unit, at) for at in range(20))
+        jobs = deque()
+        for at in range(20):
+            job = bench.make(r, unit, at, count=1 + r.getrandbits(r.choice([2, 20])))
+            jobs.append(job | {"end": job["end"] & 0xFFFFFFFF})
         for _ in range(r.randrange(150)):
             await run.step(jobs[0] if jobs else None, room=r.random() < 0.5) and jobs.popleft()
         await bench.clean(dut)
     run = bench(dut, unit, Feed(r))
-    await run.carry_out(list(jobs))
+    await run.carry_out([bench.make(r, unit, at) for at in range(8)])

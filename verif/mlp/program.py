@@ -130,9 +130,12 @@ class Bench:
 
     async def carry_out(self, *, room: float = 1.0, quiet: int = 60) -> None:
         """The whole program, and some cycles more."""
-        r = self.feed.rng
         await self.step(start=True)
-        limit = self.cycle + 100_000
+        await self.carry_on(room=room, quiet=quiet)
+
+    async def carry_on(self, *, room: float = 1.0, quiet: int = 60) -> None:
+        """What is left of it."""
+        r, limit = self.feed.rng, self.cycle + 100_000
         while quiet:
             await self.step(room=[r.random() < room for _ in STREAMS])
             quiet -= self.model.done
@@ -223,11 +226,12 @@ def fitting(r: random.Random, unit: MlpConfig, kind: str, waits: Waits, sizes: d
 
 def any_program(r: random.Random, unit: MlpConfig, count: int, sizes: dict[str, int],
                 waits: Waits | None = None) -> list[dict[str, int]]:
-    """waits: of what stands before it, kept up to date."""
+    """Some have most instructions of one kind. waits: of what stands before it, kept up to date."""
     waits = waits or Waits(Rules(unit))
     items = []
+    kinds = list(KINDS) + r.choice([0, 0, 20]) * [r.choice(list(KINDS))]
     for _ in range(count):
-        items.append(fitting(r, unit, r.choice(list(KINDS)), waits, sizes))
+        items.append(fitting(r, unit, r.choice(kinds), waits, sizes))
         waits.add(SimpleNamespace(**items[-1]))
     return items
 

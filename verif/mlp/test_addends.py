@@ -164,7 +164,7 @@ async def reset_midstream(dut):
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
     bench.flip_at(0, 5, 0, 0b11)
-    for _ in range(3):
+    for _ in range(bench.flag_latency):
         await bench.step([5] * CONFIG.units)
     await bench.step(results=some_results(random, units=ALL))
     dut.i_results.value = bench.layouts["i_results"].pack({**some_results(random, units=ALL), "valid": 1})

@@ -98,18 +98,21 @@ async def backpressure_both_sides(dut):
             r, latency=r.choice([1, 20]), flow=r.choice([0.2, 0.9]), room=r.choice([0.1, 0.7])))
         await bench.carry_out(room=r.choice([0.02, 0.5]))
         await clean(dut)
-    # A full queue.
+    # A full queue of each engine.
     r = rng("full")
-    nothing = Waits(Rules(unit))
-    items = [fitting(r, unit, "INTERACT", nothing, {}) | {"wait_layers": number} for number in range(QUEUE + 8)]
-    bench = Bench(dut, unit, items, feed=Feed(r), arguments=any_sizes(r))
-    await bench.step(start=True)
-    for _ in range(6 * (QUEUE + 8) + 40):
-        await bench.step(room=(True, True, False))
-    assert not bench.model.done and bench.model.number == QUEUE + 1
-    for _ in range(400):
-        await bench.step()
-    assert bench.model.done and len(bench.got[2]) == QUEUE + 8
+    for engine, item in enumerate((
+            {"opcode": KINDS["LOAD_ROWS"], "count": 1, "features": 1, "row_beats": 1},
+            {"opcode": KINDS["LOAD_ADDENDS"], "count": 1},
+            {"opcode": KINDS["INTERACT"], "count": 1, "row_beats": 1, "features": 2, "to_line": 1})):
+        await clean(dut)
+        items = [item | {"wait_layers": number * (engine == 2)} for number in range(QUEUE + 3)]
+        bench = Bench(dut, unit, items, feed=Feed(r), arguments=any_sizes(r))
+        await bench.step(start=True)
+        for _ in range((12, 10, 6)[engine] * (QUEUE + 3) + 20):
+            await bench.step(room=[other != engine for other in range(3)])
+        assert not bench.model.done and bench.model.number == QUEUE + 1
+        await bench.carry_on()
+        assert len(bench.got[engine]) == QUEUE + 3
 
 
 @cocotb.test()
@@ -184,7 +187,7 @@ async def corner_values(dut):
     await bench.carry_out()
     assert bench.model.error == Fault(MLP.code("BAD_ORDER"), 0, 0)
     beats = 16 // unit.words
-    for count in ((1 << 15) // beats, (1 << 15) // beats + 1, TOP):
+    for count in ((1 << 15) // beats - 1, (1 << 15) // beats, (1 << 15) // beats + 1, TOP):
         await clean(dut)
         feed = Feed(r, latency=1 << 40)
         bench = Bench(dut, unit, [], feed=feed, arguments={})

@@ -198,13 +198,15 @@ class Bench:
 
 
 def several(random, total, **fixed):
+    """Layers one behind the other, some with their second sample in the upper half of all places."""
     tiles, memory = [], {}
-    at = 0
+    at, far = int(random.integers(1 << 29)), (1 << 31) + int(random.integers(1 << 30))
     while len(memory) < total:
-        more, image = layer(random, out=at, **fixed)
+        apart = {"count": 2, "stride": far} if random.random() < 0.25 else {}
+        more, image = layer(random, out=at, **apart, **fixed)
         tiles += more
         memory |= image
-        at = max(memory) + 1 + int(random.integers(100))
+        at = max(place for place in image if place < far) + 1 + int(random.integers(100))
     return tiles, memory
 
 

@@ -218,7 +218,7 @@ async def reset_midstream(dut):
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
     bench.flip_at(0, 0, 0, 0, 5, 0b11)
-    for _ in range(3):
+    for _ in range(bench.flag_latency):
         await bench.step(a_slot(random, lines=[5] * CONFIG.pieces, x_bank=0, lanes=1, keep=0))
     # A write in the cycle of the reset is dropped, and so is the one before.
     await bench.step(rows=some_rows(random, lanes=ALL))

@@ -135,7 +135,7 @@ async def reset_midstream(dut):
     random = np.random.default_rng(seed("reset"))
     bench = await Bench.begin(dut, random)
     bench.flip_at(0, 5, 0, 0b11)
-    for _ in range(3):
+    for _ in range(bench.flag_latency):
         await bench.step(a_slot(random, weight_line=5, source=SOURCE.OWN, idle_units=0, blank=0))
     await bench.step(load=a_load(random))
     dut.load.value = bench.layouts["load"].pack({**a_load(random), "valid": 1})

@@ -12,6 +12,7 @@ from golden.tt.cycles import cycles
 from golden.tt.load import Beat, Limits, Loader
 from golden.tt.rows import chunk_rows, pooled
 from hw.uram import LINES
+from verif.bench import rng
 from verif.bench.harness import Harness
 from verif.bench.pack import layout_of
 
@@ -112,8 +113,14 @@ class Bench(Harness):
         return await type(self).begin(self.dut, config=self.config)
 
     async def load(self, tables):
-        """Loads the tables, which then have their layouts; the first two across bounds of a deep X memory's parts."""
-        loader = Loader(Limits.of(self.config))
+        """Loads the tables, which then have their layouts, anywhere in the memories; the first two across bounds of a
+        deep X memory's parts."""
+        limits = Limits.of(self.config)
+        loader, packed, random = Loader(limits), Loader(limits), rng(f"places {self.cycle}")
+        for table in tables:
+            packed.add(table.cores, rows=table.rows, block16=table.block16)
+        loader.x_used = 8 * random.randrange((limits.x_lines - packed.x_used) // 8 + 1)
+        loader.y_used = 8 * random.randrange((limits.y_lines - packed.y_used) // 8 + 1)
         for number, table in enumerate(tables):
             if self.config.x_lines > LINES and number < 2:
                 loader.x_used = (number + 1) * LINES // 2 - 1

@@ -1,7 +1,8 @@
 """The TT unit against its golden model: sums of chunks bit for bit, marks, counters and the cycle of every sum."""
 
 import os
-from itertools import product, repeat
+from collections import Counter
+from itertools import repeat
 
 import cocotb
 import numpy as np
@@ -26,30 +27,39 @@ REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 # Of all formats and numbers of cores; tiles with sub-dots combined, pairs of tiles with an end inside.
 COLUMNS = {
     1: [(2, 2, 4), (2, 2, 2), (4, 4, 4), (1, 2, 8), (4, 4), (2, 2, 2, 2), (2, 4, 8), (2, 4), (1, 2, 2), (4, 2, 2),
-        (3, 2, 4), (5, 2, 2)],
+        (3, 2, 4), (5, 2, 2), (1, 2), (1, 8, 4), (1, 16, 4), (1, 8, 2, 2)],
     2: [(4, 4, 4), (2, 2, 4), (2, 4, 4), (4, 4, 8), (8, 8, 8), (4, 8, 8), (2, 2, 32), (8, 8), (4, 4, 4, 4),
         (2, 2, 16), (4, 4, 32), (16, 32), (2, 2, 8), (3, 4, 4), (5, 4, 4), (5, 4, 32), (2, 4, 4, 8), (6, 16),
         (3, 8, 8)],
 }
 
 
+_turns: Counter[tuple[int, ...]] = Counter()     # how often tables of these columns were drawn
+
+
 def _tables(config, random, count, rank_of, having=()):
     """Tables of the shapes that the unit takes, as many as go into its memories, in half the bits or not; `having`
-    first.
+    first, then shapes that had fewer turns. One mode of each is as large as it may be, or as goes in.
     """
     shapes = COLUMNS[config.grid_log2]
     loader, tables = Loader(Limits.of(config)), list(having)
     for table in tables:
         loader.add(table.cores, block16=table.block16)
-    for columns in [shapes[at] for at in random.permutation(len(shapes))]:
-        modes = [int(v) for v in random.integers(1, 8, len(columns))]
-        table = Table(random, modes, columns, [rank_of() for _ in columns[1:]],
-                      block16=config.block16_only or (config.grouped and random.random() < 0.6))
-        try:
-            loader.add(table.cores, block16=table.block16)
-        except ValueError:
-            continue
-        tables.append(table)
+    drawn = [shapes[at] for at in random.permutation(len(shapes))]
+    for columns in sorted(drawn, key=_turns.__getitem__):
+        ranks, one = [rank_of() for _ in columns[1:]], 2 if len(columns) == 4 else int(random.integers(len(columns)))
+        block16 = config.block16_only or (config.grouped and random.random() < 0.6)
+        for bits in (config.mode_bits, 6, 3):
+            modes = [int(v) for v in random.integers(1, 8, len(columns))]
+            modes[one] = 1 + int(random.integers(1 << bits))
+            table = Table(random, modes, columns, ranks, block16=block16)
+            try:
+                loader.add(table.cores, block16=table.block16)
+            except ValueError:
+                continue
+            tables.append(table)
+            _turns[columns] += 1
+            break
         if len(tables) == min(count, config.tables):
             break
     assert tables
@@ -189,7 +199,9 @@ async def corner_values(dut):
     held = np.array([0, 0x80000000, 1, 0x00800000, 0x3F800000, 0x7F7FF800, 0xFF7FF800, 0x5F000000], np.uint32)
     past = Table(random, (3, 2, 3), (config.side,) * 3, (config.side + 1,) * 2, block16=config.grouped)
     past.cores = [(core * np.float32(2**80 if k < 2 else 1)).astype(np.float32) for k, core in enumerate(past.cores)]
-    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)), having=[past])
+    # As many rows as a shape of this size may have, or nearly.
+    many = Table(random, (128, 256, 31), (config.side,) * 3, (1, 1), block16=config.block16_only)
+    tables = _tables(config, random, 8, lambda: int(random.integers(1, 9)), having=[past, many])
     for table in tables[1:]:
         for core in table.cores:
             spots = random.random(core.shape) < 0.06
@@ -200,7 +212,7 @@ async def corner_values(dut):
     await bench.load(tables)
     chunks = chunks_of(config, random, tables, 100)
     outside = 0
-    for number, rows in chunks[::4]:
+    for number, rows in chunks[::3]:
         at = int(random.integers(len(rows)))
         rows[at] = int(random.choice([tables[number].rows, tables[number].rows + 2, (1 << config.index_bits) - 1]))
         outside += 1
@@ -217,7 +229,8 @@ async def memory_errors(dut):
     config = _config()
     random = np.random.default_rng(seed("errors"))
     side = config.side
-    cases = [] if config.block16_only else list(product((1, 2, 3), ("first", "second", "last"), (False,)))
+    cases = [] if config.block16_only else [(1, "all", False), (2, "all", False), *(
+        (3, part, False) for part in ("first", "second", "last", "all"))]
     # Of two lines that share one of the memory: slice 2 of the second core is the second half of slice 0's.
     if config.grouped:
         cases += [(1, "second", True), (2, "last", True), (3, "first", True), (3, "second", True), (3, "last", True)]
@@ -225,23 +238,28 @@ async def memory_errors(dut):
         bench = await Bench.begin(dut, config=config)
         table = Table(random, (3, 4, 5), (side,) * 3, (side, side), block16=block16)
         _, table.layout, beats = Loader(Limits.of(config)).add(table.cores, block16=block16)
-        # Slice 2 of the core: its only operand.
-        target, line, quarter = {"first": (X, 2 // side, 2 % side), "second": (Y, 2, 0),
-                                 "last": (X, -(-3 // side << block16) + 2 // side, 2 % side)}[part]
-        victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)]
-        assert len(victims) == 1
-        await bench.send(beats, {victims[0]: flip})
+        # A slice of the core: its only operand.
+        piece = 2 if block16 else int(random.integers(3))
+        target, line, quarter = {"first": (X, piece // side, piece % side),
+                                 "second": (Y, piece, 0 if block16 else int(random.integers(side))),
+                                 "last": (X, -(-3 // side << block16) + piece // side, piece % side),
+                 "all": (None, 0, 0)}[part]
+        victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == (target, line, quarter)
+                   or target is None and b.target in (X, Y)]
+        assert (len(victims) == 1) == (target is not None)
+        await bench.send(beats, dict.fromkeys(victims, flip))
         chunks = chunks_of(config, random, [table], 40)
         chunks += [(0, [i]) for i in range(60)] + [(0, [i, i]) for i in range(59, -1, -1)]
         bench.ask(chunks)
         found = await bench.sums(len(chunks))
-        axis = ("first", "second", "last").index(part)
-        hit = np.array([any(np.unravel_index(i, (3, 4, 5))[axis] == 2 for i in rows) for _, rows in chunks])
         counted = bench.counters()
         if flip in (1, 2):
             bench.judge([table], chunks, found)
             assert counted["corrected"] > 0 and counted["uncorrectable"] == 0
         else:
+            hit = np.array([target is None or any(
+                np.unravel_index(i, (3, 4, 5))[("first", "second", "last").index(part)] == piece for i in rows)
+                for _, rows in chunks])
             errors = np.array([error for _, error, _ in found])
             assert np.array_equal(errors, hit), (part, block16, np.flatnonzero(errors != hit)[:8])
             assert counted["uncorrectable"] > 0 and counted["corrected"] == 0
