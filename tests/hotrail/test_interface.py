@@ -144,7 +144,7 @@ def test_what_needs_an_extra_says_which(tmp_path, monkeypatch):
 def test_every_optional_package_is_of_an_extra():
     """As pyproject.toml has it, by the names that are imported."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = {name: {re.split("[=\\[]", one)[0].replace("-", "_") for one in each}
+    asked = {name: {re.split("[<>=\\[]", one)[0].replace("-", "_") for one in each}
              for name, each in told["optional-dependencies"].items()}
     for module, extra in EXTRAS.items():
         assert {"sknetwork": "scikit_network"}.get(module, module) in asked[extra], f"{module} is none of {extra}"
