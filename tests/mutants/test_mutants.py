@@ -1,6 +1,6 @@
 """Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps.
 
-`make regress` tries thirty in turn, HOTRAIL_TURNS=all every one, which takes hours.
+`make regress` tries thirty in turn, HOTRAIL_TURNS=all every one.
 """
 
 import pytest
