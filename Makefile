@@ -19,14 +19,16 @@ KERNEL = $(call quoted,$(or $(PRESET),smartssd)) $(CORE) $(call option,platform,
 
 # Environments are set up and builds share a folder: one target after the other.
 .NOTPARALLEL:
-.PHONY: help setup lock verilog test regress mutants proofs coverage portable clean-install demo bench lint docs package xo bitstream bitstream-ecp5 clean
+.PHONY: help setup lock verilog test regress mutants fuzz proofs coverage portable clean-install demo bench lint docs package xo bitstream bitstream-ecp5 clean
 help:
 	@echo "make demo       a model trained on a real log, on one, two and three memories; build/demo/index.html"
 	@echo "make test       lint-free quick checks: tests/ and the benches of every unit"
-	@echo "make regress    the same with many seeds and the long sweeps (PART=\"verif tests/golden\": these folders or files"
-	@echo "                alone; HOTRAIL_SEEDS=10)"
+	@echo "make regress    the same with more seeds and the long sweeps, before a release (PART=\"verif tests/golden\": these"
+	@echo "                folders or files alone; HOTRAIL_SEEDS=3; HOTRAIL_TURNS=all: whole tables of mutants too)"
 	@echo "make mutants    changes of one place of the hardware, drawn at random, that its benches must find (FLAGS=\"--count"
 	@echo "                300 --seed 2\", or files of hw); goes on where it was ended"
+	@echo "make fuzz       malformed files of every format (FLAGS=\"--count 1000000 --seed 2\"), or drawn programs of the cores"
+	@echo "                (WHAT=programs FLAGS=\"--core mlp --seconds 3600\")"
 	@echo "make proofs     every property of every unit (FLAGS=\"--mutants 8\": mutants against properties instead)"
 	@echo "make coverage   bits of ports and counters that no bench has seen change (FLAGS=\"verif/axi\": of these benches)"
 	@echo "make portable   the tests under conditions of other machines (CONDITIONS=\"no-avx2 spaces\": these alone)"
@@ -67,10 +69,14 @@ test: $(DEV)
 	@$(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal
 
 regress: $(DEV)
-	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-10} $(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal $(PART)
+	@HOTRAIL_REGRESS=1 HOTRAIL_SEEDS=$${HOTRAIL_SEEDS:-3} HOTRAIL_FIRST_SEED=$${HOTRAIL_FIRST_SEED:-$$(.ci/seed)} \
+		$(PY) -m pytest -rfEs -n $(JOBS) --dist worksteal $(PART)
 
 mutants: $(DEV)
 	@$(PY) -m tests.mutants $(FLAGS)
+
+fuzz: $(DEV)
+	@$(PY) -m tests.fuzz.$(or $(WHAT),campaign) $(FLAGS)
 
 proofs: $(DEV)
 	@$(PY) -m verif.formal $(FLAGS)

@@ -55,27 +55,27 @@ def pytest_collection(session):
 
 
 def pytest_collection_modifyitems(config, items):
-    """The tier that is asked for: without HOTRAIL_REGRESS no long sweeps, and of a matrix some, in turn by the seed."""
+    """The tier that is asked for: without HOTRAIL_REGRESS no long sweeps, and in both of a matrix some, in turn by the
+    seed."""
     if seed := os.environ.get("HOTRAIL_SHUFFLE"):
         random.Random(seed).shuffle(items)
-    if os.environ.get("HOTRAIL_REGRESS"):
-        return
-    left_out = {item for item in items if item.get_closest_marker("regress")}
-    whole = os.environ.get("HOTRAIL_SEED") or os.environ.get("HOTRAIL_TURNS") == "all"
+    regress = os.environ.get("HOTRAIL_REGRESS")
+    left_out = set() if regress else {item for item in items if item.get_closest_marker("regress")}
+    whole = os.environ.get("HOTRAIL_TURNS") == "all" or os.environ.get("HOTRAIL_SEED") and not regress
     if not whole and not any("[" in argument for argument in config.args):
-        left_out |= _not_their_turn(items)
+        left_out |= _not_their_turn([item for item in items if item not in left_out], "regress" if regress else "turns")
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 
-def _not_their_turn(items):
+def _not_their_turn(items, name):
     """Of each test that is marked with `turns(count)`, the parameters beyond so many, and of all tests marked with
     `turns(count, of=group)` those beyond so many: those that run lie evenly among all, and the first seed says where
-    they begin, so that commits try them in turn."""
+    they begin, so that commits try them in turn. name: of the marker, `turns` or `regress`."""
     matrices = {}
     for item in items:
-        if (marker := item.get_closest_marker("turns")) and not item.get_closest_marker("regress"):
+        if (marker := item.get_closest_marker(name)) and marker.args:
             group = marker.kwargs.get("of") or item.nodeid.partition("[")[0]
             matrices.setdefault((group, marker.args[0]), []).append(item)
     rest = set()

@@ -218,7 +218,7 @@ def _few(device: Device, page_bytes: int, page_s: float) -> dict[int, float]:
         among, random = round(ring * 2 ** (size / SIZES)), np.random.default_rng(1)
         numbers, last = [], np.zeros(0, np.int64)
         for _ in range(-(-PAGES // max(ring // 2, 1))):
-            part = random.permutation(np.setdiff1d(np.arange(among), last))[:max(ring // 2, 1)]
+            part = random.permutation(np.delete(np.arange(among), last))[:max(ring // 2, 1)]
             numbers.append(part[over_dies(part, *dies)])
             last = part[len(part) // 2:]
         found[among] = memory.pages(device, np.concatenate(numbers), page_bytes, ring_pages=ring) \

@@ -98,8 +98,6 @@ READS = Unit("hw/axi/port.py", (PORT,), (
     Mutant("a reset leaves the rests", "active = Signal(count)", "active = Signal(count, reset_less=True)"),
     Mutant("a reset leaves the room", "free = Signal(bits, init=depth)",
            "free = Signal(bits, init=depth, reset_less=True)"),
-    Mutant("a reset leaves a beat that arrived", "arrived = Signal(count)",
-           "arrived = Signal(count, reset_less=True)"),
     Mutant("a reset leaves who asks", "asking = Signal(count)",
            "asking = Signal(count, reset_less=True)"),
     Mutant("room for one burst is room for two", "free[(largest[k] + 1).bit_length():].any()",

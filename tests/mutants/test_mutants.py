@@ -1,4 +1,7 @@
-"""Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps."""
+"""Every mutation of the tables in this folder is found by its unit's benches, without their long sweeps.
+
+`make regress` tries thirty in turn, HOTRAIL_TURNS=all every one.
+"""
 
 import pytest
 
@@ -40,14 +43,14 @@ def test_arguments_are_of_drawn_mutants():
         assert [found.count(mutant.why) for mutant in unit.mutants] == [1] * len(unit.mutants)
 
 
-@pytest.mark.regress
+@pytest.mark.regress(1)
 @pytest.mark.parametrize("benches", BENCHES, ids="+".join)
 def test_the_sound_copy_passes(copy, benches):
     code, output = copy.run(benches)
     assert code == 0, output
 
 
-@pytest.mark.regress
+@pytest.mark.regress(30)
 @pytest.mark.parametrize("unit, mutant", [(unit, mutant) for unit in UNITS for mutant in unit.mutants],
                          ids=lambda item: getattr(item, "why", None) or item.file)
 def test_mutant_is_found(copy, unit, mutant):

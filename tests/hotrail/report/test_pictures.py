@@ -14,7 +14,7 @@ from hw.stream.skid_buffer import SkidBuffer
 LONG = ("blocks-emb", "blocks-mlp", "blocks-hotline")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.regress if name in LONG else ())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.turns(1) if name in LONG else ())
                                   for name in PICTURES])
 def test_the_documentation_has_todays(name):
     assert (FOLDER / f"{name}.svg").read_text("utf-8") == PICTURES[name](), "run python -m hotrail.report.pictures"
