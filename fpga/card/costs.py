@@ -28,8 +28,8 @@ from gen.rtl import config
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
 #: Pages from which on random ones hardly ever share a flash page; fewer, a ring at least, are measured at as many sizes
-#: to the doubling.
-MANY, SIZES = 1 << 16, 4
+#: to the doubling, by so many that the drive reads.
+MANY, SIZES, FEW = 1 << 16, 4, 1500
 #: Of a run, to its first row and from its last vector on: one bag of one row takes 1,193 on the twin.
 RUN_CYCLES = 1200
 UNEVEN = 1.25       # times the mean of random pages that the dies take at most for PAGES of them, as they are uneven;
@@ -212,13 +212,15 @@ def _few(device: Device, page_bytes: int, page_s: float) -> dict[int, float]:
     """Seconds of a page by how many different ones there are. An instruction brings half a ring, none of what the one
     before has brought last."""
     dies, ring, found = geometry(device.ssd, page_bytes), max(device.memory.ring_bytes // page_bytes, 1), {}
+    half = max(ring // 2, 1)
     if _dies(device, page_bytes, page_s)[2] or page_s < UNEVEN * page_bytes * device.link.byte_s:
         return {}
     for size in range(SIZES * math.ceil(math.log2(MANY / ring))):
         among, random = round(ring * 2 ** (size / SIZES)), np.random.default_rng(1)
         numbers, last = [], np.zeros(0, np.int64)
-        for _ in range(-(-PAGES // max(ring // 2, 1))):
-            part = random.permutation(np.delete(np.arange(among), last))[:max(ring // 2, 1)]
+        for _ in range(-(-FEW // half)):
+            drawn = random.choice(among, min(half + len(last), among), replace=False)
+            part = drawn[~np.isin(drawn, last)][:half]
             numbers.append(part[over_dies(part, *dies)])
             last = part[len(part) // 2:]
         found[among] = memory.pages(device, np.concatenate(numbers), page_bytes, ring_pages=ring) \
