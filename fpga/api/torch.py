@@ -77,7 +77,8 @@ class _Rows(torch.nn.Parameter):
         attribute = function.__self__.__name__ if name in ("__get__", "__set__") else ""
         changes = (name in cls.IN_PLACE or name.endswith("_") and name[-2:] != "__" and name not in cls.KEPT
                    or name == "__set__" and attribute == "data")
-        if changes and isinstance(arguments[0], cls) or isinstance(options.get("out"), cls):
+        if changes and any(isinstance(each, cls) for each in (*arguments[:1], *options.values())) \
+                or isinstance(options.get("out"), cls):
             raise ValueError(f"{attribute or name} of rows that are on cards, which it would not change: do it to the "
                              "model before hotrail.compile")
         with torch._C.DisableTorchFunctionSubclass():
@@ -143,7 +144,7 @@ class OneTable(OnCards):
             self._rows = torch.from_numpy(np.concatenate([
                 self.bags(self.table, numbers[start:start + BAGS], mode="sum")
                 for start in range(0, len(numbers), BAGS)]))
-        return _Rows(self._rows.to(self._like.device, self._like.dtype), requires_grad=False)
+        return _Rows(self._rows.to(self._like.device, self._like.dtype, copy=True), requires_grad=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "weight":        # also of torch.func.functional_call

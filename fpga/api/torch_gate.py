@@ -121,7 +121,8 @@ def _compilers(function: Any) -> list[Any]:
 
 
 def _kept(value: Any) -> Iterator[torch.nn.Module]:
-    """Modules that functions in a value reach by what they close over and by names of their file."""
+    """Modules that functions in a value reach by what they close over and by names of their file; not through lists or
+    functions that those names stand for."""
     stack, seen = [(value, False)], set[tuple[int, bool]]()
     while stack:
         each, within = stack.pop()      # within: a function, which copy.deepcopy does not enter

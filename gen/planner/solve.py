@@ -201,7 +201,7 @@ def _descend(count: _Count, choices: Choices, master: Master, gap: float, until:
             middle = 0.5 * (low + count.best / floor - 1)
             if not _try(count, choices, master, floor * (1 + middle), until, turn):
                 low = middle
-        low = count.bound / floor - 1
+        low = max(count.bound / floor - 1, 0.0)
 
 
 def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline, turn: int = 0) -> bool:

@@ -102,6 +102,14 @@ class Decoded:
     def __init__(self, **fields: int):
         vars(self).update(fields)
 
+    def __repr__(self) -> str:
+        return f"Decoded({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decoded) and vars(self) == vars(other)
+
+    __hash__ = None     # type: ignore[assignment]
+
     def __getattr__(self, name: str) -> int:
         raise AttributeError(f"the kernel's instructions have no field {name!r}")
 

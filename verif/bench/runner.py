@@ -173,10 +173,10 @@ def icarus(texts: Mapping[str, str], metadata: dict[str, Any], folder: Path) -> 
 
 def seeds(count: int = 1) -> list[int]:
     """The seeds to run: HOTRAIL_SEED alone when set, else `count` of them (HOTRAIL_SEEDS multiplies) from
-    HOTRAIL_FIRST_SEED on, which is 1 by default and a commit's own in .ci/run."""
+    HOTRAIL_FIRST_SEED on, which is 1 by default and a commit's own in .ci/run and `make regress`."""
     if fixed := os.environ.get("HOTRAIL_SEED"):
         return [int(fixed)]
-    first = int(os.environ.get("HOTRAIL_FIRST_SEED", "1"))
+    first = int(os.environ.get("HOTRAIL_FIRST_SEED") or "1")
     return list(range(first, first + count * int(os.environ.get("HOTRAIL_SEEDS", "1"))))
 
 

@@ -223,8 +223,8 @@ def _other(lines: Sequence[str]) -> str:
     if len(widths) > 1 and min(widths) > 1:
         return ("and lines with different numbers of ids are not read: write the ids of a line as one field, which "
                 "--list separates")
-    if control := next((sign for sign in lines[0] if sign < " "), None):
-        return f"--separator $'\\x{ord(control):02x}' reads these"
+    if "\x01" in lines[0]:
+        return "--separator $'\\x01' reads these"
     return "--separator space reads these" if len(widths) == 1 and widths != {1} else "--separator names another"
 
 

@@ -46,8 +46,8 @@ def _copied(path: Path, tables: tuple[str, ...] | None, order_by: str | None,
         kinds = _kinds(path, plain)
         chosen = tuple(filter(is_id, kinds)) if tables is None else tables
         if not chosen:
-            raise ValueError(f"{path}: no column ends in _id, so name the columns that are indices (--table); there "
-                             f"are {few(kinds)}")
+            raise ValueError(f"{path}: no column has an id's name, as user_id, so name the columns that are indices "
+                             f"(--table); there are {few(kinds)}")
         kept, left = [], {}
         for name, kind in kinds.items():
             whole = pa.types.is_integer(kind) and VALUES.fullmatch(name)

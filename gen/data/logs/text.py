@@ -164,8 +164,8 @@ class Header:
         if not chosen and numbers:
             raise ValueError(_no_names(self.names, source))
         if not chosen:
-            raise ValueError(f"{source}: no field ends in _id, so name the fields that are indices (--table); "
-                             f"there are {few(self.names)}; without a header line --fields names them")
+            raise ValueError(f"{source}: no field has an id's name, as user_id, so name the fields that are indices "
+                             f"(--table); there are {few(self.names)}; without a header line --fields names them")
         there = set(self.names)
         for name in chosen:
             if name not in there:
@@ -217,10 +217,10 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
         if len(row) == len(columns.names) and not again:
             for name, cell in zip(columns.names, row):
                 cells[name].append(cell)
-    if fields is None and _headings(of.rows[1:], len(columns.names)) > 1:
+    if fields is None and len(of.rows) > 4 and _headings(of.rows[1:], len(columns.names)) > 1:
         raise ValueError(f"{path}: line 2 has no number where those behind it have: {few(of.rows[1], 8)}; if it "
-                         f"belongs to the header, `sed 2d {path} |` leaves it out, and - reads a log from a pipe; if "
-                         f"it is a sample, --fields {','.join(columns.names)} reads it")
+                         f"belongs to the header, leave it out; if it is a sample, --fields {','.join(columns.names)} "
+                         "reads it")
     widths = {len(row) for row in of.rows[titled:]}
     if len(widths) == 1 and min(widths) > len(columns.names):
         raise ValueError(f"{path}: {'line 1' if fields is None else '--fields'} names {len(columns.names)} fields and "
@@ -260,8 +260,10 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
 
 
 def _names(rows: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
-    """Whether the first line of a text whose fields are named otherwise holds names: no number where all others have
-    numbers, or pandas' numbers of columns."""
+    """Whether the first line of a text whose fields are named otherwise holds names: the same, no number where all
+    others have numbers, or pandas' numbers of columns."""
+    if rows and header(rows[0], "").names == tuple(fields):
+        return True
     if not rows or [*rows[0][1:]] == [str(number) for number in range(len(rows[0]) - 1)] and not rows[0][0]:
         return bool(rows)
     return _headings(rows, len(fields)) > 0

@@ -132,5 +132,6 @@ def test_the_standard_input_is_named_as_such(tmp_path):
     done = subprocess.run([sys.executable, "-m", "hotrail", "profile", "-", "--out", tmp_path / "out"], cwd=ROOT,
                           input=b"a,b\n1,2\n", capture_output=True)
     assert done.returncode == 1
-    assert done.stderr.decode() == ("Error: standard input: no field ends in _id, so name the fields that are indices "
-                                    "(--table); there are a, b; without a header line --fields names them\n")
+    assert done.stderr.decode() == (
+        "Error: standard input: no field has an id's name, as user_id, so name the fields that are indices (--table); "
+        "there are a, b; without a header line --fields names them\n")

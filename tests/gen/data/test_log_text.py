@@ -284,16 +284,15 @@ def test_texts_among_values_are_counted(tmp_path):
 
 @pytest.mark.parametrize(("content", "tables", "message"), [
     (b"", None, "{} is empty; its first line must name the fields"),
-    (b"a\tb\n1\t2\n", None, "{}: no field ends in _id, so name the fields that are indices (--table); "
+    (b"a\tb\n1\t2\n", None, "{}: no field has an id's name, as user_id, so name the fields that are indices (--table); "
      "there are a, b; without a header line --fields names them"),
     (b"a\tb\n1\t2\n", ["c"], "{} has no field 'c'; it has a, b"),
     (b"a\tb\n1\t2\n", ["a,b"], "{} has no field 'a,b'; it has a, b; --table is given once for each"),
     (b"a\ta\n1\t2\n", ["a"], "{}: line 1 names the field 'a' twice; --fields names all 2 fields"),
     (b"a_id\x01b\n1\x012\n", None, "{}: nothing separates fields in line 1, 'a_id\\x01b'; comma, tab, semicolon and "
      "pipe were looked for, --separator $'\\x01' reads these"),
-    (b"a_id\tb\nint\tbool\n1\t2\n3\t4\n", None, "{0}: line 2 has no number where those behind it have: int, bool; "
-     "if it belongs to the header, `sed 2d {0} |` leaves it out, and - reads a log from a pipe; if it is a sample, "
-     "--fields a_id,b reads it"),
+    (b"a_id\tb\nint\tbool\n1\t2\n3\t4\n5\t6\n", None, "{0}: line 2 has no number where those behind it have: int, "
+     "bool; if it belongs to the header, leave it out; if it is a sample, --fields a_id,b reads it"),
     (b"a\xff\ta\n1\t2\n", ["a"], "{}:1: the byte 0xff is no UTF-8; `iconv -f WINDOWS-1252 -t UTF-8` "
      "converts a text of Windows, -f names another encoding"),
     (b"a\tb\n1\t2\n", [], "tables must name one table at least"),
@@ -304,6 +303,20 @@ def test_text_wrong(tmp_path, content, tables, message):
     with pytest.raises(ValueError) as caught:
         open_log(path, tables=tables)
     assert str(caught.value) == message.format(path)
+
+
+@pytest.mark.parametrize(("fields", "ids"), [(["a_id", "b_id"], 4), (None, 3)])
+def test_a_second_line_of_texts_is_a_sample_by_fields_or_left_out(tmp_path, fields, ids):
+    path, line = tmp_path / "a.csv", b"" if fields is None else b"unknown,unknown\n"
+    path.write_bytes(b"a_id,b_id\n" + line + b"1,2\n3,4\n5,6\n")
+    found = read(open_log(path, fields=fields))[0]
+    assert [len(each) for each in found.values()] == [ids, ids] and list(found["a_id"])[-3:] == [1, 3, 5]
+
+
+def test_a_few_hashed_ids_may_be_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"name_id,h1_id\n0a1b2c3d,0a1b2c3d\n12345678,12345678\n")
+    assert len(read(open_log(path))[0]["h1_id"]) == 2
 
 
 def test_files_wrong(tmp_path, monkeypatch):
