@@ -262,7 +262,7 @@ def with_header(path: Path, of: Dialect, tables: Iterable[str] | None = None, mi
 def _names(rows: Sequence[Sequence[str]], fields: Sequence[str]) -> bool:
     """Whether the first line of a text whose fields are named otherwise holds names: the same, no number where all
     others have numbers, or pandas' numbers of columns."""
-    if rows and header(rows[0], "").names == tuple(fields):
+    if rows and [_mark(cell.strip())[0] for cell in rows[0]] == list(fields):
         return True
     if not rows or [*rows[0][1:]] == [str(number) for number in range(len(rows[0]) - 1)] and not rows[0][0]:
         return bool(rows)
