@@ -223,13 +223,14 @@ def test_a_triangle_is_that_of_the_oracle():
 
 @pytest.mark.turns(1)
 @pytest.mark.parametrize(("name", "dim", "least"), [
-    ("screc_rm0", 16, 0.98), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
+    ("screc_rm0", 16, 0.97), ("screc_rm0", 256, 0.99), ("screc_rm1", 64, 0.99), ("screc_rm2", 16, 0.99),
     ("screc_rm2", 64, 0.99), ("screc_rm2", 256, 0.99), ("screc_rm3", 16, 0.99), ("screc_rm3", 64, 0.99),
     ("screc_rm3", 256, 0.99), ("hotline_rm2", None, 0.94), ("hotline_rm3", None, 0.92), ("hotline_rm4", None, 0.93),
 ])
 def test_whole_networks_keep_the_array_busy(name, dim, least):
     """Batches of 128 in a row. Hotline's interactions cost more than the pairs that count: half of a block on the
-    diagonal is not used, nor are the words that pad the triangle, and the bottom's last layer is computed twice."""
+    diagonal is not used, nor are the words that pad the triangle, and the bottom's last layer is computed twice. The
+    shortest layers do not hide all of their wait for those before."""
     network = Network.model(name, dim=dim)
     compiler = Compiler(network, make.SMARTSSD, batch=128)
     one, two = (compiler.compile(128 * batches) for batches in (2, 4))
