@@ -16,8 +16,6 @@ import torch
 
 from fpga.api.torch import OnCards
 
-__all__ = ["check", "check_functions", "compiled_methods", "kind_of", "place_of"]
-
 BAG, ROWS = "EmbeddingBagCollection", "EmbeddingCollection"
 TABLES = torch.nn.Embedding, torch.nn.EmbeddingBag
 #: Of TorchRec, by class: the method that gives configurations, the attribute that has the tables, and what else may lie

@@ -27,13 +27,13 @@ from gen.rtl import config
 
 ROWS, STREAM, PAGES, VECTORS = 6000, 500, 4000, 500
 PAGE_BYTES = 4096
-#: Pages from which on random ones hardly ever share a flash page; fewer, a ring at least, are measured at as many sizes
-#: to the doubling, by so many that the drive reads.
+#: Of so many different pages random ones hardly ever share a flash page. Fewer, a ring at least, are measured at SIZES
+#: numbers of them to the doubling, each by FEW reads.
 MANY, SIZES, FEW = 1 << 16, 4, 1500
 #: Of a run, to its first row and from its last vector on: one bag of one row takes 1,193 on the twin.
 RUN_CYCLES = 1200
 UNEVEN = 1.25       # times the mean of random pages that the dies take at most for PAGES of them, as they are uneven;
-                    # and times what the link takes, above which it is not what decides
+                    # where pages take more than so many times what the link does, the dies decide
 TABLE = Path(__file__).with_name("costs.json")
 
 

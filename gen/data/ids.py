@@ -1,7 +1,5 @@
 """Ids of a click log in sentences."""
 
-__all__ = ["id_text"]
-
 
 def id_text(value: int) -> str:
     """Of an id: those at the top of 64 bits, where hashes are one in 65,536, are taken for negative ones."""

@@ -27,8 +27,8 @@ from hw.isa import LONGEST_BAG
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
 #: So many tables may lie on several cards: those that take the most time or DRAM, where each takes this part of a
-#: card's share of the time, or more than a card's DRAM. Where there are more cards, as many; of the others each that
-#: takes a quarter of a card's share, so that whole tables fit beside each other.
+#: card's share of the time, or more than a card's DRAM. With more cards as many tables as cards: those behind the first
+#: SHARDED must take LESS of a card's share, as whole tables of that size leave gaps on cards that hold few of them.
 SHARDED, LEAST, LESS = 32, 0.05, 0.25
 #: Up to so many cards a table may lie on any number of them, else on 2, 3, 4, 6, 8, 12 .. and all; those behind the
 #: first SHARDED on no more.

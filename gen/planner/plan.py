@@ -48,8 +48,9 @@ class Tier:
 
 @dataclass(frozen=True)
 class DriveUse:
-    """What batches ask of a card's drive, about, as the seconds of each table are reckoned with. die_reads: flash pages
-    that each die reads for a batch; pages: different ones that are asked for at all, in units of the ring's."""
+    """What all tables together ask of a card's drive, by which the seconds of each are estimated; 0: not known.
+    die_reads: flash pages that each die reads for a batch; pages: different pages, of page_bytes, that are asked for at
+    all."""
 
     die_reads: float = 0.0
     pages: float = 0.0

@@ -21,12 +21,12 @@ from gen.planner.search import search, spread
 from gen.planner.tie_break import tie_break
 from gen.planner.work import TRIED_S, Deadline
 
-MOVES = 6000        # of a try of the search, at most where each card does not have more; and of each table
-MOVES_CARD, MOVES_TABLE = 100, 200
+MOVES, MOVES_CARD = 6000, 100       # of a try of the search at most: so many, or so many a card where that is more
+MOVES_TABLE = 200   # and no more of each table
 CROWD = 12          # tables of one card: more are so small that the linear program does as well
 LEANINGS = (1.0, 0.1, 0.01)
-TURNS = 3           # each with other chances, in which the search goes nearer to the bound
-FARTHER = 4         # times as far from the bound is the next target, where the search does not get to one
+TURNS = 3           # times that targets nearer to the bound are tried, each time with other random numbers
+FARTHER = 4         # times as far from the bound as a target that was missed is the next one
 SETTLING = 0.2      # of the time: for the choice among placements that are as fast
 SAFE = 1e-9         # of a bound: what rounding of its sums may be
 WIDE = (2.0, 30.0, 1e3)     # times the tables' seconds shared out, where any placement is sought

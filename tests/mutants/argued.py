@@ -3,8 +3,6 @@
 from tests.mutants.mutant import ROOT, Mutant, Unit
 from tests.mutants.operators import Change
 
-__all__ = ["ARGUED", "argument"]
-
 # Here `why` says why nobody can find it.
 ARGUED = (
     Unit("hw/emb/pooling.py", (), (

@@ -191,7 +191,22 @@ def halved(self, user, item):
     return self.user(user)
 
 
-@pytest.mark.parametrize("forward, what", [(renormalised, "data"), (zeroed, "__setitem__"), (halved, "div_")])
+def initialised(self, user, item):
+    nn.init.normal_(self.user.weight)       # which torch hands on by keyword
+    return self.user(user)
+
+
+def test_slices_of_the_rows_are_copies(compiled):
+    on_cards = compiled(Model())
+    wanted = on_cards.user.weight.clone()
+    with torch.no_grad():
+        on_cards.user.weight[0].zero_()
+        on_cards.user.weight.detach().numpy().fill(0)
+    assert torch.equal(on_cards.user.weight, wanted)
+
+
+@pytest.mark.parametrize("forward, what", [
+    (renormalised, "data"), (zeroed, "__setitem__"), (halved, "div_"), (initialised, "normal_")])
 def test_a_model_that_changes_its_rows_is_refused(compiled, forward, what):
     on_cards = compiled(type("Model", (Model,), {"forward": forward})())
     with torch.no_grad(), pytest.raises(ValueError, match=f"^{what} of rows that are on cards, which it would not"):
