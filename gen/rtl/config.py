@@ -8,8 +8,10 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -21,6 +23,9 @@ MOST_BYTES = 1 << 21
 MOST_PARTS = 8
 LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 WORD = 1 << 64      # no number is this large
+# A program reads the same few files and classes hundreds of times.
+_toml = lru_cache(maxsize=64)(tomllib.loads)
+_hints = cache(get_type_hints)
 
 
 class ConfigError(ValueError):
@@ -65,7 +70,7 @@ def read(kind: str, name: str | Path, folder: Path) -> tuple[Path, dict[str, Any
         if found := LONG_KEY.search(text):
             line = 1 + text.count("\n", 0, found.start())
             raise ConfigError(f"{path.name}: line {line}: a key has more than {MOST_PARTS} parts")
-        return path, tomllib.loads(text)
+        return path, deepcopy(_toml(text))
     except OSError as error:
         raise ConfigError(f"{path.name}: cannot be read: {error.strerror}") from None
     except RecursionError:
@@ -154,7 +159,7 @@ def build(config: type, table: Mapping[str, Any], where: str) -> Any:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} = {table!r}: must be a table")
     wanted = {item.name: item for item in fields(config)}
-    hints = get_type_hints(config)
+    hints = _hints(config)
     unknown = [key for key in table if key not in wanted]
     if unknown:
         raise ConfigError(
