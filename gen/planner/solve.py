@@ -223,12 +223,16 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     if not (plain := filled(GRAINS[0])):
         count.bound = max(count.bound, target)
         return False
+    begun = set()
     for solution in chain((filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
                           [count.solution]):
         if not solution or not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
         option, *heaviest = _heaviest(choices, solution)
+        if (begin := tuple(each.tobytes() for each in (prices, option, *heaviest))) in begun:
+            continue
+        begun.add(begin)
         own = choices.part(option) if choices.varied else choices
         first = spread(own.load(np.arange(tables), *heaviest), own.copies, limit, count.cards)
         until.spend(TRIED_S * len(first) * count.cards * LOADS)
