@@ -39,7 +39,7 @@ def beside_twin(log: Log, dim: int, batches: int) -> tuple[float, float]:
     is to a row that it lacks."""
     known = profiled(log)
     of = model_of(known, dim, BATCH)[0]
-    costs = replace(measure("smartssd", "smartssd", dims={dim}), packet_s=0.0, turn_s=0.0)
+    costs = replace(measure("smartssd", "smartssd", dims={dim}), packet_s=0.0, turn_s=0.0, run_s=0.0)
     plan = make(of, known, costs, cards=1, levels=2, unseen=False, explain=False)
     items = build(of, known, costs, cards=1, unseen=False).problem.items
     with TemporaryDirectory() as folder:
