@@ -23,7 +23,8 @@ Cycles per sample that each stage needs by calculation, on the mean of popular a
 No stage alone is slower than the port, but three follow one another: the rows of a gathered mini-batch wait for the
 updates of the one before, whose gradients wait for the GPU. So where parts compete the one that is waited for goes
 first: gradients before samples in the read port, the dispatcher before updater and gatherer in both buffers and in the
-lists, three releases before a lookup in the row table.
+lists, three releases before a lookup in the row table. Writes of rows give way to reads: behind the bridge a read waits
+for the writes before it, and the host has room for 64 of them in 200 cycles.
 """
 
 from collections.abc import Iterator

@@ -258,6 +258,7 @@ class HotlineCore(Part):
         wiring.connect(m, updater.o_release, gather.i_release)
         connect_client(m, parts.row_writes, 0, self._cut(m, parts, platform, "row_requests", updater.o_write_requests),
                        updater.o_write_data)
+        m.d.sync += updater.reads_wait.eq(gather.o_requests.valid & ~gather.o_requests.ready)
         m.d.comb += [
             gather.rows.eq(arguments.rows),
             gather.rows_beats.eq(arguments.rows_beats),

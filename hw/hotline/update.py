@@ -18,6 +18,7 @@ from hw.stream.fifo import Fifo
 
 ANSWERS = 32        # of the list of rows that may be under way
 ROWS = 64           # between the list's answer and the end of their update or of their request
+PACE = 4            # cycles from a row's write to the next, at least, while rows wait to be read
 
 
 def refused_layout(config: HotlineConfig) -> data.StructLayout:
@@ -61,6 +62,8 @@ class Updater(Part):
     Parameters  config: HotlineConfig
     Members     i               In(stream of update_layout)
                 hold            In  none is taken
+                reads_wait      In  a row waits to be read. Behind a bridge to a host's memory a read waits for a write
+                                that the host has no room for
                 rate            In  a word
                 rows            In  the rows' buffer's address in bytes
                 row_beats_log2  In  0 to 6; these three stand while it is not idle
@@ -86,9 +89,9 @@ class Updater(Part):
                 idle            Out
     Shapes      `rows` gradients of row_beats beats each from `address` on, in the order of the list. A request to
                 memory is a row
-    Timing      a beat a cycle is updated, then a beat a cycle is written, as far as list, gradients, rows and port go
-                that fast; a row is released when its write is answered. One mini-batch at a time: the list is gone
-                through twice. `idle` is a cycle late
+    Timing      a beat a cycle is updated, then a beat a cycle is written, while rows wait to be read a row in PACE
+                cycles at most, as far as list, gradients, rows and port go that fast; a row is released when its write
+                is answered. One mini-batch at a time: the list is gone through twice. `idle` is a cycle late
     Handshake   valids and i.ready come from registers, but o_read.valid, which needs two registers' consent, and
                 i_gradients.ready and i_rows.ready, which wait for each other; i_rows is wired to o_write_data while
                 rows are written. i_query and o_write never wait
@@ -105,7 +108,7 @@ class Updater(Part):
         self.config = config
         super().__init__({
             "i": In(stream.Signature(update_layout(config))),
-            "hold": In(1),
+            "hold": In(1), "reads_wait": In(1),
             "rate": In(32),
             "rows": In(64),
             "row_beats_log2": In(range(ROW_BEATS_LOG2_MAX + 1)),
@@ -349,11 +352,12 @@ class Updater(Part):
         o, rows = self.o_write_requests, self.i_rows
         address = Signal(64, reset_less=True)
         asks = Signal()
+        pause = Signal(range(PACE))
         # As many as the port has under way, and those that wait before it. Written again, all are there once more.
         kept = Fifo(self.config.slot_bits, depth=2 * max(self.config.writes_in_flight, ROWS))
         m.submodules.kept = ResetInserter(again)(kept)
         m.d.comb += [
-            asks.eq((~o.valid | o.ready) & kept.i.ready),
+            asks.eq((~o.valid | o.ready) & kept.i.ready & (pause == 0)),
             kept.i.valid.eq(asks & writing & under_way.o.valid),
             kept.i.payload.eq(under_way.o.payload.slot),
             o.payload.address.eq(address),
@@ -363,6 +367,7 @@ class Updater(Part):
         ]
         with m.If(o.ready):
             m.d.sync += o.valid.eq(0)
+        m.d.sync += pause.eq(Mux(kept.i.valid & self.reads_wait, PACE - 1, pause - (pause != 0)))
         with m.If(asks):
             m.d.sync += o.valid.eq(writing & under_way.o.valid)
             m.d.sync += address.eq(self.rows + Cat(Const(0, beat_log2), under_way.o.payload.address))

@@ -13,7 +13,7 @@ from golden.hotline import reducer
 from golden.hotline.embeddings import EmbeddingBuffer
 from golden.hotline.update import CHUNK
 from golden.hotline.update import Updater as Model
-from hw.hotline.update import Updater
+from hw.hotline.update import PACE, Updater
 from verif.bench import rng, seed
 from verif.bench.harness import Harness
 from verif.bench.memory import base
@@ -61,6 +61,7 @@ class Bench(Harness):
     async def begin(cls, dut, log2=0, *, rate=0xBE800000, list_delay=8, port_delay=20, **patterns):
         bench = await super().begin(dut, log2=log2, rate=rate, list_delay=list_delay, port_delay=port_delay, **patterns)
         dut.rate.value, dut.rows.value, dut.row_beats_log2.value = rate, bench.rows, log2
+        dut.reads_wait.value = 0
         return bench
 
     # -- What stands around the unit.
@@ -205,6 +206,7 @@ async def random_match_golden(dut):
         for _ in range(3 if REGRESS else 1):
             count = int(draw.integers(1, 1 + min(60, most(log2))))
             words = draw.integers(0, 1 << 32, (count << log2, WORDS), np.uint32)
+            dut.reads_wait.value = int(draw.integers(2))
             await bench.update(draw, count, (words & 0x81FFFFFF) | 0x3E000000)
             await bench.update(draw, int(draw.integers(1, 1 + min(60, most(log2)))))
 
@@ -229,13 +231,20 @@ async def backpressure_both_sides(dut):
 
 @cocotb.test()
 async def latency_and_rate_as_documented(dut):
-    """A beat a cycle, in the embedding buffer and to memory."""
+    """A beat a cycle, in the embedding buffer and to memory; while rows wait to be read, no row is written sooner than
+    PACE cycles behind the one before."""
     draw = np.random.default_rng(seed("rate"))
     for log2 in lengths()[:4]:
         bench = await Bench.begin(dut, log2)
         at = await bench.update(draw, min(100, most(log2)))
         for cycles in (at["o_write"], bench.sinks["o_write_data"].at):
             assert cycles[-1] - cycles[0] == len(cycles) - 1, "a pause between two beats"
+        bench = await Bench.begin(dut, log2)
+        dut.reads_wait.value = 1
+        at = await bench.update(draw, min(100, most(log2)))
+        assert at["o_write"][-1] - at["o_write"][0] == len(at["o_write"]) - 1, "a pause between two beats"
+        between = np.diff(bench.sinks["o_write_requests"].at)
+        assert between.min() >= PACE and (1 << log2 > PACE or between.max() == PACE)
 
 
 @cocotb.test()
