@@ -287,7 +287,7 @@ def anywhere(built: Problem, idle: Idle) -> float:
         return Master(replace(choices, cap=np.append(choices.cap[:TIMES], [getattr(of, name) for name in memories]))) \
             .seconds(of.cards).bound
 
-    whole = replace(built, shardings=())
+    whole = replace(built, shardings=(), idle=replace(idle, page_s=0.0))
     reading = max(bound(whole), least_reading(replace(whole, idle=idle)))
     if any(must_read(item) for item in whole.items):
         return reading
