@@ -3,6 +3,7 @@
 import ctypes
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,3 +24,40 @@ def load(source: Path) -> ctypes.CDLL:
 def address(array: np.ndarray) -> ctypes.c_void_p:
     """Of its first number; the array must outlive the call that it is for."""
     return ctypes.c_void_p(array.ctypes.data)
+
+
+class Part:
+    """A part of the model behind its handle; arguments: arrays and integers of 64 bits. name: of its functions in the
+    C++ file `source`: *_new, *_delete, *_shows and those that `_call` names. `_shown`: what its registers show in the
+    present cycle, by the names in `shows`."""
+
+    source: Path
+    name: str
+    shows: tuple[str, ...]
+
+    def __init__(self, *arguments: Any) -> None:
+        self._library = load(self.source)
+        make = getattr(self._library, f"{self.name}_new")
+        make.restype = ctypes.c_void_p
+        self._part = ctypes.c_void_p(make(*(
+            address(value) if isinstance(value, np.ndarray) else ctypes.c_int64(value) for value in arguments)))
+        self._values = np.zeros(len(self.shows), np.int64)
+        self._show()
+
+    def __del__(self) -> None:
+        getattr(self._library, f"{self.name}_delete")(self._part)
+
+    def _call(self, function: str, *arguments: Any) -> int:
+        """Arguments: arrays or None, flags as 32 bits, ctypes as they are."""
+        return getattr(self._library, f"{self.name}_{function}")(self._part, *(
+            address(value) if isinstance(value, np.ndarray) else value for value in arguments))
+
+    def _show(self) -> None:
+        getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
+        self._shown = dict(zip(self.shows, self._values.tolist(), strict=True))
+
+    @property
+    def request(self) -> tuple[int, int] | None:
+        """(address, beats) that stands there, in beats."""
+        shown = self._shown
+        return (shown["address"], shown["beats"]) if shown["request"] else None

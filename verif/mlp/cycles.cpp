@@ -30,6 +30,16 @@ struct SequencerOf {
     Jobs jobs;
 };
 
+struct ResultsOf {
+    MlpResults results;
+    Jobs jobs;
+};
+
+// A tile, its fields as MlpTile has them.
+struct TileGiven {
+    int64_t live, writes, target, triangle, group, block;
+};
+
 struct WriterOf {
     MlpWriter writer;
     MlpResults results;
@@ -120,6 +130,27 @@ void sequencer_step(void* h, const MlpJob* job, int64_t rows, int64_t weights, i
                     int32_t room) {
     SequencerOf& of = *static_cast<SequencerOf*>(h);
     of.sequencer.step(keep(of.jobs, job), {rows, weights, layers}, written, room);
+}
+
+// Writes to the rows' memory, of partials, a row to memory, the last of its tile; a tile is written.
+void* results_new(const MlpShape* shape, int64_t latency) { return new ResultsOf{MlpResults(*shape, latency), {}}; }
+void results_delete(void* h) { delete static_cast<ResultsOf*>(h); }
+void results_shows(void* h, int64_t* shown) {
+    const MlpResults& r = static_cast<ResultsOf*>(h)->results;
+    give(shown, {r.on_chip, r.partial, r.row, r.row && r.last, r.written});
+}
+// tile: null: none comes.
+void results_step(void* h, const TileGiven* given) {
+    ResultsOf& of = *static_cast<ResultsOf*>(h);
+    MlpTile tile{};
+    if (given) {
+        MlpJob job{};
+        job.target = given->target;
+        tile.job = keep(of.jobs, &job);
+        tile.live = given->live, tile.writes = given->writes, tile.triangle = given->triangle;
+        tile.group = given->group, tile.block = given->block;
+    }
+    of.results.step(given ? &tile : nullptr);
 }
 
 // A request, a beat stands there, there is room for a tile, nothing is inside.

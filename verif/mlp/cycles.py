@@ -18,16 +18,16 @@ from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
 from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
 from golden.mlp.order import Shape, Tile, tiles
 from golden.mlp.program import Rules, Waits
+from golden.mlp.results import beats, latency
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
-from verif.bench.cycle_model import address, load
+from verif.bench.cycle_model import Part
 
 STALLS = ("rows", "weights", "in_flight", "write", "program")
 BAD_INSTRUCTION, BOUNDS, READ_ERROR, EARLY = (
     MLP.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR", "EARLY"))
 OPCODES = {instruction.name: instruction.opcode for instruction in MLP.instructions}
 Job = Mapping[str, int]
-Request = tuple[int, int]
 
 
 def _sizes(shape: Shape | MlpConfig) -> np.ndarray:
@@ -39,38 +39,8 @@ def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
     return packed(MLP_JOB, {**dict.fromkeys(MLP_JOB, 0), **fields, "opcode": opcode, "out": number})
 
 
-class _Part:
-    """A part of the model behind its handle; arguments: arrays and integers of 64 bits. `_shown`: what it shows, by
-    name."""
-
-    name: str
-    shows: tuple[str, ...]
-
-    def __init__(self, *arguments: Any) -> None:
-        self._library = load(Path(__file__).with_suffix(".cpp"))
-        make = getattr(self._library, f"{self.name}_new")
-        make.restype = ctypes.c_void_p
-        self._part = ctypes.c_void_p(make(*(
-            address(value) if isinstance(value, np.ndarray) else ctypes.c_int64(value) for value in arguments)))
-        self._values = np.zeros(len(self.shows), np.int64)
-        self._show()
-
-    def __del__(self) -> None:
-        getattr(self._library, f"{self.name}_delete")(self._part)
-
-    def _call(self, function: str, *arguments: Any) -> int:
-        """Arguments: arrays or None, flags as 32 bits, ctypes as they are."""
-        return getattr(self._library, f"{self.name}_{function}")(self._part, *(
-            address(value) if isinstance(value, np.ndarray) else value for value in arguments))
-
-    def _show(self) -> None:
-        getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
-        self._shown = dict(zip(self.shows, self._values.tolist(), strict=True))
-
-    @property
-    def request(self) -> Request | None:
-        shown = self._shown
-        return (shown["address"], shown["beats"]) if shown["request"] else None
+class _Part(Part):
+    source = Path(__file__).with_suffix(".cpp")
 
 
 class Arguments(NamedTuple):
@@ -308,6 +278,29 @@ class Sequencer(_Part):
             job = _job(item, OPCODES["INTERACT" if item["interact"] else "LAYER"], item["number"])
         self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done),
                    ctypes.c_int64(layers_done), written, room)
+        self._show()
+
+
+class Results(_Part):
+    """hw.mlp.results.Results: whether a write to the rows' memory, one of partials and a row for memory leave, the
+    last of its tile, and the pulse of a tile."""
+
+    name = "results"
+    shows = ("rows", "addends", "store", "last", "written")
+
+    def __init__(self, config: MlpConfig):
+        self._config = config
+        super().__init__(_sizes(config), latency(config.width, config.columns, grouped=config.grouped))
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        return self._shown
+
+    def step(self, tile: Mapping[str, int] | None) -> None:
+        """tile: that comes, of hw.mlp.records.tile_layout."""
+        self._call("step", None if tile is None else np.array([
+            tile["live"], beats(tile, self._config), tile["target"], tile["triangle"], tile["group"], tile["block"]],
+            np.int64))
         self._show()
 
 
