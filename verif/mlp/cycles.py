@@ -16,7 +16,7 @@ import numpy as np
 
 from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
 from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
-from golden.mlp.order import Shape, Tile, tiles
+from golden.mlp.order import Tile, tiles
 from golden.mlp.program import Rules, Waits
 from golden.mlp.results import beats, latency
 from hw.isa import MLP
@@ -30,8 +30,8 @@ OPCODES = {instruction.name: instruction.opcode for instruction in MLP.instructi
 Job = Mapping[str, int]
 
 
-def _sizes(shape: Shape | MlpConfig) -> np.ndarray:
-    return packed(MLP_SHAPE, {name: getattr(shape, name) for name in MLP_SHAPE})
+def _sizes(config: MlpConfig) -> np.ndarray:
+    return packed(MLP_SHAPE, {name: getattr(config, name) for name in MLP_SHAPE})
 
 
 def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
@@ -247,16 +247,16 @@ class Sequencer(_Part):
     name = "sequencer"
     shows = ("ready", "idle", "slot", "ends", "reserve", "done", "stall", "number")
 
-    def __init__(self, shape: Shape):
-        self.shape = shape
+    def __init__(self, config: MlpConfig):
+        self._config = config
         self._items: deque[Job] = deque()
         self._order = self._slots()
-        super().__init__(_sizes(shape))
+        super().__init__(_sizes(config))
 
     def _slots(self) -> Iterator[tuple[Tile, int]]:
         """Of all instructions that are taken, in their order."""
         while True:
-            for tile in tiles(self.shape, self._items.popleft()):
+            for tile in tiles(self._config, self._items.popleft()):
                 yield from ((tile, number) for number in range(tile.slots))
 
     def _show(self) -> None:

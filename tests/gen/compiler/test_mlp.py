@@ -10,7 +10,7 @@ import pytest
 from gen.compiler.mlp import Compiler, gemms, triangle
 from gen.model.network import Network, models
 from golden.fp import fp32
-from golden.mlp.core import LATENCY
+from golden.mlp.order import LATENCY
 from golden.systolic import matrix
 from hw.isa import MLP
 from tests.support import mlp_sizes as make
