@@ -1,6 +1,6 @@
 // Parts of the EMB core's cycle model, each by itself, for the benches of the units that they are held to: see
 // verif.emb.cycles.
-#include "../../fpga/card/cpp/twin/emb_rows.h"
+#include "../../fpga/card/cpp/twin/emb_post_pool.h"
 
 using namespace twin;
 
@@ -25,6 +25,42 @@ struct RowsShown {
 // A row as the hardware has it, less one.
 struct RowGiven {
     uint32_t offset, beats, piece, vector, form, last, copy, ring;
+
+    Fetched row() const {
+        return {offset, uint16_t(beats), uint16_t(piece), uint16_t(vector), uint8_t(form), last != 0, copy != 0, ring != 0};
+    }
+};
+
+// A row of a tier in front of the arbiter, beats in full; offered: from which cycle on.
+struct TierRow {
+    int64_t offered, offset, beats, vector, last, copy;
+};
+
+// What the arbiter is shown in a cycle; returned: beats of DRAM's vectors, of the SSD's, copied rows.
+struct ArbiterShown {
+    int64_t ready, filled, returned[3];
+};
+
+// The rows of a tier one after the other.
+struct Offered {
+    std::vector<Job> jobs;
+    std::vector<Row> rows;
+    const TierRow* given;
+    size_t next = 0;
+    Fifo<Row> queue{1};
+
+    Offered(const TierRow* list, uint64_t count) : jobs(count), given(list) {
+        for (uint64_t k = 0; k < count; k++) {
+            jobs[k].opcode = list[k].copy ? FILL : BAGS;
+            jobs[k].stored = jobs[k].piece = list[k].beats;
+            jobs[k].row_beats = list[k].vector;
+            rows.push_back({&jobs[k], uint32_t(list[k].offset), list[k].last != 0});
+        }
+    }
+    void show(int64_t cycle) {
+        queue.has = next < rows.size() && given[next].offered <= cycle;
+        if (queue.has) queue.o = rows[next];
+    }
 };
 
 template <class Fetch>
@@ -54,9 +90,7 @@ void run(const uint32_t* s, const RowGiven* rows, const int64_t* offered, uint64
         const bool enters = shown.ready && entered < count && offered[entered] <= cycle;
         Fetched row{};
         if (enters) {
-            const RowGiven& given = rows[entered];
-            row = {given.offset, uint16_t(given.beats), uint16_t(given.piece), uint16_t(given.vector),
-                   uint8_t(given.form), given.last != 0, given.copy != 0, given.ring != 0};
+            row = rows[entered].row();
             taken[entered++] = cycle;
         }
         fetch.step(enters, row, beat, shown.requested, false);
@@ -71,15 +105,15 @@ void* front_new(const Job* jobs, uint64_t count, uint64_t code, uint64_t inputs,
 void front_delete(void* h) { delete static_cast<FrontOf*>(h); }
 // Of each client whether a request stands there, its beat and its length; whether rows of DRAM and SSD, a lookup and a
 // step do; instructions finished, and whether all are.
-void front_shows(void* h, uint64_t* shown) {
+void front_shows(void* h, int64_t* shown) {
     const Front& front = static_cast<FrontOf*>(h)->front;
     for (int k = 0; k < 4; k++)
-        for (uint64_t value : {uint64_t(front.requests(k).has), front.requests(k).o.at, uint64_t(front.requests(k).o.beats)})
+        for (int64_t value : {int64_t(front.requests(k).has), int64_t(front.requests(k).o.at), int64_t(front.requests(k).o.beats)})
             *shown++ = value;
     const Tiers& tiers = front.tiers;
-    const uint64_t rest[] = {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has, front.program.finished,
-                             front.program.done};
-    for (uint64_t value : rest) *shown++ = value;
+    const int64_t rest[] = {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has,
+                            int64_t(front.program.finished), front.program.done};
+    for (int64_t value : rest) *shown++ = value;
 }
 // requested, dealt: bits of the clients, and of dram, ssd, lookups and steps, that are taken; the same of the beats. A front
 // that says that it is still is left alone until something comes to it.
@@ -104,5 +138,54 @@ uint32_t front_step(void* h, uint32_t starts, uint32_t requested, const uint32_t
 void rows_run(const uint32_t* sizes, uint32_t lap_bits, const RowGiven* rows, const int64_t* offered, uint64_t count,
               uint64_t beats, int64_t latency, int64_t* taken, int64_t* requested, int64_t* left) {
     (lap_bits == 2 ? run<2> : run<8>)(sizes, rows, offered, count, beats, latency, taken, requested, left);
+}
+// The arbiter of the tiers: the cycles behind which each row stands at its output, and in which it waits for a row.
+// sizes: its parameters, and beats of the ring.
+void arbiter_run(const uint32_t* sizes, const TierRow* dram_rows, uint64_t drams, const TierRow* ssd_rows, uint64_t ssds,
+                 const ArbiterShown* shown, uint64_t cycles, int64_t* dram_taken, int64_t* ssd_taken, int64_t* waiting) {
+    Arbiter arbiter(sizes[0], sizes[1], sizes[2], sizes[3]);
+    Offered dram(dram_rows, drams), ssd(ssd_rows, ssds);
+    for (uint64_t cycle = 0; cycle < cycles; cycle++) {
+        const ArbiterShown& now = shown[cycle];
+        const bool moves = now.ready || !arbiter.has;
+        waiting[cycle] = arbiter.waiting;
+        dram.show(int64_t(cycle));
+        ssd.show(int64_t(cycle));
+        arbiter.decide(dram.queue, now.ready);
+        dram.next += arbiter.dram_taken;
+        ssd.next += arbiter.ssd_taken && ssd.queue.has;
+        arbiter.step(dram.queue, ssd.queue, uint32_t(now.filled), now.returned[0], now.returned[1], now.returned[2]);
+        if (moves && arbiter.has) *(arbiter.o.ring ? ssd_taken : dram_taken)++ = int64_t(cycle);
+    }
+}
+
+// A request, its place, its length and whether it is of the ring; whether a queue is nearly full.
+void* row_requests_new(int64_t stripe, int64_t banks, int64_t rows) {
+    return new RowRequests(uint32_t(stripe), uint32_t(banks), uint32_t(rows));
+}
+void row_requests_delete(void* h) { delete static_cast<RowRequests*>(h); }
+void row_requests_shows(void* h, int64_t* shown) {
+    const RowRequests& r = *static_cast<RowRequests*>(h);
+    for (int64_t value : {int64_t(r.has), int64_t(r.o.at), int64_t(r.o.beats), int64_t(r.ring), int64_t(r.full())})
+        *shown++ = value;
+}
+// The bank of the beat that comes back, -1 for none. row: that enters, null for none.
+int32_t row_requests_step(void* h, const RowGiven* row, int32_t taken, int32_t beat) {
+    RowRequests& r = *static_cast<RowRequests*>(h);
+    const int32_t bank = beat ? int32_t(r.lands()) : -1;
+    r.step(row, row ? row->row() : Fetched{}, taken);
+    return bank;
+}
+
+// Whether vectors leave, as one write: its place, beats, bags, whether an instruction ends with it.
+void* joiner_new(int64_t block) { return new WriteJoiner(uint32_t(block)); }
+void joiner_delete(void* h) { delete static_cast<WriteJoiner*>(h); }
+void joiner_shows(void* h, int64_t* shown) {
+    const WriteJoiner& j = *static_cast<WriteJoiner*>(h);
+    for (int64_t value : {int64_t(j.has), int64_t(uint32_t(j.o.out)), int64_t(j.o.beats), int64_t(j.o.bags), int64_t(j.o.last)})
+        *shown++ = value;
+}
+void joiner_step(void* h, int32_t comes, uint32_t out, uint32_t beats, int32_t last) {
+    static_cast<WriteJoiner*>(h)->step(comes, {out, beats, 1, last != 0});
 }
 }
