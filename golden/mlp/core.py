@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.fp.narrow import widen
-from golden.mlp.order import LATENCY, blocks, is_twice
+from golden.mlp.order import LATENCY, blocks, is_twice, triangle
 from golden.mlp.program import Rules, Waits, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
@@ -289,19 +289,9 @@ class Mlp(Geometry):
 
     # Interactions.
 
-    def triangle(self, features: int) -> NDArray[np.int64]:
-        """(n, 2): the pair of features of every word of a sample's packed products, -1 for a word of +0."""
-        words = []
-        for a, b in blocks(self, features):
-            for f in range(a * self.rows, min(features, (a + 1) * self.rows)):
-                kept = -(-min(max(f - b * self.columns, 0), self.columns) // self.piece) * self.piece
-                g = np.arange(b * self.columns, b * self.columns + kept)
-                words.append(np.stack([np.full(kept, f), np.where(g < f, g, -1)], axis=1))
-        return np.concatenate(words)
-
     def _interact(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
-        pairs = self.triangle(features)
+        pairs = triangle(self, features)
         beats = -(-len(pairs) // self.words)
         at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
         at = (*at, np.arange(self.words))

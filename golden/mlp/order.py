@@ -7,6 +7,9 @@ says which of the two, `number` which of the program.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
@@ -44,6 +47,17 @@ def blocks(shape: Geometry, features: int) -> Iterator[tuple[int, int]]:
 def is_twice(shape: Geometry, a: int, b: int) -> bool:
     """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
     return any(group < a and (a - group) % shape.pieces == 0 for group in (2 * b, 2 * b + 1))
+
+
+def triangle(shape: Geometry, features: int) -> NDArray[np.int64]:
+    """(n, 2): the pair of features of every word of a sample's packed products, -1 for a word of +0."""
+    words = [np.zeros((0, 2), np.int64)]
+    for a, b in blocks(shape, features):
+        for f in range(a * shape.rows, min(features, (a + 1) * shape.rows)):
+            kept = -(-min(max(f - b * shape.columns, 0), shape.columns) // shape.piece) * shape.piece
+            g = np.arange(b * shape.columns, b * shape.columns + kept)
+            words.append(np.stack([np.full(kept, f), np.where(g < f, g, -1)], axis=1))
+    return np.concatenate(words)
 
 
 def tiles(shape: Geometry, item: Item) -> Iterator[Tile]:

@@ -1,7 +1,7 @@
 """What the rows of results of an MLP core's tiles become: which words are written where."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,18 +17,17 @@ REACH = 2       # columns of an array that operands enter at a time
 Tile = Mapping[str, int]
 
 
-@dataclass
-class Became:
-    """What leaves for a row of results. Lines are not yet taken modulo a memory's depth.
+class Became(NamedTuple):
+    """What leaves for a row of results, write by write.
 
-    read: lines of addends, one a unit, and the units whose are needed; rows: of each write to the rows' memory {(lane,
-    bank): (line, words)}; addends: (line, {unit: words}); store: words of every unit.
+    rows: to the rows' memory, {(lane, bank): (line, words)}; addends: of partials, (line, {unit: words}); store: to
+    memory, words of every unit; reads: of addends before, (lines, one a unit, the units whose are needed)
     """
 
-    read: tuple[list[int], list[int]] | None = None
-    rows: list[dict] = field(default_factory=list)
-    addends: tuple[int, dict] | None = None
-    store: list | None = None
+    rows: list[dict]
+    addends: list[tuple[int, dict]]
+    store: list[list]
+    reads: list[tuple[list[int], list[int]]]
 
 
 def latency(width: int, columns: int, *, grouped: bool) -> int:
@@ -103,7 +102,8 @@ def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Geometry
                 else:
                     bank = (tile["start"] + k) % sizes.pieces
                     line = tile["line"] + row * tile["row_lines"] + beat * tile["beat_lines"]
-                write[unit * sizes.rows + there, bank] = (line, words[k * sizes.piece:(k + 1) * sizes.piece].tolist())
+                write[unit * sizes.rows + there, bank] = (line % sizes.row_lines,
+                                                          words[k * sizes.piece:(k + 1) * sizes.piece].tolist())
         writes.append(write)
     return writes
 
@@ -114,23 +114,24 @@ def follow(rows: Iterable[tuple[Tile, int, ArrayLike]], addends: ArrayLike, size
     memory = np.asarray(addends)
     position = 0
     for tile, row, dots in rows:
-        became = Became()
+        became = Became([], [], [], [])
         units, words = _units(tile, row, sizes), None
         if tile["addend"]:
             partial = tile["addend"] == ADDEND.PARTIAL
-            lines = [tile["addend_line"] + (row if partial else unit if tile["latency"] else 0)
+            lines = [(tile["addend_line"] + (row if partial else unit if tile["latency"] else 0)) % sizes.addend_lines
                      for unit in range(sizes.units)]
-            became.read = lines, units
-            words = [memory[unit, line % memory.shape[1]] for unit, line in enumerate(lines)]
+            became.reads.append((lines, units))
+            words = [memory[unit, line] for unit, line in enumerate(lines)]
         y = _words(tile, row, dots, words, sizes)
         if tile["triangle"] and tile["begin"] and row == 0:
             position = 0
         if tile["target"] in (TARGET.ROWS, TARGET.FEATURE):
-            became.rows = [write for write in _to_rows(tile, row, y, position, sizes) if write]
+            became.rows.extend(write for write in _to_rows(tile, row, y, position, sizes) if write)
             if tile["triangle"]:
                 position += -(-pairs(tile, row, sizes) // sizes.piece)
         elif tile["target"] == TARGET.PARTIAL:
-            became.addends = tile["line"] + row, {unit: y[unit].tolist() for unit in units}
+            line = (tile["line"] + row) % sizes.addend_lines
+            became.addends.append((line, {unit: y[unit].tolist() for unit in units}))
         else:
-            became.store = y.tolist()
+            became.store.append(y.tolist())
         yield became

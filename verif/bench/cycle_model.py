@@ -16,7 +16,7 @@ CPP = Path(__file__).resolve().parents[2] / "fpga" / "card" / "cpp"
 @cache
 def load(source: Path) -> ctypes.CDLL:
     """The library of a C++ file that hands parts of the model out; functions named *_new return a handle."""
-    files = sorted([*CPP.glob("*.h"), *CPP.glob("twin/*.h")])
+    files = sorted([*CPP.glob("*.h"), *CPP.glob("twin/*.h"), Path(__file__).with_suffix(".h")])
     path, *_ = library(f"{source.parent.name}-{source.stem}", source, files, ("-std=c++17", "-O2"), cache=CACHE)
     return ctypes.CDLL(str(path))
 
@@ -28,8 +28,8 @@ def address(array: np.ndarray) -> ctypes.c_void_p:
 
 class Part:
     """A part of the model behind its handle; arguments: arrays and integers of 64 bits. name: of its functions in the
-    C++ file `source`: *_new, *_delete, *_shows and those that `_call` names. `_shown`: what its registers show in the
-    present cycle, by the names in `shows`."""
+    C++ file `source`: *_new, *_delete, *_shows and those that `_call` names. What its registers show in the present
+    cycle are its attributes, integers by the names in `shows`; `_call` is the clock edge that ends it."""
 
     source: Path
     name: str
@@ -47,10 +47,17 @@ class Part:
     def __del__(self) -> None:
         getattr(self._library, f"{self.name}_delete")(self._part)
 
+    def __getattr__(self, name: str) -> int:
+        if name not in self.shows:
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        return self._shown[name]
+
     def _call(self, function: str, *arguments: Any) -> int:
         """Arguments: arrays or None, flags as 32 bits, ctypes as they are."""
-        return getattr(self._library, f"{self.name}_{function}")(self._part, *(
+        returned = getattr(self._library, f"{self.name}_{function}")(self._part, *(
             address(value) if isinstance(value, np.ndarray) else value for value in arguments))
+        self._show()
+        return returned
 
     def _show(self) -> None:
         getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
@@ -59,5 +66,4 @@ class Part:
     @property
     def request(self) -> tuple[int, int] | None:
         """(address, beats) that stands there, in beats."""
-        shown = self._shown
-        return (shown["address"], shown["beats"]) if shown["request"] else None
+        return (self.address, self.beats) if self.asks else None

@@ -1,6 +1,7 @@
 // Parts of the EMB core's cycle model, each by itself, for the benches of the units that they are held to: see
 // verif.emb.cycles.
 #include "../../fpga/card/cpp/twin/emb_post_pool.h"
+#include "../bench/cycle_model.h"
 
 using namespace twin;
 
@@ -15,11 +16,6 @@ struct FrontOf {
     FrontOf(const Job* list, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes)
         : jobs(list, list + count), code(code), inputs(inputs),
           front(jobs, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], false) {}
-};
-
-// What shows of a row fetch in a cycle.
-struct RowsShown {
-    uint64_t ready, requested, at, beats, ring, out;
 };
 
 // A row as the hardware has it, less one.
@@ -63,12 +59,6 @@ struct Offered {
     }
 };
 
-template <class Fetch>
-void show(const Fetch& fetch, RowsShown& shown) {
-    const Request& request = fetch.requests.o;
-    shown = {fetch.ready, fetch.requests.has, request.at, request.beats, fetch.requests.ring, fetch.out};
-}
-
 template <uint32_t LAP_BITS>
 void run(const uint32_t* s, const RowGiven* rows, const int64_t* offered, uint64_t count, uint64_t beats, int64_t latency,
          int64_t* taken, int64_t* requested, int64_t* left) {
@@ -76,24 +66,23 @@ void run(const uint32_t* s, const RowGiven* rows, const int64_t* offered, uint64
     std::vector<int64_t> answers;
     size_t answered = 0;
     uint64_t entered = 0, out = 0;
-    RowsShown shown;
     for (int64_t cycle = 0; out < beats; cycle++) {
-        show(fetch, shown);
-        if (shown.out) left[out++] = cycle;
+        const RowRequests& requests = fetch.requests;
+        if (fetch.out) left[out++] = cycle;
         const bool beat = answered < answers.size() && answers[answered] <= cycle;
         answered += beat;
-        if (shown.requested) {
-            for (int64_t value : {cycle, int64_t(shown.at), int64_t(shown.beats), int64_t(shown.ring)})
-                *requested++ = value;
-            answers.insert(answers.end(), shown.beats, cycle + latency);
+        if (requests.has) {
+            give(requested, {cycle, int64_t(requests.o.at), requests.o.beats, requests.ring});
+            requested += 4;
+            answers.insert(answers.end(), requests.o.beats, cycle + latency);
         }
-        const bool enters = shown.ready && entered < count && offered[entered] <= cycle;
+        const bool enters = fetch.ready && entered < count && offered[entered] <= cycle;
         Fetched row{};
         if (enters) {
             row = rows[entered].row();
             taken[entered++] = cycle;
         }
-        fetch.step(enters, row, beat, shown.requested, false);
+        fetch.step(enters, row, beat, requests.has, false);
     }
 }
 }  // namespace
@@ -107,13 +96,13 @@ void front_delete(void* h) { delete static_cast<FrontOf*>(h); }
 // step do; instructions finished, and whether all are.
 void front_shows(void* h, int64_t* shown) {
     const Front& front = static_cast<FrontOf*>(h)->front;
-    for (int k = 0; k < 4; k++)
-        for (int64_t value : {int64_t(front.requests(k).has), int64_t(front.requests(k).o.at), int64_t(front.requests(k).o.beats)})
-            *shown++ = value;
+    for (int k = 0; k < 4; k++, shown += 3) {
+        const auto& requests = front.requests(k);
+        give(shown, {requests.has, int64_t(requests.o.at), requests.o.beats});
+    }
     const Tiers& tiers = front.tiers;
-    const int64_t rest[] = {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has,
-                            int64_t(front.program.finished), front.program.done};
-    for (int64_t value : rest) *shown++ = value;
+    give(shown, {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has, int64_t(front.program.finished),
+                 front.program.done});
 }
 // requested, dealt: bits of the clients, and of dram, ssd, lookups and steps, that are taken; the same of the beats. A front
 // that says that it is still is left alone until something comes to it.
@@ -166,8 +155,7 @@ void* row_requests_new(int64_t stripe, int64_t banks, int64_t rows) {
 void row_requests_delete(void* h) { delete static_cast<RowRequests*>(h); }
 void row_requests_shows(void* h, int64_t* shown) {
     const RowRequests& r = *static_cast<RowRequests*>(h);
-    for (int64_t value : {int64_t(r.has), int64_t(r.o.at), int64_t(r.o.beats), int64_t(r.ring), int64_t(r.full())})
-        *shown++ = value;
+    give(shown, {r.has, int64_t(r.o.at), r.o.beats, r.ring, r.full()});
 }
 // The bank of the beat that comes back, -1 for none. row: that enters, null for none.
 int32_t row_requests_step(void* h, const RowGiven* row, int32_t taken, int32_t beat) {
@@ -182,8 +170,7 @@ void* joiner_new(int64_t block) { return new WriteJoiner(uint32_t(block)); }
 void joiner_delete(void* h) { delete static_cast<WriteJoiner*>(h); }
 void joiner_shows(void* h, int64_t* shown) {
     const WriteJoiner& j = *static_cast<WriteJoiner*>(h);
-    for (int64_t value : {int64_t(j.has), int64_t(uint32_t(j.o.out)), int64_t(j.o.beats), int64_t(j.o.bags), int64_t(j.o.last)})
-        *shown++ = value;
+    give(shown, {j.has, int64_t(j.o.out), j.o.beats, j.o.bags, j.o.last});
 }
 void joiner_step(void* h, int32_t comes, uint32_t out, uint32_t beats, int32_t last) {
     static_cast<WriteJoiner*>(h)->step(comes, {out, beats, 1, last != 0});

@@ -15,15 +15,14 @@ from verif.bench.cycle_model import Part, address, load
 
 DEALT = ("dram", "ssd", "lookups", "steps")
 CLIENTS = 4
-
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 class Front(Part):
     """hw.emb.front.Front, from the first cycle after its reset: when what stands where, for programs of BAGS and FILL.
 
-    requests: (address in beats, beats) of program, lengths, indices, weights, None where valid is low; offers: whether
-    a beat of dram, ssd, lookups, steps is offered; finished: instructions; done
+    requests: (address in beats, beats) of program, lengths, indices, weights, None where valid is low; dram, ssd,
+    lookups, steps: whether a beat is offered; finished: instructions; done
     Parameters  words: the program, (instructions, 16); code, inputs: beats where it and its inputs lie; queues: depths,
                 by dram, ssd, tt, steps
     """
@@ -40,11 +39,9 @@ class Front(Part):
 
     def _show(self) -> None:
         super()._show()
-        shown = self._shown
-        self.finished, self.done = shown["finished"], bool(shown["done"])
-        self.requests = [(shown[f"at{client}"], shown[f"beats{client}"]) if shown[f"there{client}"] else None
-                         for client in range(CLIENTS)]
-        self.offers = {name: bool(shown[name]) for name in DEALT}
+        shown = list(self._shown.values())
+        self.requests = [(at, beats) if there else None
+                         for there, at, beats in zip(*(shown[k:3 * CLIENTS:3] for k in range(3)), strict=True)]
 
     def step(self, *, start: bool, data: Sequence[Sequence[int] | None], requests_taken: Sequence[bool],
              taken: Mapping[str, bool], bags_done: bool) -> list[bool]:
@@ -53,7 +50,6 @@ class Front(Part):
         pointers = (ctypes.c_void_p * CLIENTS)(*(None if beat is None else ctypes.addressof(beat) for beat in beats))
         gone = self._call("step", start, _bits(requests_taken), pointers, _bits([taken[name] for name in DEALT]),
                           bags_done)
-        self._show()
         return [bool(gone >> k & 1) for k in range(CLIENTS)]
 
 
@@ -94,25 +90,19 @@ class Fetched(NamedTuple):
 
 
 class RowRequests(Part):
-    """hw.emb.row_requests.RowRequests: `request` is what stands at the port, (offset, beats, ring); full: as the output
-    of that name."""
+    """hw.emb.row_requests.RowRequests: `request` is what stands at the port, `ring` whether it is of the ring; full: as
+    the output of that name."""
 
     source, name = SOURCE, "row_requests"
-    shows = ("request", "address", "beats", "ring", "full")
+    shows = ("asks", "address", "beats", "ring", "full")
 
     def __init__(self, *, stripe_beats: int, banks: int, rows: int):
         super().__init__(stripe_beats, banks, rows)
 
-    def _show(self) -> None:
-        super()._show()
-        self.full, self.ring = bool(self._shown["full"]), bool(self._shown["ring"])
-
     def step(self, row: Fetched | None, taken: bool, beat: bool) -> int:
         """row: that enters; taken: the request is; beat: one comes back, of the bank that is returned."""
         given = None if row is None else np.array([*row[:3], 0, 0, 0, 0, row.ring], np.uint32)
-        bank = self._call("step", given, taken, beat)
-        self._show()
-        return bank
+        return self._call("step", given, taken, beat)
 
 
 def arbiter(sizes: Sequence[int], dram: np.ndarray, ssd: np.ndarray, shown: np.ndarray
@@ -159,12 +149,10 @@ class WriteJoiner(Part):
     def __init__(self, *, block_beats: int):
         super().__init__(block_beats)
 
-    def _show(self) -> None:
-        super()._show()
-        there, *fields = self._shown.values()
-        self.o = Joined(*fields) if there else None
+    @property
+    def o(self) -> Joined | None:
+        return Joined(self.out, self.beats, self.bags, self.last) if self.there else None
 
     def step(self, vector: Vector | None) -> None:
         """vector: that comes in this cycle."""
         self._call("step", vector is not None, *(ctypes.c_uint32(value) for value in vector or (0, 0, 0)))
-        self._show()

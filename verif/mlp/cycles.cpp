@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "../../fpga/card/cpp/twin/mlp_writer.h"
+#include "../bench/cycle_model.h"
 
 using namespace twin;
 
@@ -56,7 +57,6 @@ const MlpJob* keep(Jobs& jobs, const MlpJob* job) {
     jobs.push_back(*job);
     return &jobs.back();
 }
-void give(int64_t* shown, std::initializer_list<int64_t> values) { std::copy(values.begin(), values.end(), shown); }
 int64_t number(const MlpJob* job) { return job ? job->out : -1; }
 int64_t place(const Fifo<const MlpJob*>& queue, const std::vector<MlpJob>& jobs) {
     return queue.has ? queue.o - jobs.data() : -1;

@@ -66,7 +66,7 @@ class Program(_Part):
     streams: the number of the instruction that stands at each, None for none; idle: a start begins a run."""
 
     name = "program"
-    shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers",
+    shows = ("asks", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers",
              "late")
 
     def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
@@ -84,13 +84,11 @@ class Program(_Part):
 
     @property
     def idle(self) -> bool:
-        return not self._begun or (self.done and self.error is None)
+        return not self._begun or bool(self.done and self.error is None)
 
-    def _show(self) -> None:
-        super()._show()
-        shown = self._shown
-        self.done, self.number = bool(shown["done"]), shown["number"]
-        self.streams = [None if at < 0 else at for at in (shown[name] for name in ("rows", "parameters", "layers"))]
+    @property
+    def streams(self) -> list[int | None]:
+        return [None if at < 0 else at for at in (self.rows, self.parameters, self.layers)]
 
     def takes(self, data: Any) -> bool:
         return data is not None and bool(self._shown["takes"])
@@ -100,7 +98,6 @@ class Program(_Part):
         self._begun = True
         at, count = self._arguments[:2]
         self._call("start", ctypes.c_uint64(at), ctypes.c_uint64(count))
-        self._show()
 
     def step(self, *, data: bool, request_taken: bool, taken: Sequence[bool], bad: bool = False) -> None:
         """data: a beat stands at the client, bad: it has an error; taken: of the three streams."""
@@ -112,14 +109,13 @@ class Program(_Part):
             shares = refusal[0] == BAD_INSTRUCTION and self._waits.rules.allowed(self.items[before])
             kind = 3 if shares else {BOUNDS: 2, EARLY: 4}.get(refusal[0], 1)
         self._call("step", data, request_taken, sum(flag << at for at, flag in enumerate(taken)), bad, kind)
-        self._show()
         if self.number > before:
             if refusal is not None:
                 self._late[before] = refusal
             self._waits.add(self.items[before])
             self._refusal = None
         if self._shown["error"] and self.error is None:
-            late = self._shown["late"]
+            late = self.late
             code, detail = self._late[late] if late >= 0 else (READ_ERROR, 0) if reads or refusal is None else refusal
             self.error = Fault(code, before if late < 0 else late, detail)
 
@@ -140,26 +136,24 @@ class Line(NamedTuple):
 
 
 class _Loader(_Part):
-    """What both loaders show: done, idle, ready, active and the number of the instruction under way; error: that of the
-    instruction whose beat had one."""
+    """What both loaders show: done, idle, ready and the number of the instruction under way, -1: there is none; error:
+    that of the instruction whose beat had one."""
 
     error: int | None = None
     number = -1
 
     def _show(self) -> None:
         super()._show()
-        shown = self._shown
-        self.done, self.idle, self.ready = (bool(shown[name]) for name in ("done", "idle", "ready"))
-        if shown["error"] and self.error is None:
+        if self._shown["error"] and self.error is None:
             self.error = self.number
-        self.active, self.number = shown["number"] >= 0, shown["number"]
+        self.number = self._shown["number"]
 
 
 class RowLoader(_Loader):
     """hw.mlp.loader.RowLoader: load is the Load that stands at o_load. base: of the inputs."""
 
     name = "rows"
-    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "load", "takes")
+    shows = ("asks", "address", "beats", "done", "error", "idle", "ready", "number", "load", "takes")
 
     def __init__(self, config: MlpConfig, base: int):
         self._config = config
@@ -187,14 +181,13 @@ class RowLoader(_Loader):
         if self._call("step", given, data is not None, bad, request_taken, load_taken, ctypes.c_int64(weights_done),
                       ctypes.c_int64(layers_done)):
             self._inside.append(Load(self._places.popleft(), data))
-        self._show()
 
 
 class ParameterLoader(_Loader):
     """hw.mlp.parameters.ParameterLoader: weights and addends are the Line that stands there. base: of the weights."""
 
     name = "parameters"
-    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "line", "addends", "part",
+    shows = ("asks", "address", "beats", "done", "error", "idle", "ready", "number", "line", "addends", "part",
              "takes", "takes_with_room")
     weights: Line | None = None
     addends: Line | None = None
@@ -222,18 +215,16 @@ class ParameterLoader(_Loader):
             self._beats.append(data)
         self._call("step", given, data is not None, bad, request_taken, addends_taken, ctypes.c_int64(rows_done),
                    ctypes.c_int64(layers_done))
-        self._show()
         self.weights = None
-        if self._shown["line"]:
+        if self.line:
             beats = tuple(self._beats.popleft() for _ in range(self._config.line_beats))
             self.weights = Line(self._places.popleft(), beats)
-        before = None if addends_taken else self.addends
-        self.addends = before
-        if self._shown["addends"] and before is None:
-            part = self._shown["part"]
-            if not part:
+        if addends_taken:
+            self.addends = None
+        if self._shown["addends"] and self.addends is None:
+            if not self.part:
                 self._data = self._beats.popleft()
-            self.addends = Line(self._places.popleft(), (self._data,), part)
+            self.addends = Line(self._places.popleft(), (self._data,), self.part)
 
 
 class Sequencer(_Part):
@@ -261,13 +252,9 @@ class Sequencer(_Part):
 
     def _show(self) -> None:
         super()._show()
-        shown = self._shown
-        self.number = shown["number"]
-        self.ready, self.idle, self.reserve, self.done = (
-            bool(shown[name]) for name in ("ready", "idle", "reserve", "done"))
-        self.slot = next(self._order) if shown["slot"] else None
-        self.tile = self.slot[0] if self.slot is not None and shown["ends"] else None
-        self.stall = ("", *STALLS, "")[shown["stall"]]
+        self.slot = next(self._order) if self._shown["slot"] else None
+        self.tile = self.slot[0] if self.slot is not None and self.ends else None
+        self.stall = ("", *STALLS, "")[self._shown["stall"]]
 
     def step(self, *, item: Job | None = None, rows_done: int = 0, weights_done: int = 0, layers_done: int = 0,
              written: bool = False, room: bool = True) -> None:
@@ -278,7 +265,6 @@ class Sequencer(_Part):
             job = _job(item, OPCODES["INTERACT" if item["interact"] else "LAYER"], item["number"])
         self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done),
                    ctypes.c_int64(layers_done), written, room)
-        self._show()
 
 
 class Results(_Part):
@@ -292,16 +278,11 @@ class Results(_Part):
         self._config = config
         super().__init__(_sizes(config), latency(config.width, config.columns, grouped=config.grouped))
 
-    @property
-    def shown(self) -> Mapping[str, int]:
-        return self._shown
-
     def step(self, tile: Mapping[str, int] | None) -> None:
         """tile: that comes, of hw.mlp.records.tile_layout."""
         self._call("step", None if tile is None else np.array([
             tile["live"], beats(tile, self._config), tile["target"], tile["triangle"], tile["group"], tile["block"]],
             np.int64))
-        self._show()
 
 
 @dataclass
@@ -328,15 +309,11 @@ class ResultWriter(_Part):
     """hw.mlp.result_writer.ResultWriter: request, and whether a beat stands there (data), room, idle."""
 
     name = "writer"
-    shows = ("request", "address", "beats", "data", "room", "idle")
+    shows = ("asks", "address", "beats", "data", "room", "idle")
 
     def __init__(self, config: MlpConfig):
         self._config = config
         super().__init__(_sizes(config), config.staged_tiles, config.output_beats)
-
-    def _show(self) -> None:
-        super()._show()
-        self.data, self.room, self.idle = (bool(self._shown[name]) for name in ("data", "room", "idle"))
 
     def step(self, row: Row | None = None, reserve: bool = False, *, request_taken: bool = False,
              data_taken: bool = False) -> None:
@@ -349,7 +326,6 @@ class ResultWriter(_Part):
                 row.row + 1 if row.latency else row.count, row.unit if row.latency else 0,
                 row.outs if row.latency else 1, top * config.columns + row.columns], np.int64)
         self._call("step", given, reserve, request_taken, data_taken)
-        self._show()
 
 
 class Sigmoid(_Part):
@@ -362,10 +338,9 @@ class Sigmoid(_Part):
         self._inside: deque[Any] = deque()
         super().__init__()
 
-    def _show(self) -> None:
-        super()._show()
-        self.ready, self.busy = bool(self._shown["ready"]), bool(self._shown["busy"])
-        self.o = self._inside[0] if self._shown["there"] else None
+    @property
+    def o(self) -> Any:
+        return self._inside[0] if self.there else None
 
     def step(self, word: Any = None, taken: bool = False) -> None:
         """word: taken in this cycle; taken: o is."""
@@ -374,4 +349,3 @@ class Sigmoid(_Part):
         if word is not None:
             self._inside.append(word)
         self._call("step", word is not None, taken)
-        self._show()

@@ -10,7 +10,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.mlp.results import follow
+from golden.mlp.results import Became, follow
 from golden.systolic import array as systolic
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -104,8 +104,8 @@ def modelled(tiles, ends):
     model, at, cycles = Model(CONFIG), dict(zip(ends, tiles, strict=True)), {name: [] for name in Model.shows}
     cycle = 0
     while len(cycles["written"]) < len(tiles):
-        for name, now in model.shown.items():
-            if now:
+        for name in model.shows:
+            if getattr(model, name):
                 cycles[name].append(cycle)
         model.step(at.get(cycle))
         cycle += 1
@@ -132,38 +132,27 @@ class Bench:
             self.rows += [Row(number, row, first + LATENCY + stages(CONFIG) + row, dots[row].tolist())
                           for row in range(tile["live"])]
         self.addends = pick(random, (UNITS, CONFIG.addend_lines, COLUMNS))
-        self.reads, self.got_rows, self.got_addends, self.got_store, self.written, self.idle = ([] for _ in range(6))
+        self.got, self.written, self.idle = {name: [] for name in Became._fields}, [], []
         self.times = modelled(tiles, self.ends)
         self.expect()
 
     def expect(self):
         """Everything that leaves with its cycle; turns: of the rows that write anything, and when these came."""
-        self.want_reads, self.want_rows, self.want_addends, self.want_store, self.turns = ([] for _ in range(5))
-        rows, addends, store = (iter(self.times[name]) for name in ("rows", "addends", "store"))
-        lines, depth = CONFIG.row_lines, CONFIG.addend_lines
+        self.want, self.turns = {name: [] for name in Became._fields}, []
+        times = {name: iter(self.times[name]) for name in ("rows", "addends", "store")}
         all_rows = ((self.tiles[one.tile], one.row, one.dots) for one in self.rows)
         for one, became in zip(self.rows, follow(all_rows, self.addends, CONFIG), strict=True):
-            if became.rows:
-                cycles = [next(rows) for _ in became.rows]
-                self.want_rows += [(cycle, {at: (line % lines, words) for at, (line, words) in write.items()})
-                                   for cycle, write in zip(cycles, became.rows, strict=True)]
-                turn = cycles[0] - Results.ROWS
-            elif became.addends:
-                turn = next(addends) - Results.STORE
-                line, units = became.addends
-                self.want_addends.append((turn + Results.STORE, (line % depth, units)))
-            elif became.store:
-                turn = next(store) - Results.STORE
-                self.want_store.append((turn + Results.STORE, {
-                    "words": became.store, "row": one.row, "last": int(turn + Results.STORE in self.times["last"]),
-                    **{name: self.tiles[one.tile][name] for name in STORED}}))
-            else:
-                continue
-            if became.read:
-                read, units = became.read
-                self.want_reads.append((turn + 1, ([line % depth for line in read], units)))
-            self.turns.append((one.cycle, turn))
-        assert not [*rows, *addends, *store], "the model has more writes than the tiles make"
+            writes = [(name, next(times[name]), write) for name in times for write in getattr(became, name)]
+            for name, cycle, write in writes:
+                if name == "store":
+                    write = {"words": write, "row": one.row, "last": int(cycle in self.times["last"]),
+                             **{name: self.tiles[one.tile][name] for name in STORED}}
+                self.want[name].append((cycle, write))
+            if writes:
+                turn = writes[0][1] - (Results.ROWS if became.rows else Results.STORE)
+                self.turns.append((one.cycle, turn))
+                self.want["reads"] += [(turn + 1, read) for read in became.reads]
+        assert not any(list(rest) for rest in times.values()), "the model has more writes than the tiles make"
 
     @property
     def waiting(self):
@@ -194,18 +183,18 @@ class Bench:
             needed = int(dut.addend_read.value)
             coming.append(lines if needed else None)
             if needed:
-                self.reads.append((cycle, (lines, [u for u in range(UNITS) if needed >> u & 1])))
+                self.got["reads"].append((cycle, (lines, [u for u in range(UNITS) if needed >> u & 1])))
             self.idle.append(dut.idle.value == 1)
             if dut.written.value == 1:
                 self.written.append(cycle)
             if int(dut.o_rows.value) & 1:
-                self.got_rows.append((cycle, self._rows(layouts["o_rows"].unpack(int(dut.o_rows.value)))))
+                self.got["rows"].append((cycle, self._rows(layouts["o_rows"].unpack(int(dut.o_rows.value)))))
             if int(dut.o_addends.value) & 1:
                 one = layouts["o_addends"].unpack(int(dut.o_addends.value))
                 units = {u: list(one["words"][u]) for u in range(UNITS) if one["units"] >> u & 1}
-                self.got_addends.append((cycle, (one["line"], units)))
+                self.got["addends"].append((cycle, (one["line"], units)))
             if dut.o_store_valid.value == 1:
-                self.got_store.append((cycle, layouts["o_store"].unpack(int(dut.o_store.value))))
+                self.got["store"].append((cycle, layouts["o_store"].unpack(int(dut.o_store.value))))
 
     @staticmethod
     def _rows(write):
@@ -218,19 +207,16 @@ class Bench:
         written = self.times["written"]
         inside = [sum(end < cycle for end in self.ends) - sum(at < cycle for at in written)
                   for cycle in range(len(self.idle))]
-        for name, got, want in (
-            ("read of addends", self.reads, self.want_reads), ("write of rows", self.got_rows, self.want_rows),
-            ("write of addends", self.got_addends, self.want_addends),
-            ("row for memory", self.got_store, self.want_store), ("pulse of a tile", self.written, written),
-            ("idle", self.idle, [count == 0 for count in inside]),
-        ):
-            self._compare(name, got, want)
+        for name, got in self.got.items():
+            self._compare(name, got, self.want[name])
+        self._compare("written", self.written, written)
+        self._compare("idle", self.idle, [count == 0 for count in inside])
 
     @staticmethod
     def _compare(name, got, want):
         for number, (a, b) in enumerate(zip(got, want)):
-            assert a == b, f"{name} {number} is {a}, expected {b}"
-        assert len(got) == len(want), f"{len(got)} of {name}, expected {len(want)}"
+            assert a == b, f"{name}: {number} is {a}, expected {b}"
+        assert len(got) == len(want), f"{name}: {len(got)}, expected {len(want)}"
 
 
 async def play(dut, tiles, **arguments):
@@ -306,14 +292,14 @@ async def latency_and_rate_as_documented(dut):
             bench = await play(dut, [
                 layer(random, target=target, latency=latency, live=1, idle_units=0, addend=ADDEND.BIAS)])
             came = bench.rows[0].cycle
-            writes = {TARGET.PARTIAL: bench.got_addends, TARGET.MEMORY: bench.got_store}.get(target, bench.got_rows)
+            writes = bench.got[{TARGET.PARTIAL: "addends", TARGET.MEMORY: "store"}.get(target, "rows")]
             several = BEATS if latency and target in (TARGET.ROWS, TARGET.FEATURE) else 1
             first = came + (Results.ROWS if target in (TARGET.ROWS, TARGET.FEATURE) else Results.STORE)
-            assert [cycle for cycle, _ in bench.reads] == [came + 1]
+            assert [cycle for cycle, _ in bench.got["reads"]] == [came + 1]
             assert [cycle for cycle, _ in writes] == list(range(first, first + several))
             assert bench.written == [came + Results.ROWS + several]
         bench = await play(dut, [layer(random, target=target, latency=0, live=ROWS) for _ in range(12)])
-        writes = {TARGET.PARTIAL: bench.got_addends, TARGET.MEMORY: bench.got_store}.get(target, bench.got_rows)
+        writes = bench.got[{TARGET.PARTIAL: "addends", TARGET.MEMORY: "store"}.get(target, "rows")]
         assert [cycle - writes[0][0] for cycle, _ in writes] == list(range(12 * ROWS))
 
 
