@@ -28,7 +28,7 @@ def address(array: np.ndarray) -> ctypes.c_void_p:
 
 class Part:
     """A part of the model behind its handle; arguments: arrays and integers of 64 bits. name: of its functions in the
-    C++ file `source`: *_new, *_delete, *_shows and those that `_call` names. What its registers show in the present
+    C++ file `source`: *_new and those that `_call` names. What its registers show in the present
     cycle are its attributes, integers by the names in `shows`; `_call` is the clock edge that ends it."""
 
     source: Path
@@ -45,7 +45,7 @@ class Part:
         self._show()
 
     def __del__(self) -> None:
-        getattr(self._library, f"{self.name}_delete")(self._part)
+        self._library.part_delete(self._part)
 
     def __getattr__(self, name: str) -> int:
         if name not in self.shows:
@@ -60,7 +60,7 @@ class Part:
         return returned
 
     def _show(self) -> None:
-        getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
+        self._library.part_shows(self._part, address(self._values))
         self._shown = dict(zip(self.shows, self._values.tolist(), strict=True))
 
     @property

@@ -6,7 +6,7 @@
 using namespace twin;
 
 namespace {
-struct FrontOf {
+struct FrontOf : Part {
     std::vector<Job> jobs;
     uint64_t code, inputs;
     Front front;
@@ -16,6 +16,25 @@ struct FrontOf {
     FrontOf(const Job* list, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes)
         : jobs(list, list + count), code(code), inputs(inputs),
           front(jobs, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], false) {}
+    void shows(int64_t* shown) const override {
+        for (int k = 0; k < 4; k++, shown += 3) {
+            const auto& requests = front.requests(k);
+            give(shown, {requests.has, int64_t(requests.o.at), requests.o.beats});
+        }
+        const Tiers& tiers = front.tiers;
+        give(shown, {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has, int64_t(front.program.finished),
+                     front.program.done});
+    }
+};
+
+struct RowRequestsOf : Part, RowRequests {
+    using RowRequests::RowRequests;
+    void shows(int64_t* shown) const override { give(shown, {has, int64_t(o.at), o.beats, ring, full()}); }
+};
+
+struct JoinerOf : Part, WriteJoiner {
+    using WriteJoiner::WriteJoiner;
+    void shows(int64_t* shown) const override { give(shown, {has, int64_t(o.out), o.beats, o.bags, o.last}); }
 };
 
 // A row as the hardware has it, less one.
@@ -88,38 +107,24 @@ void run(const uint32_t* s, const RowGiven* rows, const int64_t* offered, uint64
 }  // namespace
 
 extern "C" {
-void* front_new(const Job* jobs, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes) {
+Part* front_new(const Job* jobs, uint64_t count, uint64_t code, uint64_t inputs, const uint32_t* sizes) {
     return new FrontOf(jobs, count, code, inputs, sizes);
-}
-void front_delete(void* h) { delete static_cast<FrontOf*>(h); }
-// Of each client whether a request stands there, its beat and its length; whether rows of DRAM and SSD, a lookup and a
-// step do; instructions finished, and whether all are.
-void front_shows(void* h, int64_t* shown) {
-    const Front& front = static_cast<FrontOf*>(h)->front;
-    for (int k = 0; k < 4; k++, shown += 3) {
-        const auto& requests = front.requests(k);
-        give(shown, {requests.has, int64_t(requests.o.at), requests.o.beats});
-    }
-    const Tiers& tiers = front.tiers;
-    give(shown, {tiers.dram.has, tiers.ssd.has, tiers.lookups.has, tiers.steps.has, int64_t(front.program.finished),
-                 front.program.done});
 }
 // requested, dealt: bits of the clients, and of dram, ssd, lookups and steps, that are taken; the same of the beats. A front
 // that says that it is still is left alone until something comes to it.
-uint32_t front_step(void* h, uint32_t starts, uint32_t requested, const uint32_t* const* data, uint32_t dealt,
+uint32_t front_step(FrontOf* of, uint32_t starts, uint32_t requested, const uint32_t* const* data, uint32_t dealt,
                     uint32_t bags_done) {
-    FrontOf& of = *static_cast<FrontOf*>(h);
     bool taken[4] = {};
     uint32_t stands = 0;
     for (uint32_t k = 0; k < 4; k++) stands |= uint32_t(data[k] != nullptr) << k;
-    const bool comes = starts || requested || dealt || bags_done || stands != of.stood;
-    of.stood = stands;
-    if (of.calm && !comes) return 0;
-    const bool moved = of.front.step(starts, of.code, of.inputs, requested, data, taken, bags_done, false,
+    const bool comes = starts || requested || dealt || bags_done || stands != of->stood;
+    of->stood = stands;
+    if (of->calm && !comes) return 0;
+    const bool moved = of->front.step(starts, of->code, of->inputs, requested, data, taken, bags_done, false,
                                      {(dealt & 1) != 0, (dealt & 2) != 0, (dealt & 4) != 0, (dealt & 8) != 0, false});
-    const bool quiet = !comes && !moved && of.front.still();
-    of.calm = quiet && of.quiet;
-    of.quiet = quiet;
+    const bool quiet = !comes && !moved && of->front.still();
+    of->calm = quiet && of->quiet;
+    of->quiet = quiet;
     return uint32_t(taken[0] | taken[1] << 1 | taken[2] << 2 | taken[3] << 3);
 }
 // Rows from an ideal memory: the cycles in which each is taken, each request stands there (with its beat, its length and
@@ -148,31 +153,18 @@ void arbiter_run(const uint32_t* sizes, const TierRow* dram_rows, uint64_t drams
     }
 }
 
-// A request, its place, its length and whether it is of the ring; whether a queue is nearly full.
-void* row_requests_new(int64_t stripe, int64_t banks, int64_t rows) {
-    return new RowRequests(uint32_t(stripe), uint32_t(banks), uint32_t(rows));
-}
-void row_requests_delete(void* h) { delete static_cast<RowRequests*>(h); }
-void row_requests_shows(void* h, int64_t* shown) {
-    const RowRequests& r = *static_cast<RowRequests*>(h);
-    give(shown, {r.has, int64_t(r.o.at), r.o.beats, r.ring, r.full()});
+Part* row_requests_new(int64_t stripe, int64_t banks, int64_t rows) {
+    return new RowRequestsOf(uint32_t(stripe), uint32_t(banks), uint32_t(rows));
 }
 // The bank of the beat that comes back, -1 for none. row: that enters, null for none.
-int32_t row_requests_step(void* h, const RowGiven* row, int32_t taken, int32_t beat) {
-    RowRequests& r = *static_cast<RowRequests*>(h);
-    const int32_t bank = beat ? int32_t(r.lands()) : -1;
-    r.step(row, row ? row->row() : Fetched{}, taken);
+int32_t row_requests_step(RowRequestsOf* of, const RowGiven* row, int32_t taken, int32_t beat) {
+    const int32_t bank = beat ? int32_t(of->lands()) : -1;
+    of->step(row, row ? row->row() : Fetched{}, taken);
     return bank;
 }
 
-// Whether vectors leave, as one write: its place, beats, bags, whether an instruction ends with it.
-void* joiner_new(int64_t block) { return new WriteJoiner(uint32_t(block)); }
-void joiner_delete(void* h) { delete static_cast<WriteJoiner*>(h); }
-void joiner_shows(void* h, int64_t* shown) {
-    const WriteJoiner& j = *static_cast<WriteJoiner*>(h);
-    give(shown, {j.has, int64_t(j.o.out), j.o.beats, j.o.bags, j.o.last});
-}
-void joiner_step(void* h, int32_t comes, uint32_t out, uint32_t beats, int32_t last) {
-    static_cast<WriteJoiner*>(h)->step(comes, {out, beats, 1, last != 0});
+Part* joiner_new(int64_t block) { return new JoinerOf(uint32_t(block)); }
+void joiner_step(JoinerOf* of, int32_t comes, uint32_t out, uint32_t beats, int32_t last) {
+    of->step(comes, {out, beats, 1, last != 0});
 }
 }
