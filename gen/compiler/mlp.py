@@ -6,7 +6,7 @@ what is done with them; gen.compiler.mlp_schedule: in which order, and who waits
 
 Order of a layer's terms: as in the layer before it; the first top layer has concat: feature 1, .., feature F, then the
 bottom's output (first and by itself, where the features' rows are cut into chunks); dot: the bottom's output, then the
-pairs as INTERACT packs them, `triangle`. Words that pad a row to whole beats are zeros, and so are their weights.
+pairs as INTERACT packs them. Words that pad a row to whole beats are zeros, and so are their weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,13 @@ from gen.compiler.emb import encode
 from gen.compiler.mlp_lowering import MiniBatch
 from gen.compiler.mlp_operations import LATENCY, THROUGHPUT, Op, Step
 from gen.compiler.mlp_schedule import Full, Schedule
-from gen.compiler.mlp_tiling import Halves, Plan, Sizes, triangle, widest_row
+from gen.compiler.mlp_tiling import Halves, Plan, Sizes, widest_row
 from gen.model.network import Network
 from hw.isa import MLP
 from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 
-__all__ = ["Compiler", "Gemm", "Program", "gemms", "triangle"]
+__all__ = ["Compiler", "Gemm", "Program", "gemms"]
 
 ALONE = 1.001           # cycles over slots below which no mini-batches go hand in hand
 COUNT_MAX = MLP.field("count").highest

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from gen.compiler.mlp_operations import LATENCY, THROUGHPUT, Load, Op, Span, Tiles
-from gen.compiler.mlp_tiling import Chunk, LayerPlan, Plan, Sizes, triangle
+from gen.compiler.mlp_tiling import Chunk, LayerPlan, Plan, Sizes
+from golden.mlp.order import blocks, is_twice, triangle
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET
 
 BURST = 4       # cycles that a row takes at least if it does not follow the one before it in memory
@@ -81,13 +82,8 @@ class MiniBatch:
     def _interact(self, held: Span, joined: Span, own: int) -> Op:
         """The pairs of features; they lie `own` lines behind the begin of `joined`."""
         config, beats, features = self.config, self.plan.sparse_beats, self.plan.network.features + 1
-        shapes = []
-        for group in range(-(-features // config.rows)):
-            for block in range(-(-(min(features, (group + 1) * config.rows) - 1) // config.columns)):
-                # Rows and columns in the same bank are read one after the other.
-                clash = any(other < group and (group - other) % config.pieces == 0
-                            for other in (2 * block, 2 * block + 1))
-                shapes.append(max(config.rows, beats * config.words // config.width * (1 + clash)))
+        steps = beats * config.words // config.width
+        shapes = [max(config.rows, steps << is_twice(config, *tile)) for tile in blocks(config, features)]
         values = {"count": self.count, "row_beats": beats, "features": features, "line_stride": held.line_stride,
                   "to_line_stride": joined.line_stride}
         return Op("INTERACT", values, {"line": (held, 0), "to_line": (joined, own)}, f"dot products, {self.where}",

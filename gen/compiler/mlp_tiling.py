@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gen.compiler.mlp_operations import Load, Span
 from gen.compiler.mlp_schedule import Full
 from gen.model.network import Layer, Network
+from golden.mlp.order import triangle
 from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
@@ -25,19 +26,6 @@ from hw.mlp.config import MlpConfig
 INPUTS = ("float32", "float16")
 
 STEPS_MAX, GROUPS_MAX, BEATS_MAX = (MLP.field(name).highest for name in ("steps", "groups", "row_beats"))
-
-
-def triangle(config: MlpConfig, features: int) -> NDArray[np.int64]:
-    """(n, 2): the pair of features of every word that INTERACT packs for a sample, -1 where it puts +0."""
-    pairs = []
-    for group in range(-(-features // config.rows)):
-        rows = range(group * config.rows, min(features, (group + 1) * config.rows))
-        for block in range(-(-rows[-1] // config.columns)):
-            first = block * config.columns
-            for row in rows:
-                kept = -(-min(max(row - first, 0), config.columns) // config.piece) * config.piece
-                pairs += [(row, column if column < row else -1) for column in range(first, first + kept)]
-    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def widest_row(network: Network, config: MlpConfig) -> int:

@@ -9,7 +9,6 @@ result names the one that is first in the program's order; the core may meet ano
 finished what stands before it.                                  Source: SCRec §III.E, Fig. 7b; Meta's DLRM
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from golden.fp import fp32
 from golden.fp.narrow import widen
+from golden.mlp.order import LATENCY, blocks, is_twice, triangle
 from golden.mlp.program import Rules, Waits, stored_beats
 from golden.systolic import matrix
 from hw.isa import MLP
@@ -26,7 +26,6 @@ from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
 LOAD_ROWS, LOAD_WEIGHTS, LOAD_ADDENDS, LAYER, INTERACT = (
     MLP.instruction(name).opcode for name in ("LOAD_ROWS", "LOAD_WEIGHTS", "LOAD_ADDENDS", "LAYER", "INTERACT"))
-LATENCY = MLP.modes.index("latency")
 OK, MEMORY = MLP.code("OK"), MLP.code("MEMORY")
 ROWS, WEIGHTS, ADDENDS = range(3)               # detail of MEMORY
 WORDS = MLP.words
@@ -290,31 +289,9 @@ class Mlp(Geometry):
 
     # Interactions.
 
-    def tiles(self, features: int) -> Iterator[tuple[int, int]]:
-        """The tiles (group, block) of one sample."""
-        for a in range(-(-features // self.rows)):
-            b = 0
-            while b * self.columns < min(features, (a + 1) * self.rows) - 1:
-                yield a, b
-                b += 1
-
-    def triangle(self, features: int) -> NDArray[np.int64]:
-        """(n, 2): the pair of features of every word of a sample's packed products, -1 for a word of +0."""
-        words = []
-        for a, b in self.tiles(features):
-            for f in range(a * self.rows, min(features, (a + 1) * self.rows)):
-                kept = -(-min(max(f - b * self.columns, 0), self.columns) // self.piece) * self.piece
-                g = np.arange(b * self.columns, b * self.columns + kept)
-                words.append(np.stack([np.full(kept, f), np.where(g < f, g, -1)], axis=1))
-        return np.concatenate(words)
-
-    def _turns(self, a: int, b: int) -> bool:
-        """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
-        return any(m < a and (m - a) % self.pieces == 0 for m in (2 * b, 2 * b + 1))
-
     def _interact(self, item: Decoded, memory: Memory, counters: dict[str, int]) -> None:
         count, features = item.count, item.features
-        pairs = self.triangle(features)
+        pairs = triangle(self, features)
         beats = -(-len(pairs) // self.words)
         at = tuple(place[:, :, None] for place in self._plain(count, item.to_line, item.to_line_stride, beats))
         at = (*at, np.arange(self.words))
@@ -335,6 +312,6 @@ class Mlp(Geometry):
         unit, _, _ = self._places(count)
         samples = int(np.count_nonzero(unit == 0))      # those of unit 0; the other units work on theirs beside it
         steps = item.row_beats * self.words // self.width
-        shapes = list(self.tiles(features))
+        shapes = list(blocks(self, features))
         counters["tiles"] += samples * len(shapes)
-        counters["slots"] += samples * steps * sum(2 if self._turns(a, b) else 1 for a, b in shapes)
+        counters["slots"] += samples * steps * sum(1 + is_twice(self, a, b) for a, b in shapes)

@@ -5,60 +5,72 @@ says which of the two, `number` which of the program.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.isa import MLP
 from hw.isa.mlp import ACTIVATION, ADDEND, TARGET, Geometry
 
-THROUGHPUT, LATENCY = 0, 1
+LATENCY = MLP.modes.index("latency")
 SHARED, OWN, FEATURES = range(3)
 
 Item = Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Shape(Geometry):
-    """Sizes of a core, names as in its preset."""
-
-    units: int
-    rows: int
-    width: int
-    words: int
-    row_lines: int
-    weight_lines: int
-    addend_lines: int
-
-
 class Tile(NamedTuple):
     """A tile of results.
 
-    fields: of hw.mlp.records.tile_layout; slots: cycles with operands; need: least cycles from the last slot of the
-    tile before, as far as the tile itself says; new, final: the first and the last of its instruction; place: (group of
-    weights, sample group, unit) or, of an interaction, (sample of the unit, group a, block b); twice: slots a step
+    fields: of hw.mlp.records.tile_layout; slots: cycles with operands; place: (group of weights, sample group, unit)
+    or, of an interaction, (sample of the unit, group a, block b); twice: slots a step; final: of its instruction
     """
 
     item: Item
     fields: dict[str, int]
     slots: int
-    need: int
     live: int
-    new: bool
-    final: bool
     place: tuple[int, int, int]
     twice: bool = False
+    final: bool = False
 
 
-def tiles(shape: Shape, item: Item) -> Iterator[Tile]:
+def blocks(shape: Geometry, features: int) -> Iterator[tuple[int, int]]:
+    """(group a, block b) of the tiles of a sample's interaction in their order."""
+    for a in range(-(-features // shape.rows)):
+        b = 0
+        while b * shape.columns < min(features, (a + 1) * shape.rows) - 1:
+            yield a, b
+            b += 1
+
+
+def is_twice(shape: Geometry, a: int, b: int) -> bool:
+    """Whether a tile takes two slots a step: a group of its columns lies in the bank that its rows come from."""
+    return any(group < a and (a - group) % shape.pieces == 0 for group in (2 * b, 2 * b + 1))
+
+
+def triangle(shape: Geometry, features: int) -> NDArray[np.int64]:
+    """(n, 2): the pair of features of every word of a sample's packed products, -1 for a word of +0."""
+    words = [np.zeros((0, 2), np.int64)]
+    for a, b in blocks(shape, features):
+        for f in range(a * shape.rows, min(features, (a + 1) * shape.rows)):
+            kept = -(-min(max(f - b * shape.columns, 0), shape.columns) // shape.piece) * shape.piece
+            g = np.arange(b * shape.columns, b * shape.columns + kept)
+            words.append(np.stack([np.full(kept, f), np.where(g < f, g, -1)], axis=1))
+    return np.concatenate(words)
+
+
+def tiles(shape: Geometry, item: Item) -> Iterator[Tile]:
     """The tiles of an instruction in their order."""
     sequence = _interact(shape, item) if item["interact"] else _layer(shape, item)
-    before, new = next(sequence), True
+    before = next(sequence)
     for tile in sequence:
-        yield before._replace(new=new)
-        before, new = tile, False
-    yield before._replace(new=new, final=True)
+        yield before
+        before = tile
+    yield before._replace(final=True)
 
 
-def _layer(shape: Shape, item: Item) -> Iterator[Tile]:
+def _layer(shape: Geometry, item: Item) -> Iterator[Tile]:
     units, rows, groups_per_beat = shape.units, shape.rows, shape.groups_per_beat
     count, groups = item["count"], item["groups"]
     sample_groups = -(-count // shape.samples)
@@ -76,7 +88,7 @@ def _layer(shape: Shape, item: Item) -> Iterator[Tile]:
                         yield _layer_tile(shape, item, q, s, h, sample_groups)
 
 
-def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_groups: int) -> Tile:
+def _layer_tile(shape: Geometry, item: Item, q: int, s: int, inner: int, sample_groups: int) -> Tile:
     """inner: the half of the beat, or with LATENCY the unit whose rows are taken."""
     units, rows, groups_per_beat, columns = shape.units, shape.rows, shape.groups_per_beat, shape.columns
     count, groups, target = item["count"], item["groups"], item["target"]
@@ -89,7 +101,6 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
         lanes = [unit == lane // rows and s * shape.samples + lane < count for lane in range(shape.samples)]
         live = sum(lanes)
         partial = ((q * sample_groups + s) * units + inner) * rows
-        need = max(rows, live * (units // groups_per_beat))
     else:
         group, last_group, in_use = q * groups_per_beat + inner, groups - 1, units
         last = group == last_group
@@ -97,7 +108,6 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
         lanes = [s * shape.samples + lane < count for lane in range(shape.samples)]
         live = sum(lanes[:rows])
         partial = (group * sample_groups + s) * rows
-        need = rows
     start = half * columns // shape.piece
     row = 0
     if target == TARGET.FEATURE:
@@ -124,30 +134,22 @@ def _layer_tile(shape: Shape, item: Item, q: int, s: int, inner: int, sample_gro
         "sigmoid": int(item["activation"] == ACTIVATION.SIGMOID), "outs": -(-in_use // groups_per_beat),
         "number": item["number"] % (1 << 16),
     }
-    return Tile(item, fields, item["steps"], need, live, False, False, (group, s, unit))
+    return Tile(item, fields, item["steps"], live, (group, s, unit))
 
 
-def _interact(shape: Shape, item: Item) -> Iterator[Tile]:
-    rows, columns = shape.rows, shape.columns
-    count, features = item["count"], item["features"]
-    for s in range(-(-count // shape.samples)):
-        for r in range(rows):
-            if s * shape.samples + r >= count:
-                break
-            for a in range(-(-features // rows)):
-                b = 0
-                while b * columns < min(features, (a + 1) * rows) - 1:
-                    yield _interact_tile(shape, item, s, r, a, b)
-                    b += 1
+def _interact(shape: Geometry, item: Item) -> Iterator[Tile]:
+    for s in range(-(-item["count"] // shape.samples)):
+        for r in range(min(shape.rows, item["count"] - s * shape.samples)):
+            for a, b in blocks(shape, item["features"]):
+                yield _interact_tile(shape, item, s, r, a, b)
 
 
-def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int) -> Tile:
-    rows, pieces = shape.rows, shape.pieces
+def _interact_tile(shape: Geometry, item: Item, s: int, r: int, a: int, b: int) -> Tile:
+    rows = shape.rows
     live = min(rows, item["features"] - a * rows)
     lanes = [s * shape.samples + unit * rows + r < item["count"] and row < live
              for unit in range(shape.units) for row in range(rows)]
-    present = [group for group in (2 * b, 2 * b + 1) if group <= a]
-    twice = any(group != a and (group - a) % pieces == 0 for group in present)
+    twice = is_twice(shape, a, b)
     fields = {
         "live": live, "latency": 0, "unit": 0, "lanes": _mask(lanes), "addend": 0, "addend_line": 0, "relu": 0,
         "columns": shape.columns, "idle_units": 0,
@@ -157,15 +159,15 @@ def _interact_tile(shape: Shape, item: Item, s: int, r: int, a: int, b: int) -> 
         "out": 0, "stride": 0, "half": 0, "fills": 1, "sigmoid": 0, "outs": shape.units // shape.groups_per_beat,
         "number": item["number"] % (1 << 16),
     }
-    steps = item["row_beats"] * pieces * shape.parts
-    return Tile(item, fields, steps << twice, rows, live, False, False, (s * rows + r, a, b), twice)
+    steps = item["row_beats"] * shape.pieces * shape.parts
+    return Tile(item, fields, steps << twice, live, (s * rows + r, a, b), twice)
 
 
 def _mask(bits: list[bool]) -> int:
     return sum(bit << at for at, bit in enumerate(bits))
 
 
-def slot(shape: Shape, tile: Tile, number: int) -> dict[str, Any]:
+def slot(shape: Geometry, tile: Tile, number: int) -> dict[str, Any]:
     """Slot `number` of a tile: the fields of hw.mlp.records.slot_layout."""
     item, pieces = tile.item, shape.pieces
     k = number // 2 if tile.twice else number

@@ -1,68 +1,33 @@
-"""What the rows of results of an MLP core's tiles become: which words are written where, and in which cycle."""
+"""What the rows of results of an MLP core's tiles become: which words are written where."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from golden.fp import fp32
 from golden.systolic import array
-from hw.isa.mlp import ADDEND, TARGET
+from hw.isa.mlp import ADDEND, TARGET, Geometry
 
-STORE = 16      # cycles from a row's turn to a whole row on its way: to memory, to the addends
-ROWS = 17       # to the first of its writes to the rows' memory
-WRITTEN = 18    # of the tile's last row, to the pulse; a cycle more for each further write
+WRITTEN = 18    # cycles from the turn of a tile's last row to its pulse; one more for each further write
 OPERANDS = 8    # cycles from a slot to its operands at the arrays; one fewer where they share exponents
 REACH = 2       # columns of an array that operands enter at a time
 
 Tile = Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Of a core: units, rows and columns of a unit's array, words of a beat and of one of its pieces."""
+class Became(NamedTuple):
+    """What leaves for a row of results, write by write.
 
-    units: int
-    rows: int
-    columns: int
-    words: int
-    piece: int
-
-    @property
-    def pieces(self) -> int:
-        return self.words // self.piece
-
-    @property
-    def groups_per_beat(self) -> int:
-        return self.words // self.columns
-
-
-@dataclass
-class Row:
-    """A row of a tile: dots of every unit as words, and the cycle in which they come."""
-
-    tile: int
-    row: int
-    cycle: int
-    dots: ArrayLike
-
-
-@dataclass
-class Writes:
-    """What leaves, with the cycle of each. Lines are not yet taken modulo a memory's depth.
-
-    reads: lines of addends, one a unit, and the units whose are needed; rows: {(lane, bank): (line, words)}; addends:
-    (line, {unit: words}); store: (tile, row, words of every unit); written: the tiles' pulses; waiting: rows that wait,
-    the most at a time.
+    rows: to the rows' memory, {(lane, bank): (line, words)}; addends: of partials, (line, {unit: words}); store: to
+    memory, words of every unit; reads: of addends before, (lines, one a unit, the units whose are needed)
     """
 
-    reads: list[tuple[int, tuple[list[int], list[int]]]] = field(default_factory=list)
-    rows: list[tuple[int, dict]] = field(default_factory=list)
-    addends: list[tuple[int, tuple[int, dict]]] = field(default_factory=list)
-    store: list[tuple[int, tuple[int, int, list]]] = field(default_factory=list)
-    written: list[int] = field(default_factory=list)
-    waiting: int = 0
+    rows: list[dict]
+    addends: list[tuple[int, dict]]
+    store: list[list]
+    reads: list[tuple[list[int], list[int]]]
 
 
 def latency(width: int, columns: int, *, grouped: bool) -> int:
@@ -70,29 +35,20 @@ def latency(width: int, columns: int, *, grouped: bool) -> int:
     return OPERANDS - grouped + array.pe_latency(width, grouped=grouped) + 1 + (columns - 1) // REACH
 
 
-def beats(tile: Tile, sizes: Sizes) -> int:
+def beats(tile: Tile, sizes: Geometry) -> int:
     """Writes of a row to the rows' memory; 1 for what goes elsewhere."""
     if not tile["latency"] or tile["target"] not in (TARGET.ROWS, TARGET.FEATURE):
         return 1
     return -(-(sizes.units - tile["idle_units"]) // sizes.groups_per_beat)
 
 
-def turns(comes: Sequence[int], lengths: Sequence[int]) -> list[int]:
-    """When each row has its turn: as it comes, or once the rows before had theirs."""
-    cycles, free = [], 0
-    for cycle, length in zip(comes, lengths, strict=True):
-        cycles.append(max(cycle, free))
-        free = cycles[-1] + length
-    return cycles
-
-
-def pairs(tile: Tile, row: int, sizes: Sizes) -> int:
+def pairs(tile: Tile, row: int, sizes: Geometry) -> int:
     """Columns of an interaction's row whose feature is below the row's."""
     first = tile["block"] * sizes.columns
     return sum(first + column < tile["group"] * sizes.rows + row for column in range(sizes.columns))
 
 
-def _words(tile: Tile, row: int, dots: ArrayLike, addends: Sequence[ArrayLike] | None, sizes: Sizes) -> np.ndarray:
+def _words(tile: Tile, row: int, dots: ArrayLike, addends: Sequence[ArrayLike] | None, sizes: Geometry) -> np.ndarray:
     """The row's words, (units, columns)."""
     y = np.array(dots, np.uint32).reshape(sizes.units, sizes.columns)
     if addends is not None:
@@ -111,17 +67,17 @@ def _words(tile: Tile, row: int, dots: ArrayLike, addends: Sequence[ArrayLike] |
     return y
 
 
-def _exists(tile: Tile, unit: int, row: int, sizes: Sizes) -> bool:
+def _exists(tile: Tile, unit: int, row: int, sizes: Geometry) -> bool:
     return bool(tile["lanes"] >> unit * sizes.rows + row & 1)
 
 
-def _units(tile: Tile, row: int, sizes: Sizes) -> list[int]:
+def _units(tile: Tile, row: int, sizes: Geometry) -> list[int]:
     """The units with a result in the row."""
     return [unit for unit in range(sizes.units) if (
         unit < sizes.units - tile["idle_units"] if tile["latency"] else _exists(tile, unit, row, sizes))]
 
 
-def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -> list[dict]:
+def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Geometry) -> list[dict]:
     """The row's writes, beat by beat. `position`: pieces of the sample's triangle before."""
     there = tile["bank"] if tile["fixed"] else row
     units = [tile["unit"]] if tile["latency"] else range(sizes.units)
@@ -146,40 +102,36 @@ def _to_rows(tile: Tile, row: int, y: np.ndarray, position: int, sizes: Sizes) -
                 else:
                     bank = (tile["start"] + k) % sizes.pieces
                     line = tile["line"] + row * tile["row_lines"] + beat * tile["beat_lines"]
-                write[unit * sizes.rows + there, bank] = (line, words[k * sizes.piece:(k + 1) * sizes.piece].tolist())
+                write[unit * sizes.rows + there, bank] = (line % sizes.row_lines,
+                                                          words[k * sizes.piece:(k + 1) * sizes.piece].tolist())
         writes.append(write)
     return writes
 
 
-def follow(tiles: Sequence[Tile], rows: Sequence[Row], addends: ArrayLike, sizes: Sizes) -> Writes:
-    """Everything that the rows of `tiles` become; addends: words (units, lines, columns), read and not changed."""
+def follow(rows: Iterable[tuple[Tile, int, ArrayLike]], addends: ArrayLike, sizes: Geometry) -> Iterator[Became]:
+    """What each row becomes: of a tile, its number there, dots of every unit as words. addends: words (units, lines,
+    columns), read and not changed."""
     memory = np.asarray(addends)
-    out = Writes()
-    lengths = [beats(tiles[row.tile], sizes) for row in rows]
-    when = turns([row.cycle for row in rows], lengths)
     position = 0
-    for number, (row, cycle, length) in enumerate(zip(rows, when, lengths, strict=True)):
-        tile = tiles[row.tile]
-        out.waiting = max(out.waiting, sum(turn > row.cycle for turn in when[:number + 1]))
-        units, words = _units(tile, row.row, sizes), None
+    for tile, row, dots in rows:
+        became = Became([], [], [], [])
+        units, words = _units(tile, row, sizes), None
         if tile["addend"]:
             partial = tile["addend"] == ADDEND.PARTIAL
-            lines = [tile["addend_line"] + (row.row if partial else unit if tile["latency"] else 0)
+            lines = [(tile["addend_line"] + (row if partial else unit if tile["latency"] else 0)) % sizes.addend_lines
                      for unit in range(sizes.units)]
-            out.reads.append((cycle + 1, (lines, units)))
-            words = [memory[unit, line % memory.shape[1]] for unit, line in enumerate(lines)]
-        y = _words(tile, row.row, row.dots, words, sizes)
-        if tile["triangle"] and tile["begin"] and row.row == 0:
+            became.reads.append((lines, units))
+            words = [memory[unit, line] for unit, line in enumerate(lines)]
+        y = _words(tile, row, dots, words, sizes)
+        if tile["triangle"] and tile["begin"] and row == 0:
             position = 0
         if tile["target"] in (TARGET.ROWS, TARGET.FEATURE):
-            writes = _to_rows(tile, row.row, y, position, sizes)
-            out.rows += [(cycle + ROWS + beat, write) for beat, write in enumerate(writes) if write]
+            became.rows.extend(write for write in _to_rows(tile, row, y, position, sizes) if write)
             if tile["triangle"]:
-                position += -(-pairs(tile, row.row, sizes) // sizes.piece)
+                position += -(-pairs(tile, row, sizes) // sizes.piece)
         elif tile["target"] == TARGET.PARTIAL:
-            out.addends.append((cycle + STORE, (tile["line"] + row.row, {unit: y[unit].tolist() for unit in units})))
+            line = (tile["line"] + row) % sizes.addend_lines
+            became.addends.append((line, {unit: y[unit].tolist() for unit in units}))
         else:
-            out.store.append((cycle + STORE, (row.tile, row.row, y.tolist())))
-        if row.row == tile["live"] - 1:
-            out.written.append(cycle + WRITTEN + length - 1)
-    return out
+            became.store.append(y.tolist())
+        yield became

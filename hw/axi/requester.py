@@ -16,7 +16,7 @@ def request_beats(m: Module, o, *, start: ValueLike, address: ValueLike, span: V
                 name: of the registers
     Returns     asking: not all is in the stream's register yet
     Timing      the first request two cycles after `start`, then one per cycle
-    Golden      golden.axi.requester.Requester
+    Golden      verif.bench.parts.Requester
     """
     rest = Signal(REQUEST_LOG2, name=f"{name}_rest", reset_less=True)
     pieces = Signal(max(1, len(span) - REQUEST_LOG2), name=f"{name}_pieces", reset_less=True)

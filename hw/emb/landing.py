@@ -44,7 +44,7 @@ class TierArbiter(Part):
                 ring has been filled over again is never taken for a row
     Reset       drops the rows inside, takes all room as free
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.rows.arbitrate          Tests  verif/emb/test_landing.py
+    Golden      verif.emb.cycles          Tests  verif/emb/test_landing.py
     """
 
     def __init__(self, *, row_beats_max: int, partial_beats: int, copy_beats: int):

@@ -28,7 +28,7 @@ class Regions(Part):
     Timing      2 cycles from a region to its first request, then one per cycle; a region of no beats asks for nothing
     Handshake   a client whose queue is full does not hold the others up
     Reset       forgets all regions
-    Golden      golden.emb.tokens, golden.axi.requester.Requester
+    Golden      golden.emb.tokens, verif.bench.parts.Requester
     Tests       verif/emb/test_front.py, test_front_faults.py
     """
 

@@ -70,7 +70,7 @@ class RowRequests(Part):
     Numerics    none
     Reset       drops all rows
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.row_requests          Tests  verif/emb/test_row_requests.py
+    Golden      verif.emb.cycles          Tests  verif/emb/test_row_requests.py
     """
 
     def __init__(self, *, words: int, row_beats_max: int, position_bits: int, stripe_beats: int, banks: int, rows: int):

@@ -37,7 +37,7 @@ class WriteJoiner(Part):
     Numerics    none
     Reset       drops what is held
     Raises      ValueError: sizes out of range
-    Golden      golden.emb.write_joiner          Tests  verif/emb/test_write_joiner.py
+    Golden      verif.emb.cycles          Tests  verif/emb/test_write_joiner.py
     """
 
     def __init__(self, *, beats_max: int, block_beats: int):

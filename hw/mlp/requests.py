@@ -33,7 +33,7 @@ class Requests(Part):
     Timing      2 cycles from a run to its first request, then one per cycle; runs of one request every 2 cycles
     Handshake   i.ready and o from registers
     Reset       forgets everything
-    Golden      golden.axi.requester.Requester          Tests  verif/mlp/test_loader.py
+    Golden      verif.bench.parts.Requester          Tests  verif/mlp/test_loader.py
     """
 
     def __init__(self, *, beat_bytes: int):

@@ -152,7 +152,7 @@ class Results(Part):
                 rows; so fewer than (B + 1) * rows wait, whatever follows, and for those there is room
     Numerics    golden.fp.fp32.add(dot, addend), golden.fp.fp32.maximum(sum, +0); bit-exact
     Reset       drops the tiles inside
-    Golden      golden.mlp.results      Tests  verif/mlp/test_results.py
+    Golden      golden.mlp.results, verif.mlp.cycles      Tests  verif/mlp/test_results.py
     """
 
     STORE = ADDED + 1

@@ -21,7 +21,7 @@ class SkidBuffer(Part):
     Numerics    none
     Reset       drops what it holds
     Raises      TypeError: from amaranth, when the shape is not a shape
-    Golden      golden.stream.skid_buffer.SkidBuffer          Tests  verif/stream/test_skid_buffer.py
+    Golden      verif.bench.parts.SkidBuffer          Tests  verif/stream/test_skid_buffer.py
     """
 
     def __init__(self, shape):

@@ -8,7 +8,8 @@ All words of the on-chip memories are followed through the program. Of time only
 
 import numpy as np
 
-from golden.mlp.core import INTERACT, LATENCY, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
+from golden.mlp.core import INTERACT, LAYER, LOAD_ADDENDS, LOAD_ROWS, LOAD_WEIGHTS, Mlp
+from golden.mlp.order import LATENCY, blocks
 from hw.isa import MLP
 from hw.isa.mlp import ADDEND, TARGET
 
@@ -177,7 +178,7 @@ class Replay:
                 lane = s * per + np.arange(c.units) * c.rows + r
                 unit = np.flatnonzero(lane < item.count)
                 piece = 0
-                for a, b in c.tiles(item.features) if len(unit) else ():
+                for a, b in blocks(c, item.features) if len(unit) else ():
                     live = range(a * c.rows, min(item.features, (a + 1) * c.rows))
                     for group in {a, *(m for m in (2 * b, 2 * b + 1) if m <= a)}:
                         row = np.arange(group * c.rows, min(item.features, (group + 1) * c.rows)) % c.rows

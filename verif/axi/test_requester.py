@@ -9,16 +9,16 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from golden.axi.requester import REQUEST
-from golden.axi.requester import Requester as Model
 from hw.axi.bus import request_layout
-from hw.axi.requester import request_beats
+from hw.axi.requester import REQUEST_LOG2, request_beats
 from verif.bench import reset, rng, start
 from verif.bench.pack import layout_of
+from verif.bench.parts import Requester as Model
 from verif.bench.runner import seeds, simulate
 
 WAIVED = {"illegal_config_wrong": "Any shape of its operands is allowed, so that there is nothing to refuse."}
 BEAT_BYTES = 16
+REQUEST = 1 << REQUEST_LOG2
 
 
 class Asker(wiring.Component):
@@ -54,22 +54,20 @@ class Bench:
         dut.start.value, dut.address.value, dut.span.value = run is not None, address * BEAT_BYTES, span
         dut.less_one.value, dut.stride.value, dut.hold.value, dut.o__ready.value = less_one, stride, hold, ready
         await RisingEdge(dut.clk)
-        assert (dut.asking.value, dut.o__valid.value) == (model.asking, model.o is not None)
-        if model.o is not None:
+        assert (dut.asking.value, dut.o__valid.value) == (model.asking, model.request is not None)
+        if model.request is not None:
             got = self.layout.unpack(int(dut.o__payload.value))
-            assert (got["address"] // BEAT_BYTES, got["beats"]) == model.o
+            assert (got["address"] // BEAT_BYTES, got["beats"]) == model.request
             if ready:
-                self.asked.append(model.o)
-        model.step(taken=ready and model.o is not None, start=run is not None, hold=hold)
-        if run is not None:
-            model.begin(address, span, less_one=less_one, stride=stride)
+                self.asked.append(model.request)
+        model.step(run, taken=ready and model.request is not None, hold=hold)
 
     async def ask(self, address: int, span: int, less_one: int = 0, stride: int = 0, *, ready=None, hold=None) -> int:
         """A run or rows to their end; the cycles until the last request has left. ready, hold: probabilities."""
         random, cycles = rng(f"{address} {span}"), 0
         self.asked = []
         await self.cycle((address, span, less_one, stride))
-        while self.model.asking or self.model.o is not None:
+        while self.model.asking or self.model.request:
             await self.cycle(ready=ready is None or random.random() < ready, hold=hold is not None and
                              random.random() < hold)
             cycles += 1
@@ -160,7 +158,7 @@ async def corner_values(dut):
     await bench.cycle()
     await bench.cycle((77, 3, 0, 0), ready=False)
     bench.asked = []
-    while bench.model.asking or bench.model.o:
+    while bench.model.asking or bench.model.request:
         await bench.cycle()
     assert bench.asked[-1] == (77, 3) and len(bench.asked) <= 2
 

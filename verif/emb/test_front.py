@@ -321,7 +321,7 @@ async def cycles_as_modelled(dut):
                             coming[k].append((cycle + latency, tuple(arena[k == 0][beat * words:(beat + 1) * words])))
             for name, port in outputs.items():
                 valid = getattr(dut, f"{port}__valid").value == 1
-                assert valid == model.shows[name], f"{where}: {port} valid is {valid}, modelled {model.shows[name]}"
+                assert valid == getattr(model, name), f"{where}: {port} valid is {valid}, modelled {not valid}"
                 if valid:
                     wanted = dealt[name][0]
                     found = shown(port, layouts[name].unpack(int(getattr(dut, f"{port}__payload").value)), 1, 0)
@@ -332,7 +332,7 @@ async def cycles_as_modelled(dut):
             assert (int(dut.finished.value), dut.done.value == 1) == (model.finished, model.done), where
             offered = [beat is not None and getattr(dut, f"i__{k}__ready").value == 1
                        for k, beat in enumerate(standing)]
-            gone_from = {name: take and model.shows[name] for name, take in takes.items()}
+            gone_from = {name: take and getattr(model, name) for name, take in takes.items()}
             for name, gone in gone_from.items():
                 if gone:
                     dealt[name].popleft()

@@ -1,4 +1,4 @@
-"""The arbiter of both tiers: order, places in the ring, room and turns, against the golden model cycle by cycle."""
+"""The arbiter of both tiers: order, places in the ring, room and turns, against the cycle model."""
 
 from dataclasses import dataclass, field
 
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.emb import rows as golden
 from hw.emb.landing import TierArbiter
 from verif.bench import reset, seed, start
 from verif.bench.directed import DISTANCES, fair_shares
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
+from verif.emb import cycles as model
 
 SIZES = {"row_beats_max": 4, "partial_beats": 16, "copy_beats": 8}
 MODULUS = 1 << 30
@@ -43,14 +43,13 @@ class Inputs:
                 setattr(self, name, np.full(self.cycles, default if value is None else value, np.int64))
         self.returned = np.zeros((self.cycles, 3), np.int64) if self.returned is None else self.returned
 
-    def golden(self):
-        def column(rows, name, plus=0):
-            return np.array([row[name] + plus for row in rows], np.int64)
-        return golden.arbitrate(
-            np.array(self.dram_offered, np.int64), column(self.dram, "last"), column(self.dram, "vector", 1),
-            np.array(self.ssd_offered, np.int64), column(self.ssd, "last"), column(self.ssd, "copy"),
-            column(self.ssd, "beats", 1), column(self.ssd, "vector", 1), column(self.ssd, "offset"), self.ready,
-            self.filled, self.returned, self.ring, SIZES["row_beats_max"], SIZES["partial_beats"], SIZES["copy_beats"])
+    def modelled(self):
+        def tier(rows, offered):
+            return np.array([(at, row["offset"], row["beats"] + 1, row["vector"] + 1, row["last"], row["copy"])
+                             for row, at in zip(rows, offered, strict=True)], np.int64).reshape(-1, 6)
+        return model.arbiter([*SIZES.values(), self.ring], tier(self.dram, self.dram_offered),
+                             tier(self.ssd, self.ssd_offered),
+                             np.column_stack([self.ready, self.filled, self.returned]))
 
 
 def row(offset, beats=1, vector=None, *, ssd=0, last=0, copy=0, mark=0):
@@ -112,8 +111,8 @@ async def drive(dut, inputs, *, clean=True):
 
 
 def check(inputs, seen):
-    """All rows, where and when the golden model has them, ring places and `waiting` included."""
-    taken, ssd_taken, waiting = inputs.golden()
+    """All rows, where and when the model has them, ring places and `waiting` included."""
+    taken, ssd_taken, waiting = inputs.modelled()
     want = [(int(cycle), dict(row)) for cycle, row in zip(taken, inputs.dram) if 0 <= cycle < inputs.cycles - 1]
     want += [(int(cycle), dict(row) | {"offset": row["offset"] % inputs.ring}) for cycle, row
              in zip(ssd_taken, inputs.ssd) if 0 <= cycle < inputs.cycles - 1]
@@ -157,7 +156,7 @@ def _settle(inputs):
     wish, inputs.returned = inputs.returned, np.zeros_like(inputs.returned)
     step = 50
     for begin in range(0, inputs.cycles, step):
-        taken, ssd_taken, _ = inputs.golden()
+        taken, ssd_taken, _ = inputs.modelled()
         for queue, (cycles, rows, counts) in enumerate((
                 (taken, inputs.dram, lambda row: row["last"] and row["vector"] + 1),
                 (ssd_taken, inputs.ssd, lambda row: row["last"] and not row["copy"] and row["vector"] + 1),
@@ -184,7 +183,7 @@ async def smoke(dut):
 
 @cocotb.test()
 async def random_match_golden(dut):
-    """Rows of both tiers that land bit by bit, room that comes and goes: order, cycles and waiting equal to the golden
+    """Rows of both tiers that land bit by bit, room that comes and goes: order, cycles and waiting equal to the
     model's; the position's wrap at 2**30 is passed on the way."""
     start(dut)
     random = np.random.default_rng(seed("rows"))
@@ -275,7 +274,7 @@ async def room_that_comes_back_as_a_row_goes(dut):
         inputs.filled[:] = 2 * rows * longest
         # When rows go depends on what has come back before: row by row.
         for number in range(1, 2 * rows):
-            taken, ssd_taken, _ = inputs.golden()
+            taken, ssd_taken, _ = inputs.modelled()
             for queue, cycles, again, beats in ((0, taken, 1, longest), (1, ssd_taken, 2, longest),
                                                 (2, ssd_taken, 2, 1)):
                 if number < again or number >= len(cycles) or (queue and (number % 2 == 1) != (queue == 2)):

@@ -1,18 +1,19 @@
 """Row requests against their model, every output in every cycle: banks, pieces, pauses of the port."""
 
 import os
+from collections import deque
 
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.emb.row_requests import CLOSE_AT, Fetched
-from golden.emb.row_requests import RowRequests as Model
-from hw.emb.row_requests import RowRequests
+from hw.emb.row_requests import CLOSE_AT, RowRequests
 from verif.bench import report, reset, rng, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import bursty, sometimes
+from verif.emb.cycles import Fetched
+from verif.emb.cycles import RowRequests as Model
 
 SIZES = {
     "narrow": {"words": 4, "row_beats_max": 8, "position_bits": 8, "stripe_beats": 8, "banks": 4, "rows": 64},
@@ -27,7 +28,11 @@ class Bench:
 
     def __init__(self, dut):
         self.dut, self.size = dut, SIZES[os.environ["ROW_REQUESTS"]]
-        self.model = Model(stripe_beats=self.size["stripe_beats"], banks=self.size["banks"])
+        self.model = Model(**{name: self.size[name] for name in ("stripe_beats", "banks", "rows")})
+        # Rows that have not been asked for, by bank; requests that the one under way still takes; of rows whose beats
+        # come back: bank, beats left and place.
+        self.waiting = [deque() for _ in range(self.size["banks"])]
+        self.pieces, self.order = deque(), deque()
         self.random = rng("rows")
         self.pack, self.request = layout_of("i").pack, layout_of("o__payload").unpack
         self.entered, self.asked, self.coming = 0, [], 0
@@ -37,9 +42,10 @@ class Bench:
     @property
     def under_way(self) -> int:
         """Rows inside or coming back."""
-        model = self.model
-        inside = sum(map(len, model.queues)) + (model.chosen is not None) + (model.row is not None)
-        return inside + len(model.order)
+        return sum(map(len, self.waiting)) + len(self.order)
+
+    def bank_of(self, offset: int) -> int:
+        return offset % self.size["stripe_beats"] * self.size["banks"] // self.size["stripe_beats"]
 
     def row(self, bank=None) -> Fetched:
         """A row with pieces of any length, in a bank or anywhere."""
@@ -48,8 +54,8 @@ class Bench:
         pieces = [beats, *(1 << k for k in range((size["stripe_beats"] - 1).bit_length()) if beats % (1 << k) == 0)]
         offset = draw(1 << 31)
         if bank is not None:
-            offset += (bank - self.model.bank_of(offset)) * (size["stripe_beats"] // size["banks"])
-        return Fetched(offset, beats - 1, self.random.choice(pieces) - 1, 1, 0, bool(draw(2)))
+            offset += (bank - self.bank_of(offset)) * (size["stripe_beats"] // size["banks"])
+        return Fetched(offset, beats - 1, self.random.choice(pieces) - 1, bool(draw(2)))
 
     async def cycle(self, row: Fetched | None = None, *, ready=True, beat=True) -> bool:
         """One clock edge: a row enters if there is room, the port takes a request, a beat comes back where one is
@@ -69,22 +75,40 @@ class Bench:
         if dut.o__valid.value:
             shown["request"] = self.request(int(dut.o__payload.value))
         if model.request is not None:
-            offset, beats, ring = model.request
-            expected["request"] = {"address": (RING_AT if ring else ROWS_AT) + offset * 4 * size["words"]
+            offset, beats = model.request
+            expected["request"] = {"address": (RING_AT if model.ring else ROWS_AT) + offset * 4 * size["words"]
                                    & (1 << 64) - 1, "beats": beats}
-        if beat:
-            bank, place = model.landing()
-            shown["landing"] = int(dut.bank.value), int(dut.place.value)
-            expected["landing"] = bank, place % (1 << size["position_bits"])
         assert shown == expected, f"{shown}, expected {expected}"
         taken = ready and model.request is not None
         if taken:
             self.asked.append(expected["request"]["address"])
             self.coming += expected["request"]["beats"]
         self.coming -= beat
-        model.step((row, position) if enters else None, taken, beat)
+        landing = int(dut.bank.value), int(dut.place.value)
+        stands = model.request is not None and not taken
+        bank = model.step(row if enters else None, taken, beat)
+        if beat:
+            first = self.order[0]
+            assert landing == (first[0], first[2] % (1 << size["position_bits"])) and bank == first[0]
+            first[1:] = first[1] - 1, first[2] + 1
+            if not first[1]:
+                self.order.popleft()
+        if enters:
+            self.waiting[self.bank_of(row.offset)].append((row, position))
+        if model.request is not None and not stands:
+            self.follow(*model.request, model.ring)
         self.entered += enters
         return enters
+
+    def follow(self, offset: int, beats: int, ring: bool) -> None:
+        """A request comes: of the row under way, or of the first that waits in its bank."""
+        if not self.pieces:
+            bank, stripe = self.bank_of(offset), self.size["stripe_beats"]
+            row, position = self.waiting[bank].popleft()
+            self.order.append([bank, row.beats + 1, position])
+            self.pieces.extend((row.offset + at * stripe, row.piece + 1, row.ring)
+                               for at in range((row.beats + 1) // (row.piece + 1)))
+        assert (offset, beats, ring) == self.pieces.popleft()
 
     async def drain(self) -> None:
         """Until all that was asked for has come back."""
@@ -106,7 +130,7 @@ async def smoke(dut):
     bench = await fresh(dut)
     stripe, beat_bytes = bench.size["stripe_beats"], 4 * bench.size["words"]
     piece = 1 if stripe > 1 else 2
-    await bench.cycle(Fetched(64, 1, piece - 1, 1, 0, False))
+    await bench.cycle(Fetched(64, 1, piece - 1, False))
     await bench.drain()
     assert bench.asked == [ROWS_AT + (64 + k * stripe) * beat_bytes for k in range(2 // piece)]
 
@@ -131,8 +155,8 @@ async def backpressure_both_sides(dut):
     most = 0
     for _ in range(1500):
         await bench.cycle(bench.row(bank=0), ready=next(ready), beat=next(beat))
-        most = max(most, *map(len, bench.model.queues))
-    assert most == CLOSE_AT
+        most = max(most, len(bench.waiting[0]))
+    assert most == CLOSE_AT + 2     # one is chosen, and one next at the port
     await bench.drain()
 
 
@@ -142,11 +166,11 @@ async def latency_and_rate_as_documented(dut):
     bench = await fresh(dut)
     banks, share = bench.size["banks"], bench.size["stripe_beats"] // bench.size["banks"]
     for number in range(40):
-        await bench.cycle(Fetched(number * bench.size["stripe_beats"], 0, 0, 1, 0, False))
+        await bench.cycle(Fetched(number * bench.size["stripe_beats"], 0, 0, False))
         assert len(bench.asked) == max(0, number - 3)
     await bench.drain()
     for number in range(3 * banks):     # a row in each bank, thrice, while the port takes none
-        await bench.cycle(Fetched(number // 3 * share, 0, 0, 1, 0, False), ready=False)
+        await bench.cycle(Fetched(number // 3 * share, 0, 0, False), ready=False)
     for _ in range(8):
         await bench.cycle(ready=False)
     before = len(bench.asked)
@@ -183,8 +207,8 @@ async def corner_values(dut):
     """The longest row in the most pieces and in one, the last offset, the end of the ring, one bank alone."""
     bench = await fresh(dut)
     longest, top = bench.size["row_beats_max"], (1 << 32) - 1
-    for row in (Fetched(0, longest - 1, 0, 1, 0, False), Fetched(5, longest - 1, longest - 1, 1, 0, True),
-                Fetched(top, 0, 0, 1, 0, True), Fetched(top, 0, 0, 1, 0, False), Fetched(0, 0, 0, 1, 0, False)):
+    for row in (Fetched(0, longest - 1, 0, False), Fetched(5, longest - 1, longest - 1, True),
+                Fetched(top, 0, 0, True), Fetched(top, 0, 0, False), Fetched(0, 0, 0, False)):
         if bench.size["stripe_beats"] == 1:
             row = row._replace(piece=row.beats)
         await bench.cycle(row)

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.emb import write_joiner as golden
 from hw.emb.write_joiner import WriteJoiner
 from verif.bench import reset, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
+from verif.emb.cycles import Joined, Vector
+from verif.emb.cycles import WriteJoiner as Model
 
 BEATS_MAX, BLOCK = 4, 16
 WAIVED = {
@@ -24,7 +25,7 @@ def vectors(random, count, *, behind=0.9, lasts=0.05, longest=BEATS_MAX):
     for _ in range(count):
         if random.random() > behind:
             at = int(random.choice([0, (1 << 32) - 3, int(random.integers(1 << 32))]))
-        found.append(golden.Vector(at, int(random.integers(1, longest + 1)), bool(random.random() < lasts)))
+        found.append(Vector(at, int(random.integers(1, longest + 1)), bool(random.random() < lasts)))
         at = (at + found[-1].beats) % (1 << 32)
     found[-1] = found[-1]._replace(last=True)
     return found
@@ -34,7 +35,7 @@ class Bench:
     """The unit and its model, edge by edge."""
 
     def __init__(self, dut):
-        self.dut, self.model = dut, golden.WriteJoiner(block_beats=BLOCK)
+        self.dut, self.model = dut, Model(block_beats=BLOCK)
         self.pack, self.unpack = layout_of("i").pack, layout_of("o").unpack
         self.cycle = 0
         self.out, self.at = [], []
@@ -45,7 +46,7 @@ class Bench:
         dut.i.value = self.pack({"out": 5, "beats": 0, "last": 1} if vector is None else
                                 {"out": vector.out, "beats": vector.beats - 1, "last": vector.last})
         await RisingEdge(dut.clk)
-        shown = golden.Joined(**self.unpack(int(dut.o.value))) if dut.o_valid.value == 1 else None
+        shown = Joined(**self.unpack(int(dut.o.value))) if dut.o_valid.value == 1 else None
         assert shown == self.model.o, f"cycle {self.cycle}: {shown}, expected {self.model.o}"
         self.model.step(vector)
         if shown is not None:
@@ -81,12 +82,12 @@ async def begin(dut):
 async def smoke(dut):
     """Three vectors behind one another are one write, however late the last of them comes."""
     bench = await begin(dut)
-    given = [golden.Vector(32, 4, False), golden.Vector(36, 4, False), golden.Vector(40, 2, True)]
+    given = [Vector(32, 4, False), Vector(36, 4, False), Vector(40, 2, True)]
     for vector in given:
         await bench.drain()
         await bench.step(vector)
     await bench.drain()
-    assert bench.out == [golden.Joined(32, 10, 3, True)]
+    assert bench.out == [Joined(32, 10, 3, True)]
 
 
 @cocotb.test()
@@ -112,11 +113,11 @@ async def latency_and_rate_as_documented(dut):
     bench = await begin(dut)
     for out, last in ((0, False), (4, False), (8, False), (12, False), (99, False), (103, True), (7, False),
                       (50, False), (54, True)):
-        await bench.step(golden.Vector(out, 4, last))
+        await bench.step(Vector(out, 4, last))
     await bench.drain()
     # The block ends with the vector of cycle 3, the instruction with those of 5 and 8; that of 7 lies elsewhere.
-    assert bench.out == [golden.Joined(0, 16, 4, False), golden.Joined(99, 8, 2, True), golden.Joined(7, 4, 1, False),
-                         golden.Joined(50, 8, 2, True)]
+    assert bench.out == [Joined(0, 16, 4, False), Joined(99, 8, 2, True), Joined(7, 4, 1, False),
+                         Joined(50, 8, 2, True)]
     assert bench.at == [3 + 3, 5 + 3, 7 + 2, 8 + 3]
 
 
@@ -127,12 +128,12 @@ async def reset_midstream(dut):
     bench = await begin(dut)
     for vector in vectors(random, 20, lasts=0)[:-1]:
         await bench.step(vector)
-    await bench.step(golden.Vector(32, 4, False))
+    await bench.step(Vector(32, 4, False))
     await bench.drain()
     bench = await begin(dut)
-    await bench.step(golden.Vector(36, 4, True))
+    await bench.step(Vector(36, 4, True))
     await bench.drain()
-    assert bench.out == [golden.Joined(36, 4, 1, True)]
+    assert bench.out == [Joined(36, 4, 1, True)]
     # Resets of one and two cycles in any state: from the first cycle on as the model of a unit that holds nothing.
     for number in range(40):
         bench = Bench(dut)

@@ -16,22 +16,22 @@ import numpy as np
 
 from gen.compiler.twin_layouts import MLP_JOB, MLP_SHAPE, packed
 from golden.mlp.loader import ParameterPlace, RowPlace, parameter_places, row_places
-from golden.mlp.order import Shape, Tile, tiles
+from golden.mlp.order import Tile, tiles
 from golden.mlp.program import Rules, Waits
+from golden.mlp.results import beats, latency
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
-from verif.bench.cycle_model import address, load
+from verif.bench.cycle_model import Part
 
 STALLS = ("rows", "weights", "in_flight", "write", "program")
 BAD_INSTRUCTION, BOUNDS, READ_ERROR, EARLY = (
     MLP.code(name) for name in ("BAD_INSTRUCTION", "BOUNDS", "READ_ERROR", "EARLY"))
 OPCODES = {instruction.name: instruction.opcode for instruction in MLP.instructions}
 Job = Mapping[str, int]
-Request = tuple[int, int]
 
 
-def _sizes(shape: Shape | MlpConfig) -> np.ndarray:
-    return packed(MLP_SHAPE, {name: getattr(shape, name) for name in MLP_SHAPE})
+def _sizes(config: MlpConfig) -> np.ndarray:
+    return packed(MLP_SHAPE, {name: getattr(config, name) for name in MLP_SHAPE})
 
 
 def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
@@ -39,38 +39,8 @@ def _job(fields: Job, opcode: int, number: int) -> np.ndarray:
     return packed(MLP_JOB, {**dict.fromkeys(MLP_JOB, 0), **fields, "opcode": opcode, "out": number})
 
 
-class _Part:
-    """A part of the model behind its handle; arguments: arrays and integers of 64 bits. `_shown`: what it shows, by
-    name."""
-
-    name: str
-    shows: tuple[str, ...]
-
-    def __init__(self, *arguments: Any) -> None:
-        self._library = load(Path(__file__).with_suffix(".cpp"))
-        make = getattr(self._library, f"{self.name}_new")
-        make.restype = ctypes.c_void_p
-        self._part = ctypes.c_void_p(make(*(
-            address(value) if isinstance(value, np.ndarray) else ctypes.c_int64(value) for value in arguments)))
-        self._values = np.zeros(len(self.shows), np.int64)
-        self._show()
-
-    def __del__(self) -> None:
-        getattr(self._library, f"{self.name}_delete")(self._part)
-
-    def _call(self, function: str, *arguments: Any) -> int:
-        """Arguments: arrays or None, flags as 32 bits, ctypes as they are."""
-        return getattr(self._library, f"{self.name}_{function}")(self._part, *(
-            address(value) if isinstance(value, np.ndarray) else value for value in arguments))
-
-    def _show(self) -> None:
-        getattr(self._library, f"{self.name}_shows")(self._part, address(self._values))
-        self._shown = dict(zip(self.shows, self._values.tolist(), strict=True))
-
-    @property
-    def request(self) -> Request | None:
-        shown = self._shown
-        return (shown["address"], shown["beats"]) if shown["request"] else None
+class _Part(Part):
+    source = Path(__file__).with_suffix(".cpp")
 
 
 class Arguments(NamedTuple):
@@ -96,7 +66,7 @@ class Program(_Part):
     streams: the number of the instruction that stands at each, None for none; idle: a start begins a run."""
 
     name = "program"
-    shows = ("request", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers",
+    shows = ("asks", "address", "beats", "done", "error", "number", "takes", "rows", "parameters", "layers",
              "late")
 
     def __init__(self, config: MlpConfig, words: Sequence[int], arguments: Arguments):
@@ -114,13 +84,11 @@ class Program(_Part):
 
     @property
     def idle(self) -> bool:
-        return not self._begun or (self.done and self.error is None)
+        return not self._begun or bool(self.done and self.error is None)
 
-    def _show(self) -> None:
-        super()._show()
-        shown = self._shown
-        self.done, self.number = bool(shown["done"]), shown["number"]
-        self.streams = [None if at < 0 else at for at in (shown[name] for name in ("rows", "parameters", "layers"))]
+    @property
+    def streams(self) -> list[int | None]:
+        return [None if at < 0 else at for at in (self.rows, self.parameters, self.layers)]
 
     def takes(self, data: Any) -> bool:
         return data is not None and bool(self._shown["takes"])
@@ -130,7 +98,6 @@ class Program(_Part):
         self._begun = True
         at, count = self._arguments[:2]
         self._call("start", ctypes.c_uint64(at), ctypes.c_uint64(count))
-        self._show()
 
     def step(self, *, data: bool, request_taken: bool, taken: Sequence[bool], bad: bool = False) -> None:
         """data: a beat stands at the client, bad: it has an error; taken: of the three streams."""
@@ -142,14 +109,13 @@ class Program(_Part):
             shares = refusal[0] == BAD_INSTRUCTION and self._waits.rules.allowed(self.items[before])
             kind = 3 if shares else {BOUNDS: 2, EARLY: 4}.get(refusal[0], 1)
         self._call("step", data, request_taken, sum(flag << at for at, flag in enumerate(taken)), bad, kind)
-        self._show()
         if self.number > before:
             if refusal is not None:
                 self._late[before] = refusal
             self._waits.add(self.items[before])
             self._refusal = None
         if self._shown["error"] and self.error is None:
-            late = self._shown["late"]
+            late = self.late
             code, detail = self._late[late] if late >= 0 else (READ_ERROR, 0) if reads or refusal is None else refusal
             self.error = Fault(code, before if late < 0 else late, detail)
 
@@ -170,26 +136,24 @@ class Line(NamedTuple):
 
 
 class _Loader(_Part):
-    """What both loaders show: done, idle, ready, active and the number of the instruction under way; error: that of the
-    instruction whose beat had one."""
+    """What both loaders show: done, idle, ready and the number of the instruction under way, -1: there is none; error:
+    that of the instruction whose beat had one."""
 
     error: int | None = None
     number = -1
 
     def _show(self) -> None:
         super()._show()
-        shown = self._shown
-        self.done, self.idle, self.ready = (bool(shown[name]) for name in ("done", "idle", "ready"))
-        if shown["error"] and self.error is None:
+        if self._shown["error"] and self.error is None:
             self.error = self.number
-        self.active, self.number = shown["number"] >= 0, shown["number"]
+        self.number = self._shown["number"]
 
 
 class RowLoader(_Loader):
     """hw.mlp.loader.RowLoader: load is the Load that stands at o_load. base: of the inputs."""
 
     name = "rows"
-    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "load", "takes")
+    shows = ("asks", "address", "beats", "done", "error", "idle", "ready", "number", "load", "takes")
 
     def __init__(self, config: MlpConfig, base: int):
         self._config = config
@@ -217,14 +181,13 @@ class RowLoader(_Loader):
         if self._call("step", given, data is not None, bad, request_taken, load_taken, ctypes.c_int64(weights_done),
                       ctypes.c_int64(layers_done)):
             self._inside.append(Load(self._places.popleft(), data))
-        self._show()
 
 
 class ParameterLoader(_Loader):
     """hw.mlp.parameters.ParameterLoader: weights and addends are the Line that stands there. base: of the weights."""
 
     name = "parameters"
-    shows = ("request", "address", "beats", "done", "error", "idle", "ready", "number", "line", "addends", "part",
+    shows = ("asks", "address", "beats", "done", "error", "idle", "ready", "number", "line", "addends", "part",
              "takes", "takes_with_room")
     weights: Line | None = None
     addends: Line | None = None
@@ -252,18 +215,16 @@ class ParameterLoader(_Loader):
             self._beats.append(data)
         self._call("step", given, data is not None, bad, request_taken, addends_taken, ctypes.c_int64(rows_done),
                    ctypes.c_int64(layers_done))
-        self._show()
         self.weights = None
-        if self._shown["line"]:
+        if self.line:
             beats = tuple(self._beats.popleft() for _ in range(self._config.line_beats))
             self.weights = Line(self._places.popleft(), beats)
-        before = None if addends_taken else self.addends
-        self.addends = before
-        if self._shown["addends"] and before is None:
-            part = self._shown["part"]
-            if not part:
+        if addends_taken:
+            self.addends = None
+        if self._shown["addends"] and self.addends is None:
+            if not self.part:
                 self._data = self._beats.popleft()
-            self.addends = Line(self._places.popleft(), (self._data,), part)
+            self.addends = Line(self._places.popleft(), (self._data,), self.part)
 
 
 class Sequencer(_Part):
@@ -277,27 +238,23 @@ class Sequencer(_Part):
     name = "sequencer"
     shows = ("ready", "idle", "slot", "ends", "reserve", "done", "stall", "number")
 
-    def __init__(self, shape: Shape):
-        self.shape = shape
+    def __init__(self, config: MlpConfig):
+        self._config = config
         self._items: deque[Job] = deque()
         self._order = self._slots()
-        super().__init__(_sizes(shape))
+        super().__init__(_sizes(config))
 
     def _slots(self) -> Iterator[tuple[Tile, int]]:
         """Of all instructions that are taken, in their order."""
         while True:
-            for tile in tiles(self.shape, self._items.popleft()):
+            for tile in tiles(self._config, self._items.popleft()):
                 yield from ((tile, number) for number in range(tile.slots))
 
     def _show(self) -> None:
         super()._show()
-        shown = self._shown
-        self.number = shown["number"]
-        self.ready, self.idle, self.reserve, self.done = (
-            bool(shown[name]) for name in ("ready", "idle", "reserve", "done"))
-        self.slot = next(self._order) if shown["slot"] else None
-        self.tile = self.slot[0] if self.slot is not None and shown["ends"] else None
-        self.stall = ("", *STALLS, "")[shown["stall"]]
+        self.slot = next(self._order) if self._shown["slot"] else None
+        self.tile = self.slot[0] if self.slot is not None and self.ends else None
+        self.stall = ("", *STALLS, "")[self._shown["stall"]]
 
     def step(self, *, item: Job | None = None, rows_done: int = 0, weights_done: int = 0, layers_done: int = 0,
              written: bool = False, room: bool = True) -> None:
@@ -308,7 +265,24 @@ class Sequencer(_Part):
             job = _job(item, OPCODES["INTERACT" if item["interact"] else "LAYER"], item["number"])
         self._call("step", job, ctypes.c_int64(rows_done), ctypes.c_int64(weights_done),
                    ctypes.c_int64(layers_done), written, room)
-        self._show()
+
+
+class Results(_Part):
+    """hw.mlp.results.Results: whether a write to the rows' memory, one of partials and a row for memory leave, the
+    last of its tile, and the pulse of a tile."""
+
+    name = "results"
+    shows = ("rows", "addends", "store", "last", "written")
+
+    def __init__(self, config: MlpConfig):
+        self._config = config
+        super().__init__(_sizes(config), latency(config.width, config.columns, grouped=config.grouped))
+
+    def step(self, tile: Mapping[str, int] | None) -> None:
+        """tile: that comes, of hw.mlp.records.tile_layout."""
+        self._call("step", None if tile is None else np.array([
+            tile["live"], beats(tile, self._config), tile["target"], tile["triangle"], tile["group"], tile["block"]],
+            np.int64))
 
 
 @dataclass
@@ -335,15 +309,11 @@ class ResultWriter(_Part):
     """hw.mlp.result_writer.ResultWriter: request, and whether a beat stands there (data), room, idle."""
 
     name = "writer"
-    shows = ("request", "address", "beats", "data", "room", "idle")
+    shows = ("asks", "address", "beats", "data", "room", "idle")
 
     def __init__(self, config: MlpConfig):
         self._config = config
         super().__init__(_sizes(config), config.staged_tiles, config.output_beats)
-
-    def _show(self) -> None:
-        super()._show()
-        self.data, self.room, self.idle = (bool(self._shown[name]) for name in ("data", "room", "idle"))
 
     def step(self, row: Row | None = None, reserve: bool = False, *, request_taken: bool = False,
              data_taken: bool = False) -> None:
@@ -356,7 +326,6 @@ class ResultWriter(_Part):
                 row.row + 1 if row.latency else row.count, row.unit if row.latency else 0,
                 row.outs if row.latency else 1, top * config.columns + row.columns], np.int64)
         self._call("step", given, reserve, request_taken, data_taken)
-        self._show()
 
 
 class Sigmoid(_Part):
@@ -369,10 +338,9 @@ class Sigmoid(_Part):
         self._inside: deque[Any] = deque()
         super().__init__()
 
-    def _show(self) -> None:
-        super()._show()
-        self.ready, self.busy = bool(self._shown["ready"]), bool(self._shown["busy"])
-        self.o = self._inside[0] if self._shown["there"] else None
+    @property
+    def o(self) -> Any:
+        return self._inside[0] if self.there else None
 
     def step(self, word: Any = None, taken: bool = False) -> None:
         """word: taken in this cycle; taken: o is."""
@@ -381,4 +349,3 @@ class Sigmoid(_Part):
         if word is not None:
             self._inside.append(word)
         self._call("step", word is not None, taken)
-        self._show()

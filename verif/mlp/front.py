@@ -203,7 +203,7 @@ class LoaderBench(ABC):
             "done": (pins.get("done"), model.done), "idle": (pins.get("idle"), model.idle),
             "error": (error["instruction"] if error["valid"] else None, model.error),
         }
-        if model.active:
+        if model.number >= 0:
             shown["number"] = (pins.get("number"), model.number)
         wrong = {name: pair for name, pair in shown.items() if pair[0] != pair[1]}
         assert not wrong, f"{where}: unit and model differ: {wrong}"

@@ -1,6 +1,8 @@
-"""The results' unit against golden.mlp.results: tiles of all kinds back to back, each write, its content and cycle."""
+"""The results' unit: tiles of all kinds back to back, each write's content against golden.mlp.results and its cycle
+against the cycle model."""
 import os
 from collections import deque
+from dataclasses import dataclass
 
 import cocotb
 import numpy as np
@@ -8,8 +10,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from golden.mlp import results as mlp_results
-from golden.mlp.results import Row, Sizes
+from golden.mlp.results import Became, follow
 from golden.systolic import array as systolic
 from hw.isa.mlp import ADDEND, TARGET
 from hw.mlp.config import MlpConfig
@@ -20,6 +21,7 @@ from hw.mlp.units import REACH, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
+from verif.mlp.cycles import Results as Model
 from verif.mlp.test_units import MEMORIES
 from verif.systolic.test_array import mixed, normal
 
@@ -32,7 +34,6 @@ CONFIGS = {
 }
 CONFIG = CONFIGS.get(os.environ.get("RESULTS", ""), CONFIGS["tiny"])
 UNITS, ROWS, COLUMNS = CONFIG.units, CONFIG.rows, CONFIG.columns
-SIZES = Sizes(units=UNITS, rows=ROWS, columns=COLUMNS, words=CONFIG.words, piece=CONFIG.piece)
 BEATS = UNITS // CONFIG.groups_per_beat
 
 
@@ -88,6 +89,29 @@ def least(tile, before):
     return max(ROWS, busy, 2 * before - tile["live"])
 
 
+@dataclass
+class Row:
+    """A row of a tile: dots of every unit as words, and the cycle in which they come."""
+
+    tile: int
+    row: int
+    cycle: int
+    dots: list
+
+
+def modelled(tiles, ends):
+    """The cycles of all that the model shows, by name; ends: of the tiles' last slots."""
+    model, at, cycles = Model(CONFIG), dict(zip(ends, tiles, strict=True)), {name: [] for name in Model.shows}
+    cycle = 0
+    while len(cycles["written"]) < len(tiles):
+        for name in model.shows:
+            if getattr(model, name):
+                cycles[name].append(cycle)
+        model.step(at.get(cycle))
+        cycle += 1
+    return cycles
+
+
 class Bench:
     """The array, the addends' memory and all that takes results, around the unit. The first slot is in cycle 0."""
 
@@ -108,8 +132,32 @@ class Bench:
             self.rows += [Row(number, row, first + LATENCY + stages(CONFIG) + row, dots[row].tolist())
                           for row in range(tile["live"])]
         self.addends = pick(random, (UNITS, CONFIG.addend_lines, COLUMNS))
-        self.want = mlp_results.follow(tiles, self.rows, self.addends, SIZES)
-        self.reads, self.got_rows, self.got_addends, self.got_store, self.written, self.idle = ([] for _ in range(6))
+        self.got, self.written, self.idle = {name: [] for name in Became._fields}, [], []
+        self.times = modelled(tiles, self.ends)
+        self.expect()
+
+    def expect(self):
+        """Everything that leaves with its cycle; turns: of the rows that write anything, and when these came."""
+        self.want, self.turns = {name: [] for name in Became._fields}, []
+        times = {name: iter(self.times[name]) for name in ("rows", "addends", "store")}
+        all_rows = ((self.tiles[one.tile], one.row, one.dots) for one in self.rows)
+        for one, became in zip(self.rows, follow(all_rows, self.addends, CONFIG), strict=True):
+            writes = [(name, next(times[name]), write) for name in times for write in getattr(became, name)]
+            for name, cycle, write in writes:
+                if name == "store":
+                    write = {"words": write, "row": one.row, "last": int(cycle in self.times["last"]),
+                             **{name: self.tiles[one.tile][name] for name in STORED}}
+                self.want[name].append((cycle, write))
+            if writes:
+                turn = writes[0][1] - (Results.ROWS if became.rows else Results.STORE)
+                self.turns.append((one.cycle, turn))
+                self.want["reads"] += [(turn + 1, read) for read in became.reads]
+        assert not any(list(rest) for rest in times.values()), "the model has more writes than the tiles make"
+
+    @property
+    def waiting(self):
+        """Rows that wait for their turns at a time, at most."""
+        return max(sum(turn > came for _, turn in self.turns[:at + 1]) for at, (came, _) in enumerate(self.turns))
 
     async def run(self, cycles=None):
         """Plays everything, or so many cycles of it, with anything on inputs that do not count."""
@@ -121,7 +169,7 @@ class Bench:
                 for n, cycle in enumerate(self.ends)}
         rows = {one.cycle: row.pack({"words": one.dots, "row": one.row,
                                      "last": one.row == self.tiles[one.tile]["live"] - 1}) for one in self.rows}
-        total = (max(self.want.written) + 20) if cycles is None else cycles
+        total = (self.times["written"][-1] + 20) if cycles is None else cycles
         coming = deque([None] * ADDEND_LATENCY)
         for cycle in range(total):
             dut.i_tile_valid.value, dut.i_valid.value = int(cycle in ends), int(cycle in rows)
@@ -135,18 +183,18 @@ class Bench:
             needed = int(dut.addend_read.value)
             coming.append(lines if needed else None)
             if needed:
-                self.reads.append((cycle, (lines, [u for u in range(UNITS) if needed >> u & 1])))
+                self.got["reads"].append((cycle, (lines, [u for u in range(UNITS) if needed >> u & 1])))
             self.idle.append(dut.idle.value == 1)
             if dut.written.value == 1:
                 self.written.append(cycle)
             if int(dut.o_rows.value) & 1:
-                self.got_rows.append((cycle, self._rows(layouts["o_rows"].unpack(int(dut.o_rows.value)))))
+                self.got["rows"].append((cycle, self._rows(layouts["o_rows"].unpack(int(dut.o_rows.value)))))
             if int(dut.o_addends.value) & 1:
                 one = layouts["o_addends"].unpack(int(dut.o_addends.value))
                 units = {u: list(one["words"][u]) for u in range(UNITS) if one["units"] >> u & 1}
-                self.got_addends.append((cycle, (one["line"], units)))
+                self.got["addends"].append((cycle, (one["line"], units)))
             if dut.o_store_valid.value == 1:
-                self.got_store.append((cycle, layouts["o_store"].unpack(int(dut.o_store.value))))
+                self.got["store"].append((cycle, layouts["o_store"].unpack(int(dut.o_store.value))))
 
     @staticmethod
     def _rows(write):
@@ -156,27 +204,19 @@ class Bench:
                 for bank in range(CONFIG.pieces) if write["banks"] >> bank & 1}
 
     def judge(self):
-        want, lines = self.want, CONFIG.row_lines
-        self._compare("read of addends", self.reads, [
-            (cycle, ([line % CONFIG.addend_lines for line in found], units)) for cycle, (found, units) in want.reads])
-        self._compare("write of rows", self.got_rows, [
-            (cycle, {at: (line % lines, words) for at, (line, words) in write.items()}) for cycle, write in want.rows])
-        self._compare("write of addends", self.got_addends, [
-            (cycle, (line % CONFIG.addend_lines, units)) for cycle, (line, units) in want.addends])
-        self._compare("row for memory", self.got_store, [
-            (cycle, {"words": words, "row": row, "last": int(row == self.tiles[number]["live"] - 1),
-                     **{name: self.tiles[number][name] for name in STORED}})
-            for cycle, (number, row, words) in want.store])
-        self._compare("pulse of a tile", self.written, want.written)
-        inside = [sum(end < cycle for end in self.ends) - sum(at < cycle for at in want.written)
+        written = self.times["written"]
+        inside = [sum(end < cycle for end in self.ends) - sum(at < cycle for at in written)
                   for cycle in range(len(self.idle))]
+        for name, got in self.got.items():
+            self._compare(name, got, self.want[name])
+        self._compare("written", self.written, written)
         self._compare("idle", self.idle, [count == 0 for count in inside])
 
     @staticmethod
     def _compare(name, got, want):
         for number, (a, b) in enumerate(zip(got, want)):
-            assert a == b, f"{name} {number} is {a}, expected {b}"
-        assert len(got) == len(want), f"{len(got)} of {name}, expected {len(want)}"
+            assert a == b, f"{name}: {number} is {a}, expected {b}"
+        assert len(got) == len(want), f"{name}: {len(got)}, expected {len(want)}"
 
 
 async def play(dut, tiles, **arguments):
@@ -236,7 +276,7 @@ async def queue_at_its_fullest(dut):
     for after in ({"latency": 0, "live": ROWS}, {**slow, "live": 1}, {**slow, "live": ROWS}):
         tiles = [layer(random, **slow, live=ROWS) for _ in range(3)] + [layer(random, **after) for _ in range(20)]
         bench = await play(dut, tiles)
-        most = max(most, bench.want.waiting)
+        most = max(most, bench.waiting)
     assert most < (BEATS + 1) * ROWS
     # The first rows of a tile have had their turns when the next one's come: the bound is met but for those.
     assert most >= (BEATS - 1) * ROWS, f"{most} rows waited at most"
@@ -252,14 +292,14 @@ async def latency_and_rate_as_documented(dut):
             bench = await play(dut, [
                 layer(random, target=target, latency=latency, live=1, idle_units=0, addend=ADDEND.BIAS)])
             came = bench.rows[0].cycle
-            writes = {TARGET.PARTIAL: bench.got_addends, TARGET.MEMORY: bench.got_store}.get(target, bench.got_rows)
+            writes = bench.got[{TARGET.PARTIAL: "addends", TARGET.MEMORY: "store"}.get(target, "rows")]
             several = BEATS if latency and target in (TARGET.ROWS, TARGET.FEATURE) else 1
             first = came + (Results.ROWS if target in (TARGET.ROWS, TARGET.FEATURE) else Results.STORE)
-            assert [cycle for cycle, _ in bench.reads] == [came + 1]
+            assert [cycle for cycle, _ in bench.got["reads"]] == [came + 1]
             assert [cycle for cycle, _ in writes] == list(range(first, first + several))
             assert bench.written == [came + Results.ROWS + several]
         bench = await play(dut, [layer(random, target=target, latency=0, live=ROWS) for _ in range(12)])
-        writes = {TARGET.PARTIAL: bench.got_addends, TARGET.MEMORY: bench.got_store}.get(target, bench.got_rows)
+        writes = bench.got[{TARGET.PARTIAL: "addends", TARGET.MEMORY: "store"}.get(target, "rows")]
         assert [cycle - writes[0][0] for cycle, _ in writes] == list(range(12 * ROWS))
 
 

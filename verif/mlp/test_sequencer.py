@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from golden.mlp.order import LATENCY, Shape, slot, tiles
+from golden.mlp.order import LATENCY, slot, tiles
 from hw.isa.mlp import TARGET
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import slot_layout
@@ -192,8 +192,7 @@ def config(name):
 def shape_of_unit():
     """The sizes that the unit was built with, told by its records' widths."""
     ports = metadata()["ports"]
-    return next(Shape(**sizes) for name, sizes in SIZES.items()
-                if slot_layout(config(name)).size == ports["slot"]["width"])
+    return next(size for size in map(config, SIZES) if slot_layout(size).size == ports["slot"]["width"])
 
 
 @cocotb.test()

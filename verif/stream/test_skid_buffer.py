@@ -5,9 +5,9 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from golden.stream.skid_buffer import SkidBuffer as Model
 from hw.stream.skid_buffer import SkidBuffer
 from verif.bench import reset, rng, start
+from verif.bench.parts import SkidBuffer as Model
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import Monitor, Scoreboard, Sink, Source, bursty, never, sometimes
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.compiler.mlp import Compiler, gemms, triangle
+from gen.compiler.mlp import Compiler, gemms
 from gen.model.network import Network, models
 from golden.fp import fp32
-from golden.mlp.core import LATENCY
+from golden.mlp.order import LATENCY
 from golden.systolic import matrix
 from hw.isa import MLP
 from tests.support import mlp_sizes as make
@@ -210,12 +210,6 @@ def test_waits_are_as_short_as_they_can_be(name, shape):
             pass
     # Lines of which only some are used in common, and loads of addends, which wait with those of weights.
     assert len(cases) > 5 and len(missed) < len(cases) / 2, missed
-
-
-def test_a_triangle_is_that_of_the_oracle():
-    for config in make.SHAPES.values():
-        for features in (2, 3, 8, 9, 22, 27, 200):
-            np.testing.assert_array_equal(triangle(config, features), make.core(config).triangle(features))
 
 
 # Rates.

@@ -1,4 +1,5 @@
-// A bag's vectors put together, and joined into writes: golden.emb.write_joiner.
+// A bag's vectors put together, and joined into writes. hw.emb.post_pool,
+// hw.emb.write_joiner.
 #pragma once
 
 #include "emb_rows.h"

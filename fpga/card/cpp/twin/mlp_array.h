@@ -1,5 +1,5 @@
 // The MLP core's array: tiles and slots in their order, and when results are where they go. hw.mlp.sequencer,
-// golden.mlp.order, golden.mlp.results.
+// hw.mlp.results.
 #pragma once
 
 #include "mlp_front.h"
@@ -225,7 +225,7 @@ class MlpResults {
     }
 
   private:
-    static constexpr int64_t STORE = 16, ROWS = 17, WRITTEN = 18;   // see golden.mlp.results
+    static constexpr int64_t STORE = 16, ROWS = 17, WRITTEN = 18;   // see hw.mlp.results
     static constexpr size_t MOST = 1024;                            // events that are known ahead
     struct Stored {
         int64_t cycle;

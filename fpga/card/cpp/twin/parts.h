@@ -1,8 +1,7 @@
 // What the twin's parts are made of: queues, the buffer of two registers, the splitter of bursts, the requester.
 //
 // A part shows in its members what its registers show in the present cycle; `step` is the clock edge that ends it. The
-// parts are those of golden.stream, golden.axi, golden.emb and golden.mlp, which tell what each does; addresses are in
-// beats.
+// parts are those of hw.stream, hw.axi, hw.emb and hw.mlp, which tell what each does; addresses are in beats.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace twin {
 
-// golden.stream.fifo.Fifo; has: `o` stands at the output.
+// hw.stream.fifo.Fifo; has: `o` stands at the output.
 template <class T>
 class Fifo {
   public:
@@ -40,7 +39,7 @@ class Fifo {
     bool calm = true;
 };
 
-// golden.stream.skid_buffer.SkidBuffer
+// hw.stream.skid_buffer.SkidBuffer
 template <class T>
 class SkidBuffer {
   public:
@@ -125,7 +124,7 @@ class Splitter {
     bool asked = false, begun = false, kept = false;
 };
 
-// golden.axi.requester.Requester
+// hw.axi.requester.request_beats
 class Requester {
   public:
     Request o{};

@@ -1,1 +1,0 @@
-"""The ports of a core, cycle by cycle."""
