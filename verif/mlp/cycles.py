@@ -9,6 +9,7 @@ import ctypes
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,7 +158,7 @@ class RowLoader(_Loader):
 
     def __init__(self, config: MlpConfig, base: int):
         self._config = config
-        self._places: deque[RowPlace] = deque()     # of the instructions that were taken
+        self._places: Iterator[RowPlace] = iter(())     # of the instructions that were taken: millions at most
         self._inside: deque[Load] = deque()
         super().__init__(base)
 
@@ -174,13 +175,13 @@ class RowLoader(_Loader):
         given = None
         if job is not None and self.ready:
             given, config = _job(job, OPCODES["LOAD_ROWS"], job["number"]), self._config
-            self._places.extend(row_places(job, units=config.units, rows=config.rows, pieces=config.pieces,
-                                           lines=config.row_lines))
+            self._places = chain(self._places, row_places(job, units=config.units, rows=config.rows,
+                                                          pieces=config.pieces, lines=config.row_lines))
         if load_taken:
             self._inside.popleft()
         if self._call("step", given, data is not None, bad, request_taken, load_taken, ctypes.c_int64(weights_done),
                       ctypes.c_int64(layers_done)):
-            self._inside.append(Load(self._places.popleft(), data))
+            self._inside.append(Load(next(self._places), data))
 
 
 class ParameterLoader(_Loader):
@@ -194,7 +195,7 @@ class ParameterLoader(_Loader):
 
     def __init__(self, config: MlpConfig, base: int):
         self._config = config
-        self._places: deque[ParameterPlace] = deque()
+        self._places: Iterator[ParameterPlace] = iter(())
         self._beats: deque[Any] = deque()           # that were taken and are in no line
         super().__init__(_sizes(config), base)
 
@@ -209,8 +210,9 @@ class ParameterLoader(_Loader):
         given = None
         if job is not None and self.ready:
             given = _job(job, OPCODES["LOAD_ADDENDS" if job["addends"] else "LOAD_WEIGHTS"], job["number"])
-            self._places.extend(parameter_places(job, units=self._config.units, weight_lines=self._config.weight_lines,
-                                                 addend_lines=self._config.addend_lines))
+            self._places = chain(self._places, parameter_places(
+                job, units=self._config.units, weight_lines=self._config.weight_lines,
+                addend_lines=self._config.addend_lines))
         if self.takes(data, addends_taken) and not bad:
             self._beats.append(data)
         self._call("step", given, data is not None, bad, request_taken, addends_taken, ctypes.c_int64(rows_done),
@@ -218,13 +220,13 @@ class ParameterLoader(_Loader):
         self.weights = None
         if self.line:
             beats = tuple(self._beats.popleft() for _ in range(self._config.line_beats))
-            self.weights = Line(self._places.popleft(), beats)
+            self.weights = Line(next(self._places), beats)
         if addends_taken:
             self.addends = None
         if self._shown["addends"] and self.addends is None:
             if not self.part:
                 self._data = self._beats.popleft()
-            self.addends = Line(self._places.popleft(), (self._data,), self.part)
+            self.addends = Line(next(self._places), (self._data,), self.part)
 
 
 class Sequencer(_Part):
