@@ -146,7 +146,7 @@ def _training(of: Workload, on: Machine) -> list[Stage]:
 
 
 def _popular(of: Workload, on: Machine) -> list[Stage]:
-    """The first GPU has copied all its frequently accessed rows to each other one before.  Source: SCARS §IV, table 2"""
+    """The first GPU has copied all its frequently accessed rows to each other one.        Source: SCARS §IV, table 2"""
     return [Stage("cached rows to GPUs", LINK, (of.gpus - 1) * of.cached_rows * of.row_bytes / on.link_bytes_s),
             *_training(of, on)]
 
