@@ -2,6 +2,11 @@
 
 Logs are read in their order, 64 and 256 samples a batch, their first 400 batches; where a batch does not fit into a
 cache, the row is left out. The profile is of the same batches. Needs the extra torch.
+
+In four cases more than 1.1 times the fewest rows move, 194 to 2,839 too many: the caches hold 0.8 to 1.1 times what the
+batch and its look-ahead do. The optimum knows the order of what follows; the policy knows how many accesses of a row
+are to come. Recency besides, in five forms, saves nothing on items and 3 % on MovieLens' users. With a log's accesses
+in random order, of which nobody knows more, it is 1.15 to 1.19 on the three cases of items.
 """
 
 from collections.abc import Iterator
@@ -13,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data import logs
-from bench.framework import LeftOut, Row, at_least, at_most, bench
+from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from hotrail.training.placement import Placement
 
 SHARES = (0.015, 0.05, 0.2)
@@ -49,17 +54,15 @@ def fewest(parts: list[NDArray[np.int64]], rows: int, capacity: int) -> int:
     return copied
 
 
-def copied(parts: list[NDArray[np.int64]], rows: int, capacity: int) -> int:
-    """Rows copied in by ours, the first ones among them."""
+def copied(parts: list[NDArray[np.int64]], rows: int, capacity: int, depth: int = DEPTH) -> int:
+    """Rows copied in by ours."""
     placement = Placement(rows, capacity, np.bincount(np.concatenate(parts), minlength=rows))
-    hottest = placement.hottest()
-    for part in (hottest, *parts[:DEPTH]):
+    for part in parts[:depth]:
         placement.announce(part)
-    placement.commit(placement.plan())
-    total = len(hottest)
+    total = 0
     for number in range(len(parts)):
-        if number + DEPTH < len(parts):
-            placement.announce(parts[number + DEPTH])
+        if number + depth < len(parts):
+            placement.announce(parts[number + depth])
         move = placement.plan(1)
         placement.commit(move)
         total += len(move.misses)
@@ -69,7 +72,7 @@ def copied(parts: list[NDArray[np.int64]], rows: int, capacity: int) -> int:
 @bench("train_cache_moved")
 def moved() -> Iterator[Row]:
     """Rows that a cache with a look-ahead of 8 batches copies in, over the fewest that any cache of its size could."""
-    every = []
+    every, further = [], []
     for name, log in logs():
         for table in log.indices:
             indices, offsets = log.bags(table)
@@ -79,12 +82,16 @@ def moved() -> Iterator[Row]:
                     parts, capacity = batches(indices, offsets, size), int(rows * share)
                     if len(parts) < 50 or max(len(np.unique(part)) for part in parts) > capacity:
                         continue
-                    every.append(copied(parts, rows, capacity) / fewest(parts, rows, capacity))
+                    least = fewest(parts, rows, capacity)
+                    every.append(copied(parts, rows, capacity) / least)
+                    further.append(copied(parts, rows, capacity, 2 * DEPTH) / least)
                     yield at_most(f"train.cache.moved.{name}.{table}.{1000 * share:.0f}.{size}",
                                   f"{name}, {table}: cache of {share:.1%}, batches of {size}", every[-1], "times", 1.1)
     if not every:
         raise LeftOut("the shared logs (HOTRAIL_DATA)")
     yield at_most("train.cache.moved", "rows copied in over the offline optimum, median", median(every), "times", 1.1)
+    yield figure("train.cache.moved.ahead.16", f"the largest of these with a look-ahead of {2 * DEPTH} batches",
+                 max(further), "times")
 
 
 @bench("train_cache_equal")

@@ -4,8 +4,9 @@ A mini-batch passes its stages in their order. A resource serves one stage at a 
 `in_flight` mini-batches are under way; they begin in their order.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import simpy
@@ -41,10 +42,11 @@ class Step:
         return f"{longest}, stages in sequence"
 
 
-def simulate(cycle: Sequence[Sequence[Stage]], in_flight: int = 1) -> Step:
+def simulate(cycle: Sequence[Sequence[Stage]], in_flight: int = 1, together: Collection[str] = ()) -> Step:
     """The step in steady state.
 
-    Parameters  cycle: the stages of each mini-batch, which repeat from the first one; in_flight: mini-batches under way
+    Parameters  cycle: the stages of each mini-batch, which repeat from the first one; in_flight: mini-batches under
+                way; together: resources that one mini-batch at a time has, all of them, for its stages there in a row
     Raises      ValueError: no stage, in_flight below 1, or a stage of negative time
     """
     every = [stage for stages in cycle for stage in stages]
@@ -56,28 +58,31 @@ def simulate(cycle: Sequence[Sequence[Stage]], in_flight: int = 1) -> Step:
     for each in every:
         busy[each.on] += each.seconds / len(cycle)
         stages[each.name] += each.seconds / len(cycle)
-    seconds = sum(busy.values()) if in_flight == 1 else _interval(cycle, in_flight)
+    seconds = sum(busy.values()) if in_flight == 1 else _interval(cycle, in_flight, together)
     return Step(seconds, busy, stages)
 
 
-def _interval(cycle: Sequence[Sequence[Stage]], in_flight: int) -> float:
+def _interval(cycle: Sequence[Sequence[Stage]], in_flight: int, together: Collection[str]) -> float:
     world = simpy.Environment()
     window = simpy.Resource(world, in_flight)
-    resources = {stage.on: simpy.Resource(world) for stages in cycle for stage in stages}
+    passes = [[(on, sum(stage.seconds for stage in run))
+               for on, run in groupby(stages, lambda stage: "" if stage.on in together else stage.on)]
+              for stages in cycle]
+    resources = {on: simpy.Resource(world) for each in passes for on, _ in each}
     ends: list[float] = []
 
-    def mini_batch(stages: Sequence[Stage]) -> Generator[simpy.Event, Any, None]:
+    def mini_batch(stages: Sequence[tuple[str, float]]) -> Generator[simpy.Event, Any, None]:
         with window.request() as begun:
             yield begun
-            for stage in stages:
-                with resources[stage.on].request() as granted:
+            for on, seconds in stages:
+                with resources[on].request() as granted:
                     yield granted
-                    yield world.timeout(stage.seconds)
+                    yield world.timeout(seconds)
         ends.append(world.now)
 
     # Whole cycles; the pipeline is full before them, and behind them follow as many as are under way.
     warm, measured = (len(cycle) * -(-count // len(cycle)) for count in (4 * in_flight, MEASURED))
     for number in range(warm + measured + in_flight + 1):
-        world.process(mini_batch(cycle[number % len(cycle)]))
+        world.process(mini_batch(passes[number % len(cycle)]))
     world.run()
     return (ends[warm + measured] - ends[warm]) / measured

@@ -4,10 +4,11 @@ Constants of constants.toml are either from data sheets or fitted on one half of
 SCARS publish (`bench/train_time.py`, which predicts the other half).
 
     hybrid      CPU-GPU DLRM: rows in host memory, gathered and updated by the CPU, copied table by table
-    server      a parameter server (XDL): the same with a server's cost for each row
+    server      a parameter server (XDL): the same, and the networks on the CPU too
     sharded     rows divided among GPUs (HugeCTR, TorchRec, DLRM on several GPUs): all-to-all of pooled vectors
-    hotline     frequently accessed rows on each GPU; the others gathered while popular mini-batches are trained
-    scars       popular mini-batches with cached rows, copied to the other GPUs each step; hybrid for the others
+    hotline     popular mini-batches with frequently accessed rows, which the first GPU copies to the others each step;
+                the others gathered while those are trained
+    scars       the same popular mini-batches; hybrid for the others
     elrec       large tables as tensor trains on each GPU, the rest in host memory behind prefetch and gradient queues
     cache       a cache of rows on the GPU; rows that miss are copied before the step, evicted ones after it
 """
@@ -25,6 +26,7 @@ CONSTANTS = Path(__file__).with_name("constants.toml")
 IN_FLIGHT = 4           # mini-batches of Hotline and of EL-Rec's queue      Source: Hotline §5.2, EL-Rec §V
 CYCLE = 20              # mini-batches of which a whole number is gathered
 CPU, PCIE, GPU, LINK = "CPU", "PCIe", "GPU", "GPU link"
+TRAINING = (GPU, LINK)  # a mini-batch trains with the parameters that the one before it has left
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,8 @@ class Machine:
     systems: those whose constants are known. memory_bytes: of a GPU. flops_s, link_bytes_s: of its networks, and to
     other GPUs. row_s: the CPU's for a lookup, gathered and updated; host_s: the CPU's for the operators of a table.
     copy_s, copy_bytes_s: of a copy between host and GPU. launch_s: of the kernels of a table or a layer, all of a
-    step. rows_bytes_s: of rows looked up and updated on the GPU. server_row_s: a lookup at a parameter server.
-    gather_ratio: transfers of Hotline's gathered mini-batch over DLRM's of the same. replicate_bytes_s: cached rows
-    copied to the other GPUs.
+    step. rows_bytes_s: of rows looked up and updated on the GPU. server_flops_s: of networks on the CPU.
+    gather_ratio: transfers of Hotline's gathered mini-batch over DLRM's of the same.
     tt_s: a tensor train of D 128 for 4,096 samples. shard_s: of a step with sharded tables. sync_s: of the GPUs'
     synchronisation in a step, times (gpus - 1) / gpus. cache_row_s: a lookup in a cache of rows."""
 
@@ -51,9 +52,8 @@ class Machine:
     copy_bytes_s: float
     launch_s: float
     rows_bytes_s: float
-    server_row_s: float
+    server_flops_s: float
     gather_ratio: float
-    replicate_bytes_s: float
     tt_s: float
     shard_s: float
     sync_s: float
@@ -100,10 +100,10 @@ def _launch(of: Workload, on: Machine) -> float:
     return (of.tables + of.layers) * on.launch_s / 3
 
 
-def _optimizer(of: Workload, on: Machine, parameters: float) -> list[Stage]:
-    """All-reduce of so many gradients by a ring, and the dense optimizer."""
+def _optimizer(of: Workload, on: Machine, rows: float = 0.0) -> list[Stage]:
+    """All-reduce of the networks' gradients by a ring; those of so many rows go to the first GPU; the optimizer."""
     part = (of.gpus - 1) / of.gpus
-    return [Stage("all-reduce", LINK, part * (on.sync_s + 2 * 4 * parameters / on.link_bytes_s)),
+    return [Stage("all-reduce", LINK, part * (on.sync_s + (8 * of.dense + rows * of.row_bytes) / on.link_bytes_s)),
             Stage("optimizer", GPU, _launch(of, on))]
 
 
@@ -111,36 +111,50 @@ def _dense_rows(of: Workload, on: Machine) -> Stage:
     return Stage("rows on the GPU", GPU, of.batch / of.gpus * of.lookups * of.row_bytes / on.rows_bytes_s)
 
 
+def _host(of: Workload, on: Machine, operators: float, share: float = 1.0) -> float:
+    """Seconds of the CPU's gather, or of its update, of a share of the lookups."""
+    return (operators * on.host_s + share * of.batch * of.lookups * on.row_s) / 2
+
+
 def _hybrid(of: Workload, on: Machine) -> Step:
     return simulate([_hybrid_stages(of, on)])
 
 
 def _hybrid_stages(of: Workload, on: Machine) -> list[Stage]:
-    host, moved = (of.tables * on.host_s + of.batch * of.lookups * on.row_s) / 2, transfer_s(of, on) / 2
-    return [Stage("CPU gather", CPU, host), Stage("copy to GPU", PCIE, moved), *_networks(of, on),
-            *_optimizer(of, on, of.dense), Stage("copy to host", PCIE, moved), Stage("CPU update", CPU, host)]
+    host, moved, networks = _host(of, on, of.tables), transfer_s(of, on) / 2, replace(of, tables=0)
+    return [Stage("CPU gather", CPU, host), Stage("copy to GPU", PCIE, moved), *_networks(networks, on),
+            *_optimizer(networks, on), Stage("copy to host", PCIE, moved), Stage("CPU update", CPU, host)]
 
 
 def _server(of: Workload, on: Machine) -> Step:
-    return _hybrid(of, on.replace(row_s=on.row_s + on.server_row_s))
+    host = _host(of, on, of.tables)
+    return simulate([[Stage("CPU gather", CPU, host), Stage("CPU update", CPU, host),
+                      Stage("networks", CPU, 6 * of.batch * of.dense / on.server_flops_s)]])
 
 
 def _sharded(of: Workload, on: Machine) -> Step:
     part = of.vector_bytes / of.gpus * (of.gpus - 1) / of.gpus / on.link_bytes_s
     forward, backward = _networks(of, on)
     return simulate([[_dense_rows(of, on), Stage("sharding", GPU, on.shard_s), Stage("all-to-all", LINK, 2 * part),
-                      forward, backward, *_optimizer(of, on, of.dense)]])
+                      forward, backward, *_optimizer(of, on)]])
+
+
+def _training(of: Workload, on: Machine) -> list[Stage]:
+    """With frequently accessed rows on each GPU. The first one applies the gradients of all."""
+    return [_dense_rows(replace(of, gpus=1), on), *_networks(of, on),
+            *_optimizer(of, on, max(of.unique - of.cold, 0.0))]
+
+
+def _popular(of: Workload, on: Machine) -> list[Stage]:
+    """The first GPU has copied all its frequently accessed rows to each other one.        Source: SCARS §IV, table 2"""
+    return [Stage("cached rows to GPUs", LINK, (of.gpus - 1) * of.cached_rows * of.row_bytes / on.link_bytes_s),
+            *_training(of, on)]
 
 
 def _hotline(of: Workload, on: Machine) -> Step:
-    gathered = 1 - of.popular
-    # Gradients of the cached rows that a mini-batch asks for are summed over GPUs.
-    # Every GPU applies them all to its replica.
-    train = [_dense_rows(replace(of, gpus=1), on), *_networks(of, on),
-             *_optimizer(of, on, of.dense + of.gpus * max(of.unique - of.cold, 0.0) * of.dim)]
     moved = transfer_s(of, on) * on.gather_ratio / 2
-    gather = [Stage("gather", PCIE, moved), *train, Stage("write back", PCIE, moved)]
-    return simulate(_mixed(gather, train, gathered), IN_FLIGHT)
+    gather = [Stage("gather", PCIE, moved), *_training(of, on), Stage("write back", PCIE, moved)]
+    return simulate(_mixed(gather, _popular(of, on), 1 - of.popular), IN_FLIGHT, TRAINING)
 
 
 def _mixed(one: list[Stage], other: list[Stage], share: float) -> list[list[Stage]]:
@@ -149,34 +163,30 @@ def _mixed(one: list[Stage], other: list[Stage], share: float) -> list[list[Stag
 
 
 def _scars(of: Workload, on: Machine) -> Step:
-    replicated = (of.gpus - 1) * of.cached_rows * of.row_bytes / on.replicate_bytes_s
-    popular = [Stage("cached rows to GPUs", PCIE, replicated), _dense_rows(of, on), *_networks(of, on),
-               *_optimizer(of, on, of.dense)]
-    return simulate(_mixed(_hybrid_stages(of, on), popular, 1 - of.popular))
+    return simulate(_mixed(_hybrid_stages(of, on), _popular(of, on), 1 - of.popular))
 
 
 def elrec(of: Workload, on: Machine, in_flight: int = IN_FLIGHT, resident: bool = False) -> Step:
     """A step of EL-Rec, in seconds. in_flight: mini-batches in its queues. resident: all small tables on the GPU too,
     which needs no queues.                                                                   Source: EL-Rec §V, §VI.B"""
-    forward, backward = _networks(of, on)
-    train = Stage("tensor trains", GPU, of.tt_tables * of.batch / of.gpus / 4096 * (of.dim / 128) ** (2 / 3)
-                  * on.tt_s)
-    stages = [train, forward, backward, *_optimizer(of, on, of.dense)]
-    left = of.tables - of.tt_tables
-    if resident or not left:
-        return simulate([[_dense_rows(of, on), *stages]])
+    left = 0.0 if resident else of.tables - of.tt_tables
+    networks = replace(of, tables=of.tables - left)
+    train = [Stage("tensor trains", GPU, of.tt_tables * of.batch / of.gpus / 4096 * (of.dim / 128) ** (2 / 3)
+                   * on.tt_s), *_networks(networks, on), *_optimizer(networks, on)]
+    if not left:
+        return simulate([[_dense_rows(of, on), *train]])
+    # One operator and one copy for all tables.
     share = left / of.tables
-    host = (left * on.host_s + share * of.batch * of.lookups * on.row_s) / 2
-    moved = of.gpus * on.copy_s + share * of.vector_bytes / on.copy_bytes_s     # one copy for all tables
-    return simulate([[Stage("CPU gather", CPU, host), Stage("prefetch", PCIE, moved), *stages,
-                      Stage("gradients", PCIE, moved), Stage("CPU update", CPU, host)]], in_flight)
+    host, moved = _host(of, on, 1, share), of.gpus * on.copy_s + share * of.vector_bytes / on.copy_bytes_s
+    return simulate([[Stage("CPU gather", CPU, host), Stage("prefetch", PCIE, moved), *train,
+                      Stage("gradients", PCIE, moved), Stage("CPU update", CPU, host)]], in_flight, TRAINING)
 
 
 def _cache(of: Workload, on: Machine) -> Step:
     moved = 2 * (of.gpus * on.copy_s + of.cold * of.row_bytes / on.copy_bytes_s)
     return simulate([[Stage("cache", GPU, of.batch / of.gpus * of.lookups * on.cache_row_s),
                       Stage("rows in and out", PCIE, moved), _dense_rows(of, on), *_networks(of, on),
-                      *_optimizer(of, on, of.dense)]])
+                      *_optimizer(of, on)]])
 
 
 SYSTEMS: dict[str, Callable[[Workload, Machine], Step]] = {
@@ -200,13 +210,15 @@ def predict(system: str, of: Workload, on: Machine) -> Predicted:
     """Raises      ValueError: an unknown system"""
     if system not in SYSTEMS:
         raise ValueError(f"there is no system {system!r}; there are {', '.join(SYSTEMS)}")
-    vectors, ring = 2 * of.vector_bytes, 8 * (of.gpus - 1) * of.dense
+    vectors, others = 2 * of.vector_bytes, of.gpus - 1
     left = (of.tables - of.tt_tables) / of.tables if of.tables else 0.0
-    rows = of.gpus * max(of.unique - of.cold, 0.0) * of.dim
-    pcie = {"hybrid": vectors, "server": vectors, "sharded": 0.0, "hotline": (1 - of.popular) * vectors,
-            "scars": (1 - of.popular) * vectors + of.popular * (of.gpus - 1) * of.cached_rows * of.row_bytes,
-            "elrec": left * vectors, "cache": 2 * of.cold * of.row_bytes}[system]
-    link = ring + {"sharded": vectors * (of.gpus - 1) / of.gpus, "hotline": 8 * (of.gpus - 1) * rows}.get(system, 0.0)
+    pcie = {"hybrid": vectors, "hotline": (1 - of.popular) * vectors, "scars": (1 - of.popular) * vectors,
+            "elrec": left * vectors, "cache": 2 * of.cold * of.row_bytes}.get(system, 0.0)
+    gradients = others / of.gpus * max(of.unique - of.cold, 0.0) * of.row_bytes
+    copies = of.popular * others * of.cached_rows * of.row_bytes
+    link = 8 * others * of.dense * (system != "server") + {
+        "sharded": vectors * others / of.gpus, "hotline": copies + gradients,
+        "scars": copies + of.popular * gradients}.get(system, 0.0)
     needs = {"sharded": of.table_bytes / of.gpus, **dict.fromkeys(("hotline", "scars", "cache"), of.cached_rows *
              of.row_bytes)}.get(system, 0.0)
     if system not in on.systems:

@@ -48,8 +48,8 @@ class CachedEmbeddingBag(torch.nn.Module):
     """One embedding table of `rows` rows of `dim` float32 words.
 
     Parameters  cache_rows: rows on the device; one batch's different rows must fit. heat: (rows,) accesses of each
-                row, as `hotrail profile` counts them: the hottest are cached from the beginning and the coldest leave
-                first; without, counts of the batches so far decide (LFU). mode: sum or mean. rate, rule: of the step
+                row, as `hotrail profile` counts them: those with the fewest to come leave first; without, those with
+                the fewest so far (LFU). mode: sum or mean. rate, rule: of the step
                 that `backward` takes, sgd or rowwise_adagrad; no optimizer needs to know the bag. place: a folder for
                 a table larger than memory, which is mapped; one that is there goes on. device: of the cache. std,
                 seed: of the rows at the start.
@@ -89,11 +89,6 @@ class CachedEmbeddingBag(torch.nn.Module):
         self._thread.start()
         weakref.finalize(self, self._jobs.put, None).atexit = False
         _BAGS.add(self)
-        hottest = self._placement.hottest()
-        if len(hottest):
-            self._placement.announce(hottest)
-            self._commit(self._placement.plan())
-            self._open.clear()
 
     @classmethod
     def of(cls, bag: torch.nn.EmbeddingBag, **options: Any) -> "CachedEmbeddingBag":
@@ -406,10 +401,8 @@ def _serve(jobs: "SimpleQueue[Any]") -> None:
         with suppress(InvalidStateError):       # it was cancelled meanwhile
             try:
                 if in_flight is None:
-                    rows = batch.indices.detach().cpu().numpy().reshape(-1)
-                    if batch.keeps:
-                        bag._placement.pin(rows)
-                    bag._placement.announce(rows)
+                    learn = bag._placement.pin if batch.keeps else bag._placement.announce
+                    learn(batch.indices.detach().cpu().numpy().reshape(-1))
                     batch.known = True
                 elif batch.coming.cancelled() and batch.known:
                     bag._placement.skip()

@@ -36,24 +36,28 @@ class Placement:
     """Slots of a cache of `capacity` rows out of `rows`.
 
     A row is evicted only to make room for a miss: those that no announced batch needs, the coldest first, and then
-    those that are needed last. heat: accesses of each row, as a profile counts them, which stay as they
-    are; without, the accesses of the batches so far (LFU). Time for a batch of n indices: O(n log n), and now and then
-    O(capacity). Memory: 16 bytes a row, 8 more for its heat, and 8 a slot. What it decides depends on the batches
-    alone, not on when they end.
+    those that are needed last. heat: accesses of each row, as a profile counts them. They are counted down, from the
+    beginning when all have come, as long as no row has more than the profile says: it is of these batches, and the
+    accesses to come decide. From then on it is of others, and the accesses so far are added to it; so they are without
+    heat (LFU). Heat that is no count stays as it is. Time for a batch of n indices: O(n log n), and now and then
+    O(rows). Memory: 32 bytes a row, and 8 a slot. What it decides depends on the batches alone, not on when they end.
     """
 
     def __init__(self, rows: int, capacity: int, heat: ArrayLike | None = None):
         if not 1 <= capacity <= rows:
             raise ValueError(f"cache_rows is {capacity}; it must be 1 to {rows}, the rows of the table")
         self.capacity = capacity
-        self._learns = heat is None
         self._heat = np.zeros(rows, np.int64) if heat is None else np.array(heat)
         if self._heat.dtype.kind not in "iuf" or not np.isfinite(self._heat).all():
             raise ValueError("heat must be finite numbers: accesses of each row")
         if self._heat.shape != (rows,):
             raise ValueError(f"heat has the shape {self._heat.shape}; it must be one number for each of {rows} rows")
-        if self._heat.dtype != np.int64 or self._heat.min() < 0 or self._heat.max() >= PINNED:
-            self._heat = np.unique(self._heat, return_inverse=True)[1].astype(np.int64)      # the same order
+        # Accesses so far: of them heat is counted down, up, or not at all.
+        self._seen, self._sign = np.zeros(rows, np.int64), 1 if heat is None else -1
+        if self._heat.min() < 0 or self._heat.sum(dtype=np.float64) >= PINNED or (self._heat % 1).any():
+            self._heat, self._sign = np.unique(self._heat, return_inverse=True)[1], 0        # the same order
+        self._heat = self._heat.astype(np.int64)
+        self._to_come = int(self._heat.sum())
         self._pinned = np.zeros(0, np.int64)
         self._slot = np.full(rows, -1, np.int64)            # of each row, -1 where it is not cached
         self._row = np.full(capacity, -1, np.int64)         # of each slot, -1 where it is free
@@ -64,12 +68,6 @@ class Placement:
         # The coldest slots, and a heat that no slot outside of them is below.
         self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
 
-    def hottest(self) -> NDArray[np.int64]:
-        """The rows that a cache should begin with, ascending; none where heat is not known."""
-        if self._learns:
-            return np.zeros(0, np.int64)
-        return np.sort(np.argsort(-self._heat, kind="stable")[:self.capacity])
-
     def cached(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(rows, slots) of what is cached."""
         return self._row[:self._filled], np.arange(self._filled)
@@ -78,7 +76,8 @@ class Placement:
         return self._slot[rows]
 
     def pin(self, rows: ArrayLike) -> None:
-        """These are hotter than all others, and those pinned so far as hot as they were; none is moved.
+        """These are hotter than all others, and those pinned so far as hot as they were. A batch that brings them in
+        is announced.
 
         Raises      IndexError: a number that is no row; ValueError: more rows than the cache has
         """
@@ -90,6 +89,7 @@ class Placement:
         self._heat[rows] += PINNED
         self._pinned = rows
         self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
+        self._announce(rows, np.zeros(0, np.int64))
 
     def _checked(self, rows: NDArray) -> NDArray:
         wrong = (rows < 0) | (rows >= len(self._slot))
@@ -106,8 +106,11 @@ class Placement:
         if len(unique) > self.capacity:
             raise ValueError(f"a batch looks up {len(unique)} different rows, and the cache holds {self.capacity}: "
                              "smaller batches, or more cache_rows")
+        self._announce(unique, inverse.reshape(-1))
+
+    def _announce(self, unique: NDArray[np.int64], inverse: NDArray[np.int64]) -> None:
         self._last[unique] = self._count
-        self._known.append((unique, inverse.reshape(-1)))
+        self._known.append((unique, inverse))
         self._count += 1
 
     def plan(self, in_flight: int = 0) -> Move:
@@ -129,11 +132,25 @@ class Placement:
         self._slot[move.victims] = -1
         self._slot[move.misses], self._row[slots] = slots, move.misses
         self._filled = max(self._filled, int(slots.max(initial=-1)) + 1)
-        if self._learns:
-            self._heat[move.unique] += np.bincount(move.inverse, minlength=len(move.unique))
         self._known.popleft()
-        self._cold = np.concatenate([self._cold[~np.isin(self._cold, move.victim_slots)],
-                                     slots[self._heat[move.misses] <= self._least]])
+        self._seen[move.unique] += np.bincount(move.inverse, minlength=len(move.unique))
+        slots = self._slot[move.unique]
+        self._cold = np.concatenate([self._cold[~np.isin(self._cold, np.concatenate([slots, move.victim_slots]))],
+                                     slots[self._now(move.unique) <= self._least]])
+        if self._sign < 0:
+            self._to_come -= len(move.inverse)
+            if (self._now(move.unique) < 0).any():
+                self._sign = 1
+            elif self._to_come:
+                return
+            else:
+                self._to_come = int(self._seen.sum())
+                self._seen[:] = 0
+            self._cold, self._least = np.zeros(0, np.int64), np.int64(0)
+
+    def _now(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Heat after what has come."""
+        return self._heat[rows] + self._sign * self._seen[rows]
 
     def skip(self) -> None:
         """The next batch that was announced will not come."""
@@ -146,16 +163,19 @@ class Placement:
         if count == 0:
             return np.zeros(0, np.int64), 0
         before = number - in_flight
-        # Heat only grows: what has become hotter than the limit is where all others are.
-        heat = self._heat[self._row[self._cold]]
-        low = heat <= self._least
-        self._cold = self._cold[low][np.argsort(heat[low], kind="stable")]
+        # What has become hotter than the limit is where all others are.
+        heat = self._now(self._row[self._cold])
+        low = np.flatnonzero(heat <= self._least)
+        low = low[np.argsort(heat[low], kind="stable")]
+        if len(low) > (most := max(8 * count, self._filled // 8)):
+            low, self._least = low[:most], heat[low[most - 1]]
+        self._cold = self._cold[low]
         found = self._cold[self._last[self._row[self._cold]] < before]
         if len(found) >= count:
             return found[:count], before
         row = self._row[:self._filled]
-        last, heat = self._last[row], self._heat[row]
-        free = (last < before) & (heat < PINNED)
+        last, heat = self._last[row], self._now(row)
+        free = (last < before) & (self._heat[row] < PINNED)
         if np.count_nonzero(free) < count:
             # Batches in flight must end first; then what is needed last is evicted.
             needed = np.full(self._filled, self._count)

@@ -5,7 +5,6 @@ Skipped where torch is not installed.
 
 import errno
 import gc
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from bench import train_crash as crash  # noqa: E402
 from hotrail.training import CachedEmbeddingBag, ahead, load, save  # noqa: E402
 from hotrail.training.bag import EPSILON  # noqa: E402
 
@@ -285,52 +285,10 @@ def test_state_of_torch_and_ours(tmp_path):
     assert not (tmp_path / "other.pt").exists()
 
 
-TRAINING = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-from hotrail.training import CachedEmbeddingBag, ahead, load, save
-torch.manual_seed(0); torch.set_num_threads(1)
-place, steps = Path(sys.argv[2]), int(sys.argv[3])
-random = torch.Generator().manual_seed(5)
-given = [((torch.rand(60, generator=random) ** 3 * 300).long(), torch.arange(0, 60, 3)) for _ in range(steps)]
-bag = CachedEmbeddingBag(300, 8, cache_rows=80, rate=0.05, rule="rowwise_adagrad")
-top = torch.nn.Linear(8, 1); optimizer = torch.optim.Adam(top.parameters())
-first = load(place, bag=bag, top=top, optimizer=optimizer)["step"] if place.exists() else 0
-print("begun", flush=True)
-for step, (indices, offsets) in enumerate(ahead(given[first:], {bag: lambda one: one[0]}), start=first + 1):
-    loss = (top(torch.nn.functional.dropout(bag(indices, offsets))) - torch.rand(20, 1)).square().mean()
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-    save(place, bag=bag, top=top, optimizer=optimizer, step=step)
-"""
-
-
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.regress)])
 def test_killed_and_resumed(tmp_path, kills):
     """At any moment, in a save too: the end is the one that was not interrupted, dropout and Adam among it."""
-    def begin(place, steps):
-        return subprocess.Popen([sys.executable, "-c", TRAINING, str(ROOT), str(place), str(steps)],
-                                stdout=subprocess.PIPE, text=True)
-
-    random, steps = np.random.default_rng(8), 30 if kills == 3 else 400
-    whole = begin(tmp_path / "whole.pt", steps)
-    assert whole.wait() == 0
-    killed = 0
-    while True:
-        process = begin(tmp_path / "killed.pt", steps)
-        process.stdout.readline()
-        if killed < kills:
-            time.sleep(random.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-            killed += 1
-        code = process.wait()
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-    assert killed == kills or code == 0
-    ours, its = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("killed", "whole"))
-    assert torch.equal(ours["bag"]["weight"], its["bag"]["weight"]) and torch.equal(ours["random"], its["random"])
-    assert all(torch.equal(ours["top"][name], its["top"][name]) for name in its["top"])
+    assert crash.different(tmp_path, kills) == 0
 
 
 FORKED = """

@@ -33,6 +33,15 @@ def test_gathering_hides_behind_popular_mini_batches(gather, least, most):
     assert least * (1 - 1e-9) <= step.seconds <= most
 
 
+@pytest.mark.parametrize("together, seconds", [((), 3.0), (("GPU", "link"), 4.0)])
+def test_stages_that_no_other_mini_batch_may_enter(together, seconds):
+    """Two stages of the GPU around one of its link: the next mini-batch begins to train when all three have ended."""
+    stages = [Stage("gather", "CPU", 1.0), Stage("bring", "PCIe", 1.0), Stage("forward", "GPU", 2.0),
+              Stage("all-reduce", "link", 1.0), Stage("optimizer", "GPU", 1.0)]
+    step = simulate([stages], 8, together)
+    assert step.seconds == pytest.approx(seconds) and step.busy["GPU"] == 3.0
+
+
 @pytest.mark.parametrize("cycle, in_flight, sentence", [
     ([], 1, "a step needs stages and in_flight 1 of 1 or more"),
     ([[]], 1, "a step needs stages and in_flight 1 of 1 or more"),

@@ -24,9 +24,36 @@ def test_transfers_of_each_table_and_gpu():
 
 def test_a_hybrid_step_is_the_sum_of_its_stages():
     step = predict("hybrid", WORK, V100).step
-    wanted = (26 * V100.host_s + 2048 * 26 * V100.row_s + transfer_s(WORK, V100) + 34 * V100.launch_s
+    wanted = (26 * V100.host_s + 2048 * 26 * V100.row_s + transfer_s(WORK, V100) + 8 * V100.launch_s
               + 6 * 1024 * 1000 / V100.flops_s + 0.5 * (V100.sync_s + 8 * 1000 / V100.link_bytes_s))
     assert step.seconds == pytest.approx(wanted) and predict("hybrid", WORK, V100).pcie_bytes == 2 * 2048 * 26 * 64
+
+
+def test_a_server_has_the_networks_on_the_cpu():
+    server = predict("server", WORK, V100)
+    assert set(server.step.busy) == {"CPU"} and server.pcie_bytes == server.link_bytes == 0
+    wanted = 26 * V100.host_s + 2048 * 26 * V100.row_s + 6 * 2048 * 1000 / V100.server_flops_s
+    assert server.step.seconds == pytest.approx(wanted)
+
+
+def test_elrec_looks_up_the_tables_of_the_host_at_once():
+    of = replace(WORK, tt_tables=6)
+    step = SYSTEMS["elrec"](of, V100)
+    assert step.busy["CPU"] == pytest.approx(V100.host_s + 20 / 26 * 2048 * 26 * V100.row_s)
+    assert step.stages["optimizer"] == pytest.approx((6 + 8) * V100.launch_s / 3)
+
+
+@pytest.mark.parametrize("gpus, copies", [(1, 0), (2, 1), (4, 3)])
+def test_popular_mini_batches_begin_with_copies_of_all_cached_rows(gpus, copies):
+    """Which training waits for: 15,000 of the 20,000 rows of a step are cached ones, whose gradients go back."""
+    of = replace(WORK, gpus=gpus, cached_rows=10**6, popular=1.0)
+    step, copied = SYSTEMS["hotline"](of, V100), copies * 64e6
+    assert step.stages["cached rows to GPUs"] == pytest.approx(copied / V100.link_bytes_s)
+    assert step.seconds == pytest.approx(sum(step.busy.values()))
+    gradients = copies / gpus * (8 * gpus * 1000 + 15_000 * 64)
+    assert predict("hotline", of, V100).link_bytes == pytest.approx(copied + gradients)
+    assert step.stages["all-reduce"] == pytest.approx(
+        copies / gpus * (V100.sync_s + (8 * 1000 + 15_000 * 64) / V100.link_bytes_s))
 
 
 def test_hotline_without_cold_rows_needs_no_pcie():
