@@ -1,8 +1,8 @@
 """docs/figures.md, the figures that decide something, and the site's page of all figures.
 
     python -m bench.page              takes the rows of build/bench.json, if there is one, into bench/results.json and
-                                      writes docs/figures.md with its plots, docs/papers.md and
-                                      hotrail/papers.json
+                                      writes docs/figures.md and docs/papers.md with their plots,
+                                      and hotrail/papers.json
 
 bench/results.json has the last row of every bench that was recorded, but no points of curves. bench/figures.toml names
 the decisive ones, and groups all of them for the page that `make docs` writes (.ci/mkdocs_hooks.py). bench/papers.toml
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.framework import Row, joined, values, with_unit
 from bench.plots import Plot, svg
-from bench.readings import Paper, disputed, document, newer, packed, papers
+from bench.readings import Paper, disputed, document, newer, packed, papers, pictures
 from gen.base.tools import build_folder
 
 ROOT = Path(__file__).parents[1]
@@ -191,6 +191,8 @@ def main() -> None:
     PAGE.write_text(decisive(known, selections(text)), "utf-8")
     for plot in (plot for part in selections(text) for plot in part.plots):
         (PICTURES / f"{plot.name}.svg").write_text(svg(plot, known), "utf-8")
+    for name, picture in pictures(rows, papers(other)).items():
+        (PICTURES / f"{name}.svg").write_text(picture, "utf-8")
     PAPERS.write_text(document(rows, papers(other), disputed(other), newer(other)), "utf-8")
     PACKED.write_text(shown(rows, papers(other)), "utf-8")
 

@@ -1,8 +1,8 @@
 """What the source papers show of their logs, and what follows from it alone: skew, pooling, distinct rows, footprints.
 
-Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, EL-Rec Fig. 4, 14 and table 3,
-SCARS Fig. 4, tables 3 and 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each beside the paper's
-reading.
+Criteo Kaggle's shape and the statistics of MELS, in formulas; no card. SCRec Fig. 6, Hotline Fig. 2.2, EL-Rec Fig. 4,
+14 and table 3, SCARS Fig. 4, tables 3 and 4 and §II, frequency-aware cache Fig. 2, 7 and 9. docs/papers.md has each
+beside the paper's reading.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +25,7 @@ from gen.model.recommender import Recommender
 HOTTEST = (0.1, 1, 10)                      # per cent of all rows
 BATCHES = (1024, 2048, 4096, 8192)          # of EL-Rec Fig. 4(b)
 STEP_BATCH = 4096                           # of its other figures
+LOGGED = (512, 4096)                        # thousand rows of Hotline's logger
 #: EL-Rec's ranks on the T4 and on the V100, columns as hotrail cuts them; and cut so that the middle core is largest.
 TRAINS = {"r64": ((2, 2, 4), 64), "r128": ((2, 2, 4), 128), "r128.middle": ((2, 4, 2), 128)}
 DECOMPOSED = 1_000_000                      # rows above which EL-Rec decomposes a table
@@ -118,11 +119,16 @@ def footprints(kaggle_rows: Sequence[int]) -> Iterator[Row]:
 
 
 def kaggle(profile: Profile, log: ClickLog) -> Iterator[Row]:
-    """EL-Rec Fig. 4, 14 and table 3; SCARS Fig. 4, tables 3 and 4; frequency-aware cache Fig. 2, 7 and 9."""
+    """Hotline Fig. 2.2; EL-Rec Fig. 4, 14 and table 3; SCARS Fig. 4, tables 3 and 4; cache Fig. 2, 7 and 9."""
     heat, all_rows, what = together(profile), sum(log.rows), "Criteo Kaggle's shape"
     for share in HOTTEST:
         yield figure(f"papers.elrec.fig4.criteo.hottest{share:g}", f"{what}: accesses to the hottest {share:g} % of "
                      "the rows", round(100 * float(heat.cdf(all_rows * share / 100)), 1), "%")
+    for thousands in LOGGED:
+        hot, taken = 1024 * thousands, float(heat.cdf(1024 * thousands))
+        yield figure(f"papers.hotline.fig22.criteo.{thousands}k", f"{what}: accesses of one of the hottest "
+                     f"{thousands:,} k rows over those of one of the others, means",
+                     round(taken / hot / ((1 - taken) / (all_rows - hot))), "times")
     traffic = Traffic.of([table.heat for table in profile.tables.values()], profile.samples)
     for batch in BATCHES:
         yield figure(f"papers.elrec.fig4.criteo.unique.{batch}", f"{what}: distinct rows of a table in {batch:,} "

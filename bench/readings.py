@@ -10,16 +10,22 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.framework import Row, shortened, values, with_unit
+from bench.plots import drawn
 
 HOLDS = ("yes", "partly", "no", "not shown")
 HEAD = """# Papers
 
 hotrail puts five publications into hardware, models and benches. Docstrings cite them by the short names
 below (`SCRec §III.E Alg. 1`). How to cite hotrail itself is in `CITATION.cff`.
+"""
+CURVES = """## Curves
+
+Lines are hotrail's rows, dots the papers' points where their texts have numbers: of a line's colour, or dark where all
+lines of a picture stand beside the same. The tables behind the pictures say under which assumptions.
 """
 FIGURES = """## Figures and tables
 
@@ -72,9 +78,10 @@ class Figure:
 @dataclass(frozen=True)
 class Paper:
     """key: of the command; title: the short name; publication, code, taken: as docs/papers.md has them; about: what
-    its lines share; verdict: by figure with rows of ours, a sentence that judges, {id} for a row's value and unit.
+    its lines share; verdict: by figure with rows of ours, a sentence that judges, {id} for a row's value and unit;
+    plots: the charts of docs/papers.md, by the file in docs/pictures.
 
-    Raises      ValueError: verdicts and figures with rows differ
+    Raises      ValueError: verdicts and figures with rows differ, a plot of a chart that no line names
     """
 
     key: str
@@ -86,8 +93,11 @@ class Paper:
     headlines: tuple[Headline, ...]
     figures: tuple[Figure, ...]
     verdict: Mapping[str, str]
+    plots: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if unknown := set(self.plots.values()) - {each.chart for each in self.figures}:
+            raise ValueError(f"papers.toml, {self.title}: no line is of the chart {', '.join(sorted(unknown))}")
         if differ := {each.at for each in self.figures if each.ids} ^ set(self.verdict):
             raise ValueError(f"papers.toml, {self.title}: a verdict and rows belong together: "
                              f"{', '.join(sorted(differ))}")
@@ -161,9 +171,34 @@ def document(rows: Iterable[Row], layout: Sequence[Paper], differ: str = "", bes
     out += [f"| {paper.title}: {each.claim} | {each.holds} | {answered(each.answer, known)} |"
             for paper in layout for each in paper.headlines]
     out += ["", differ, ""] if differ else [""]
+    if any(paper.plots for paper in layout):
+        out += [CURVES, *(f"![{paper.title}, {chart}](pictures/{name}.svg)\n"
+                          for paper in layout for name, chart in paper.plots.items())]
     out += [FIGURES]
     out += ["## Newer and neighbouring work\n", answered(beside, known)] if beside else []
     return "\n".join(out).rstrip() + "\n"
+
+
+def pictures(rows: Iterable[Row], layout: Sequence[Paper]) -> dict[str, str]:
+    """The SVGs of docs/papers.md by their names. Raises LookupError: an id that is not recorded"""
+    known = {row.id: row for row in rows}
+    return {name: _picture(paper, chart, known) for paper in layout for name, chart in paper.plots.items()}
+
+
+def _picture(paper: Paper, chart: str, known: Mapping[str, Row]) -> str:
+    lines = [each for each in paper.figures if each.chart == chart]
+    rows = {each.series: _known(known, each.ids) for each in lines}
+    over = max((each.over for each in lines), key=len)
+
+    def along(line: Figure, values: Iterable[float | str]) -> list[float]:
+        at = dict(zip(line.over, values, strict=True))
+        return [math.nan if isinstance(value := at.get(label, math.nan), str) else value for label in over]
+
+    dots = {each.series: along(each, each.reading) for each in lines if each.reading}
+    if len({str(each) for each in dots.values()}) == 1:
+        dots = {"the paper": next(iter(dots.values()))}
+    return drawn(f"{paper.title}, {chart}", lines[0].unit, rows[lines[0].series][0].unit, over, {
+        each.series: along(each, (row.value for row in rows[each.series])) for each in lines}, dots)
 
 
 def figures(rows: Iterable[Row], layout: Sequence[Paper], head: str) -> str:

@@ -113,10 +113,15 @@ class TieredBag(torch.nn.Module):
         With a rate a bag may be called once between two backwards: the step changes what others still need, which
         torch refuses.
         """
-        unique, back = torch.unique(indices, return_inverse=True)
+        unique, back = self._distinct(indices)
         rows = _Rows.apply(self, unique, self.dense, *self.cores)
         return torch.nn.functional.embedding_bag(back, rows, offsets, mode=self.mode, per_sample_weights=weights,
                                                  include_last_offset=include_last_offset)
+
+    def _distinct(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is computed once of rows or first products, and which of it each needs; slopes are summed likewise."""
+        unique, back = torch.unique(values, return_inverse=True)
+        return unique, back
 
     def extra_repr(self) -> str:
         return (f"{self.rows}, {self.dim}, dense={len(self.dense)}, train={self.rows - len(self.dense)} as "
@@ -285,7 +290,7 @@ class _Chain:
     def __init__(self, bag: TieredBag, cores: Sequence[torch.Tensor], numbers: torch.Tensor):
         self.columns = bag.columns
         lead = bag.modes[:2] if len(bag.modes) > 2 else bag.modes[:1]
-        keys, self.back = torch.unique(numbers // prod(bag.modes[len(lead):]), return_inverse=True)
+        keys, self.back = bag._distinct(numbers // prod(bag.modes[len(lead):]))
         if len(lead) == 2:
             self.first, self.second = keys // lead[1], keys % lead[1]
             left = cores[0][self.first][:, 0]

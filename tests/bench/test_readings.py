@@ -2,11 +2,13 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
 from bench import page, readings, train_time
 from bench.framework import at_least, figure
+from bench.plots import drawn
 from bench.readings import Figure, Headline, Paper
 from gen.base.tools import data_path
 
@@ -35,6 +37,13 @@ def test_the_page_and_the_commands_file_show_the_recorded_results():
     text = readings.document(rows, LAYOUT, DISPUTED, NEWER)
     assert page.PAPERS.read_text("utf-8") == text, "run python -m bench.page"
     assert page.PACKED.read_text("utf-8") == page.shown(rows, LAYOUT), "run python -m bench.page"
+
+
+def test_the_pictures_are_of_the_recorded_results():
+    wanted = readings.pictures(RECORDED.values(), LAYOUT)
+    kept = {path.stem: path.read_text("utf-8") for path in page.PICTURES.glob("papers-*.svg")}
+    assert sorted(kept) == sorted(wanted)
+    assert [name for name in wanted if kept[name] != wanted[name]] == [], "run python -m bench.page"
 
 
 @pytest.mark.parametrize("paper", LAYOUT, ids=lambda paper: paper.key)
@@ -171,19 +180,55 @@ def test_numbers_in_sentences_on_a_paper_stand_in_its_text(source):
     assert not [(numbers(one) - known, one) for one in remarks(paper) if numbers(one) - known]
 
 
+#: How pages begin where the text has no marks between them: columns and pages end within a sentence, before what stands
+#: on top of the next, behind a footnote or before a running title.
+BEGINS = {
+    "el-rec": {2: "\nFig. 1. ", 3: "\nFig. 4. ", 4: "TT slice indexed by"},
+    "scars": {2: "cost without caching. We", 4: "with prior methods", 5: "the third and the last", 6: "certain epoch"},
+    "freqcache": {2: "2.2.2 Hybrid", 3: "\nFigure 2:", 5: "\nFigure 4:", 6: "#Sparse feature", 7: "5.3.2 Throughput"}}
+
+
+def pages(text, begins, position):
+    """The first and the last page that a place in a text may be on."""
+    starts = {1: 0} | {page: text.index(words) for page, words in begins.items()}
+    assert sorted(starts.values()) == [starts[page] for page in sorted(starts)]
+    first = max(page for page, start in starts.items() if start <= position)
+    return first, min((page for page in starts if page > first), default=first + 1) - 1
+
+
+#: What sections without a caption are read for, from its first word to its last.
+PASSAGES = {"eq. 2": r"quad \(2\)", "eq. 3": r"quad \(3\)", "eq. 6, 7": r"(?s)quad \(6\).*quad \(7\)",
+            "end of §II.B": r"(?s)When analyzed with .* theoretical performance", "§4.3": "LFU eviction strategy"}
+
+
+def passage(at, source):
+    """What a text has where a line points."""
+    kind, _, number = at.partition(" ")
+    if kind == "Table":
+        return rf"(?m)^TABLE {ROMAN[int(number) - 1]}$"
+    if kind == "Fig.":
+        return rf"(?m)^Fig(?:\.|ure) {number}[.:]"
+    return next(words for name, words in PASSAGES.items() if name in f"{at} {source}, ")
+
+
 def test_figures_stand_on_their_pages(source):
-    """By the marks between the pages, or by the lists of figures and tables."""
+    """By the marks between the pages, by how they begin, or by the lists of figures and tables."""
     paper, text = source
     marked = re.split(r"--- Page \d+ ---", text)
     for each in paper.figures:
-        if not (named := re.search(r", p\. (\d+)$", each.source)):
+        if not (named := re.search(r", p\. (\d+)(?:-(\d+))?$", each.source)):
+            assert paper.key == "el-rec", f"{each}: without a page"
             continue
-        kind, number = each.at.split()
+        first, last = int(named[1]), int(named[2] or named[1])
         if marked[1:]:
-            caption = rf"(?m)^Fig\. {number}\." if kind == "Fig." else rf"(?m)^TABLE {ROMAN[int(number) - 1]}$"
-            assert re.search(caption, marked[int(named[1])]), each
+            assert re.search(passage(each.at, each.source), marked[first]), each
+        elif paper.key in BEGINS:
+            for page, place in zip((first, last), re.search(passage(each.at, each.source), text).span(), strict=True):
+                least, most = pages(text, BEGINS[paper.key], place)
+                assert least <= page <= most, each
         else:
-            listed = rf"(?m)^{'Figure' if kind == 'Fig.' else kind} {re.escape(number)}\t.*\t{named[1]}$"
+            kind, number = each.at.split()
+            listed = rf"(?m)^{'Figure' if kind == 'Fig.' else kind} {re.escape(number)}\t.*\t{first}$"
             assert re.search(listed, text), each
 
 
@@ -231,6 +276,42 @@ def test_a_line_has_reading_value_ratio_and_why():
     first, _, last = readings.packed(ROWS, [of(*lines)])["papers"][0]["figures"]
     assert first["ratio"] == [0.5, None, None] and first["reading"] == [60.0, 4.0, None]
     assert not last["rows"] and last["needs"] == "GPUs."
+
+
+def charted(series, ids, over, **more):
+    return Figure("Fig. 1", "§2", "w", ids, why="So.", chart="C & D", series=series, over=over, unit="GPUs", **more)
+
+
+def test_a_picture_has_lines_of_ours_and_dots_of_the_paper():
+    rows = [figure(id, "", value, "us") for id, value in
+            (("a", 1.0), ("b", 10.0), ("c", 1000.0), ("d", "none"), ("e", 100.0))]
+    first = charted("first", ("a", "b", "c"), ("1", "2", "4"), beside="a curve")
+    late = charted("late", ("b", "e"), ("2", "4"), reading=(math.nan, 1000.0))
+    none = charted("none", ("d", "e"), ("2", "4"), reading=(math.nan, 1000.0))
+
+    def drawn_of(*lines):
+        picture = readings.pictures(rows, [replace(of(*lines, answer=""), plots={"p": "C & D"})])["p"]
+        dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="4" fill="(.*?)"', picture)
+        return picture, *([tuple(map(float, point.split(","))) for point in line.split()]
+                          for line in re.findall(r'points="([^"]*)"', picture)), [
+            (float(x), float(y), fill) for x, y, fill in dots]
+
+    picture, at_first, at_late, at_none, dots = drawn_of(first, late, none)
+    assert "P, C &amp; D" in picture and ">GPUs</text>" in picture and ">us</text>" in picture
+    assert re.findall(r'text-anchor="end">([^<]*)<', picture) == ["1", "10", "100", "1,000"]
+    assert at_late[0] == at_first[1] and at_none == [at_late[1]] and at_late[1][0] == at_first[2][0]
+    assert at_first[0][1] - at_first[1][1] == pytest.approx(at_late[0][1] - at_late[1][1], abs=0.11)
+    assert dots == [(*at_first[2], "#333")]
+    _, at_first, _, _, dots = drawn_of(first, late, replace(none, reading=(1.0, 10.0)))
+    assert [fill for *_, fill in dots] == ["#c2571a", "#4f7f2b", "#4f7f2b"]
+    assert [y for _, y, _ in dots] == [at_first[k][1] for k in (2, 0, 1)]
+    with pytest.raises(ValueError, match="papers.toml, P: no line is of the chart E"):
+        replace(of(first, answer=""), plots={"p": "E"})
+
+
+def test_an_axis_goes_below_zero_where_values_do():
+    picture = drawn("T", "x", "y", ("1", "2"), {"a": (-2.5, 0.5)})
+    assert re.findall(r'text-anchor="end">([^<]*)<', picture) == ["-2.5", "-2", "-1.5", "-1", "-0.5", "0", "0.5"]
 
 
 def test_only_what_is_the_papers_own_counts_as_quoted():
