@@ -25,8 +25,8 @@ BEGUN = "properties_begun"
 _CONFIGURED = {"Loader_": r"\\?tables|\\?broken"}
 # From here a simulator's unknowns spread further than values can, so these memories begin at random everywhere. Of
 # positions without a register: the sorter's keys have the bit that puts what is found there behind all valid accesses
-# above the bank, and comparing them with an unknown bank is unknown. Of marks and counts of first products: cleared, both
-# memories of a place hold the same, whatever it is, and unknowns are not equal.
+# above the bank, and comparing them with an unknown bank is unknown. Of marks and counts of first products: cleared,
+# both memories of a place hold the same, whatever it is, and unknowns are not equal.
 _SPREADING = {"LookupArray_": r"\\?register_\d+", "Sequencer_": r"\\?(marking|clearing|came|gone)"}
 
 
