@@ -47,8 +47,9 @@ def _name(line: str) -> str:
 def _broken(folder: Path, number: int, count: int) -> list[int]:
     """The claims that a mutant breaks; number 0 is the unit itself."""
     first = outputs(folder / f"{number}.map")["broken"]
-    log = abc([*cone(f"{number}.aig", first, count), f"bmc3 -a -F {FRAMES} -C {CONFLICTS}"], folder)
-    return [int(number) for number in re.findall(r"Output +(\d+) was asserted", log)]
+    # Claim by claim: ABC may crash where it looks for all at once.
+    return [at for at in range(count) if "was asserted in frame" in abc(
+        [*cone(f"{number}.aig", first + at), f"bmc3 -F {FRAMES} -C {CONFLICTS}"], folder)]
 
 
 def mutate(proof: Proof, count: int, seed: int = 1) -> Mutated:
