@@ -26,6 +26,8 @@ _MEMORY = re.compile(r"vlSelf->(?!__V)(\w+)\[__Vi0\]")
 _FIELD = re.compile(r"(?m)^ +\S+/\*[\d:]+\*/ (\w+);$")
 _OBJECT = re.compile(r"(?m)^    Vtop_\w+ +(TOP\w*);")
 _CODED = re.compile(r"__0([0-9A-F]{2})")
+# Of an UltraRAM (hw.uram): the write that it has taken, and makes a cycle later whatever a reset does.
+_TAKEN = "uram__DOT__write"
 _KEPT = ("memories.push_back([vlSelf, held = std::make_shared<decltype(vlSelf->{0})>(vlSelf->{0})] "
          "{{ vlSelf->{0} = *held; }});")
 _TEXT = """#include <functional>
@@ -101,7 +103,8 @@ def source(texts: Mapping[str, str], top: str, objects: Path) -> str:
         yield "const uint64_t __VscopeHash = VL_MURMUR64_HASH(vlSelf->vlNamep);"
         yield from (found[0].strip() for found in _SET.finditer(body) if hierarchy.kind(module, found[1]) == "register")
         yield from (_KEPT.format(held) for held in dict.fromkeys(_MEMORY.findall(body)))
-        yield from (_KEPT.format(field) for field in _FIELD.findall(fields) if hierarchy.kind(module, field) == "kept")
+        yield from (_KEPT.format(field) for field in _FIELD.findall(fields)
+                    if hierarchy.kind(module, field) == "kept" or field.endswith(_TAKEN))
         yield "}"
 
     classes = [line for file in sorted(objects.glob("*Slow.cpp"))
