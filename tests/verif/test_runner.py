@@ -10,6 +10,7 @@ from hw.axi.control import ControlSlave
 from hw.isa import EMB
 from hw.kernel.top import VitisKernel
 from hw.place import Part, place
+from hw.uram import ProtectedUram
 from verif.bench import runner
 
 pytestmark = pytest.mark.turns(4, of="the runner")
@@ -166,11 +167,11 @@ class Pair(Part):
 
 
 class Pairs(wiring.Component):
-    """Such registers in a module of its own and in a shared one, and a memory."""
+    """Such registers in a module of its own and in a shared one, a memory, and an UltraRAM behind registers."""
 
     def __init__(self):
         super().__init__({"i": In(70), "awvalid": In(1), "cleared": Out(70).array(2), "bare": Out(70).array(2),
-                          "word": Out(70)})
+                          "word": Out(70), "ultra": Out(64)})
 
     def elaborate(self, platform):
         m = Module()
@@ -183,6 +184,9 @@ class Pairs(wiring.Component):
         for number, pair in enumerate((own, shared)):
             m.d.comb += [pair.i.eq(self.i), pair.awvalid.eq(self.awvalid), self.cleared[number].eq(pair.cleared),
                          self.bare[number].eq(pair.bare)]
+        m.submodules.uram = uram = ProtectedUram()
+        m.d.sync += [uram.write.eq(self.awvalid), uram.word.eq(self.i)]
+        m.d.comb += self.ultra.eq(uram.a.data)
         return m
 
 
@@ -193,19 +197,21 @@ def test_a_reset_finds_registers_in_any_state(tmp_path, monkeypatch):
 async def one(dut):
     start(dut)
     await reset(dut)
-    seen, word = set(), 5 << 64
-    for keeps in (True, False, False):
+    seen, word = set(), 5 << 64 | 7
+    for keeps in (True, *[False] * 8):
         dut.i.value, dut.awvalid.value = word, 1
         await ClockCycles(dut.clk, 2)
         dut.awvalid.value = 0
-        await ClockCycles(dut.clk, 1)
-        assert dut.cleared__0.value == dut.bare__1.value == dut.word.value == word
+        await ClockCycles(dut.clk, 8)
+        assert dut.cleared__0.value == dut.bare__1.value == dut.word.value == word and dut.ultra.value == 7
         await reset(dut, keeps=keeps)
         await ClockCycles(dut.clk, 1)
-        assert dut.cleared__0.value == dut.cleared__1.value == 0
+        assert dut.cleared__0.value == dut.cleared__1.value == 0 and dut.word.value == word
         drawn = {int(dut.bare__0.value), int(dut.bare__1.value)}
         assert drawn == {word} if keeps else len(drawn - seen) == 2 and word not in drawn, drawn
         seen |= drawn
+        await ClockCycles(dut.clk, 8)
+        assert dut.ultra.value == 7
 """
     module = write(tmp_path, monkeypatch, body, "bench_redrawn")
     runner.simulate(Pairs(), module, name="runner_pairs", tests=1)
