@@ -48,11 +48,11 @@ class CachedEmbeddingBag(torch.nn.Module):
     """One embedding table of `rows` rows of `dim` float32 words.
 
     Parameters  cache_rows: rows on the device; one batch's different rows must fit. heat: (rows,) accesses of each
-                row, as `hotrail profile` counts them: those with the fewest to come leave first; without, those with
-                the fewest so far (LFU). mode: sum or mean. rate, rule: of the step
-                that `backward` takes, sgd or rowwise_adagrad; no optimizer needs to know the bag. place: a folder for
-                a table larger than memory, which is mapped; one that is there goes on. device: of the cache. std,
-                seed: of the rows at the start.
+                row, as `hotrail profile` counts them: rows with the fewest accesses to come are evicted first; without,
+                those with the fewest so far (LFU). mode: sum or mean. rate, rule: of the step that `backward` takes,
+                sgd or rowwise_adagrad; no optimizer needs to know the bag. place: a folder for a table larger than
+                memory, which is mapped; one that is there goes on. device: of the cache. std, seed: of the rows at
+                the start.
     Members     moved: rows copied to the cache. hits, lookups: rows of a batch, each counted once, that were
                 there, and all of them, summed over batches. waits: batches that had to wait for another one's end
                 before they had room.
