@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data import held
-from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
+from bench.framework import LeftOut, Row, at_least, at_most, bench, figure, one_thread
 from gen.base.tools import data_path
 from gen.data.logs.trace import picked
 from gen.data.profile import Heat
@@ -107,7 +107,7 @@ def trained(samples: Samples, form: str | Form, seed: int, epochs: int, tt_forma
     from fpga.api.torch_dlrm import TorchDlrm
     from gen.compress.torch_bag import TieredBag, tiers
 
-    torch.set_num_threads(1)
+    one_thread()
     shuffled = np.random.default_rng(seed).permutation(len(samples.label))
     first, last = (int(len(shuffled) * part) for part in judged)
     learned, held = shuffled[:first], shuffled[first:last]
@@ -233,7 +233,7 @@ def steps() -> Iterator[Row]:
 
     from gen.compress.torch_bag import TieredBag
 
-    torch.set_num_threads(1)
+    one_thread()
     rows, dim = int(np.prod(STEP_MODES)), int(np.prod(STEP_COLUMNS))
     rng = np.random.default_rng(0)
     cdf = np.cumsum(np.arange(1, rows + 1) ** -1.05)

@@ -13,6 +13,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +55,8 @@ class Bench:
 
 
 _BENCHES: dict[str, Bench] = {}
+# What is undone when the bench under way ends.
+_UNDONE = ExitStack()
 
 
 def bench(name: str) -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Iterable[Row]]]:
@@ -87,6 +90,14 @@ def at_least(id: str, what: str, value: float, unit: str, target: float) -> Row:
 def at_most(id: str, what: str, value: float, unit: str, target: float) -> Row:
     """A figure that must not be above its target."""
     return Row(id, what, value, unit, f"<= {target:,g}", value <= target)
+
+
+def one_thread() -> None:
+    """PyTorch on one thread, until the bench under way ends."""
+    import torch
+
+    _UNDONE.callback(torch.set_num_threads, torch.get_num_threads())
+    torch.set_num_threads(1)
 
 
 def provenance() -> tuple[str, str, str]:
@@ -124,6 +135,8 @@ def _measure(item: Bench, echo: Callable[[str], None]) -> Iterator[Row]:
             raise
         raise LeftOut(f"it needs the package {error.name}, which `make bench` installs with others that benches "
                       "compare with") from None
+    finally:
+        _UNDONE.close()
     echo(f"{item.name}: {count} figures in {time.monotonic() - start:.0f} s")
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from bench.data import CALIBRATION, needed
-from bench.framework import LeftOut, Row, bench, figure
+from bench.framework import LeftOut, Row, bench, figure, one_thread
 from bench.plan import STATISTICS, TABLES
 from fpga.api.servers import Machine, core_seconds, machines, sample_bytes
 from fpga.card.costs import measure
@@ -218,7 +218,7 @@ def dlrm_seconds(of: Recommender, profile: Profile) -> float:
     batches = [[torch.from_numpy(profile.tables[name].heat.drawn(of.batch, random) * 0x9E3779B1 % rows[name])
                 for name in of.tables] for _ in range(DLRM_BATCHES)]
     dense, offsets, took = torch.randn(of.batch, network.bottom[0]), torch.arange(of.batch), []
-    torch.set_num_threads(1)
+    one_thread()
     end = time.perf_counter() + DLRM_S
     with torch.inference_mode():
         for indices in cycle(batches):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.data import CALIBRATION, needed
-from bench.framework import Row, bench, figure
+from bench.framework import Row, bench, figure, one_thread
 from bench.papers_data import STEP_BATCH, TRAINS
 from gen.data.logs.criteo import ClickLog
 
@@ -68,7 +68,7 @@ def timed(log: ClickLog, table: int, form: tuple[tuple[int, ...], int], rounds: 
     """By what is off, medians of the time over that with all on: a step's, a lookup's, a backward pass'."""
     import torch
 
-    torch.set_num_threads(1)
+    one_thread()
     bags = {name: bag(log.rows[table], *form, shares, fused) for name, (shares, fused, _) in WAYS.items()}
     optimisers = {name: None if of.rate else torch.optim.SGD(of.parameters(), lr=RATE) for name, of in bags.items()}
     slope = torch.ones(STEP_BATCH, prod(form[0]))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,6 +115,27 @@ def test_failure_keeps_what_came_before(benches, tmp_path):
     with pytest.raises(RuntimeError, match="broken"):
         framework.run(path=tmp_path / "bench.json", echo=quiet)
     assert [row["id"] for row in json.loads((tmp_path / "bench.json").read_text("utf-8"))] == ["one.a"]
+
+
+def test_one_thread_is_for_one_bench(benches, monkeypatch, tmp_path):
+    threads = [8]
+    torch = SimpleNamespace(get_num_threads=lambda: threads[-1], set_num_threads=threads.append)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    @framework.bench("one")
+    def one():
+        """On one thread, and breaks."""
+        framework.one_thread()
+        yield figure("one.a", "a", threads[-1], "")
+        raise LeftOut("broken")
+
+    @framework.bench("two")
+    def two():
+        """On all."""
+        yield figure("two.a", "a", threads[-1], "")
+
+    rows = framework.run(path=tmp_path / "b.json", echo=quiet)
+    assert {row.id: row.value for row in rows} == {"one.a": 1, "two.a": 8}
 
 
 def test_wrong(benches, tmp_path):
