@@ -93,8 +93,8 @@ async def reset(dut: Any, cycles: int = 1, *, keeps: bool = False) -> None:
     One edge has to do: a second one would hide what the first has left in a pipeline. At the first one every register
     is drawn as at a power-up, once everybody has seen what the unit showed: a reset may find it in any state. Inputs
     are drawn while it lasts, most `valid` are 1, and afterwards they are as before: what comes in a reset may not get
-    into a memory either. Those of AXI are 0, as its rules want them in a reset. keeps: the unit's documentation says
-    that some registers outlive a reset, and the bench looks at them; so none is drawn.
+    into a memory either. Those of AXI are 0, as its rules want them in a reset. keeps: no register is drawn, as
+    some outlive a reset, as the unit's documentation says, or a part gets its own later than the unit.
     """
     import cocotb
     from cocotb.triggers import ReadWrite, RisingEdge
