@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bench.data import held
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure, one_thread
+from fpga.api.dlrm import Dlrm
 from gen.base.tools import data_path
 from gen.data.logs.trace import picked
 from gen.data.profile import Heat
@@ -90,7 +91,8 @@ def split(counts: NDArray[np.int64], form: Form) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Trained:
     """A DLRM after its training. bags: its tables (gen.compress.torch_bag.TieredBag), as the next call of scores takes
-    them; saved: words that the rows of their tensor trains would take dense; truth: labels of the held-out samples."""
+    them; saved: words that the rows of their tensor trains would take dense; truth: labels of the held-out samples;
+    scores: their probabilities of label 1."""
 
     bags: Sequence[Any]
     saved: int
@@ -104,7 +106,6 @@ def trained(samples: Samples, form: str | Form, seed: int, epochs: int, tt_forma
     tt_format."""
     import torch
 
-    from fpga.api.torch_dlrm import TorchDlrm
     from gen.compress.torch_bag import TieredBag, tiers
 
     one_thread()
@@ -133,9 +134,14 @@ def trained(samples: Samples, form: str | Form, seed: int, epochs: int, tt_forma
             indices, offsets = samples.bags[table]
             past.append(np.log1p(counts[indices[offsets[:-1]]]))
     dense = np.stack(past, axis=1).astype(np.float32)
-    dense = torch.from_numpy((dense - dense[learned].mean(0)) / dense[learned].std(0))
-    label = torch.from_numpy(samples.label)
-    model = TorchDlrm(dense.shape[1], len(bags), DIM, rate=NET_RATE, bottom=(32,), top=(64, 32), seed=seed)
+    dense = (dense - dense[learned].mean(0)) / dense[learned].std(0)
+    payload = np.concatenate([dense, samples.label[:, None]], axis=1).view(np.uint32)
+    model = Dlrm(dense.shape[1], len(bags), DIM, rate=NET_RATE, bottom=(32,), top=(64, 32), seed=seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for weight, bias in model.bottom + model.top:       # torch's own first weights
+            linear = torch.nn.Linear(*weight.shape)
+            weight[:], bias[:] = linear.weight.detach().T, linear.bias.detach()
 
     def vectors(part: NDArray[np.int64]) -> Any:
         return torch.stack([bag(*map(torch.from_numpy, samples.of(table, part)))
@@ -148,14 +154,16 @@ def trained(samples: Samples, form: str | Form, seed: int, epochs: int, tt_forma
             bags, later = [change(bag) for change, bag in zip(later, bags, strict=True)], []
         # All rates fall to nothing in the second half, so that the last batches do not decide.
         scale = min(1.0, 2 * (1 - begin / len(order)))
-        model.rate = NET_RATE * scale
+        model.rate = np.float32(NET_RATE * scale)
         for bag in bags:
             bag.scale = scale
-        model.step(dense[part], vectors(part), label[part])
+        pooled = vectors(part)
+        pooled.backward(torch.from_numpy(model(pooled.detach().numpy(), payload[part])))
 
     def scores() -> NDArray[np.float32]:
         with torch.no_grad():
-            return np.concatenate([np.asarray(model(dense[part], vectors(part))) for part in np.array_split(held, 8)])
+            return np.concatenate([model.predict(vectors(part).numpy(), payload[part])
+                                   for part in np.array_split(held, 8)])
 
     return Trained(bags, saved, samples.label[held], scores)
 
@@ -166,7 +174,7 @@ def _measured(run: Trained) -> tuple[float, float, int, int, float]:
     score = run.scores()
     for bag in run.bags:
         bag.load_cores(rounded_cores(bag.tt_cores()))
-    return (float(np.mean((score > 0) == (run.truth > 0))), auc(score, run.truth), sum(bag.words for bag in run.bags),
+    return (float(np.mean((score > 0.5) == (run.truth > 0))), auc(score, run.truth), sum(bag.words for bag in run.bags),
             run.saved, auc(run.scores(), run.truth))
 
 

@@ -47,7 +47,7 @@ def right(samples: Samples, form: Form, seed: int, epochs: int, rank: int,
     """Percent of judged samples that are right; how many times smaller the tensor trains are than their rows."""
     run = trained(samples, form, seed, epochs, rank=rank, judged=judged)
     cores = sum(core.size for bag in run.bags for core in bag.tt_cores())
-    return 100 * float(np.mean((run.scores() > 0) == (run.truth > 0))), run.saved / cores if cores else 1.0
+    return 100 * float(np.mean((run.scores() > 0.5) == (run.truth > 0))), run.saved / cores if cores else 1.0
 
 
 @bench("compress_ranks")

@@ -1,13 +1,13 @@
 """Whether the order in which the Hotline core dispatches a log harms learning: AUC, hot and cold apart or not."""
 
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data import held, needed
-from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
+from bench.framework import Row, at_least, at_most, bench, figure
+from fpga.api.dlrm import Dlrm
 from gen.compiler.hotline import Layout, Position, Table, indices_of
 from gen.model.scores import auc
 from golden.hotline import bank, randomizer
@@ -45,21 +45,32 @@ def order_of(layout: Layout, indices: NDArray, learned: int, batch: int) -> tupl
     return order, float((~cold.any(axis=1)).mean())
 
 
+def pooled(rows: Sequence[NDArray], bags: Sequence[NDArray], part: NDArray | slice) -> NDArray[np.float32]:
+    """Vectors (samples, tables, DIM) of some samples; no index is the row of zeros behind a table's last."""
+    return np.stack([table[bag[part]].sum(1) for table, bag in zip(rows, bags, strict=True)], axis=1)
+
+
+def train(model: Dlrm, rows: Sequence[NDArray], bags: Sequence[NDArray], payload: NDArray,
+          order: Sequence[NDArray]) -> None:
+    """Trains model and rows, these in place, on mini-batches in order, each an array of samples' numbers."""
+    for part in order:
+        slopes = model(pooled(rows, bags, part), payload[part])
+        for number, (table, bag) in enumerate(zip(rows, bags, strict=True)):
+            np.subtract.at(table, bag[part], ROW_RATE * slopes[:, number, None])
+            table[-1] = 0
+
+
 @bench("hotline_auc")
 def rows() -> Iterator[Row]:
     """AUC of a DLRM trained on a real log in its own order and in that in which the Hotline core dispatches it."""
     path = needed("anime_420k.npz")
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
-    from fpga.api.torch_dlrm import TorchDlrm, predict, tables_of, train
-
     trace = held(path)
     indices, positions = indices_of(trace, PLACES)
     sizes = [trace.rows[name] for name in PLACES]
     tables = [Table(name, np.zeros((count, 1), np.float32)) for name, count in zip(PLACES, sizes, strict=True)]
 
     class Wide:     # what a Layout asks of a configuration
-        words, positions, domain_bits, sample_beats_max = 16, 64, 24, 8
+        words, positions, domain_bits, sample_beats_max, banks = 16, 64, 24, 8, BANKS
         row_slots = embedding_beats = 1 << 13
 
     layout = Layout(Wide, tables, [Position(item.table, item.join) for item in positions])
@@ -79,11 +90,15 @@ def rows() -> Iterator[Row]:
         own = [np.arange(at, min(at + BATCH, cut)) for at in range(0, cut, BATCH)]
         order, share = order_of(layout, index[:cut], int(LEARNED * cut), BATCH)
         shares.append(share)
+        payload = np.concatenate([dense, label[:, None]], axis=1).view(np.uint32)
+        first = [np.random.default_rng((seed, size)).normal(0, 0.1, (size + 1, DIM)) for size in sizes]
+        for table in first:
+            table[-1] = 0
         for name, parts in (("original", own), ("hotrail", order)):
-            model = TorchDlrm(dense.shape[1], len(bags), DIM, rate=RATE, seed=seed)
-            rows_of = tables_of(sizes, DIM, seed)
-            train(model, rows_of, bags, dense, label, parts, ROW_RATE, BATCH)
-            score = predict(model, rows_of, [bag[cut:] for bag in bags], dense[cut:])
+            model = Dlrm(dense.shape[1], len(bags), DIM, rate=RATE, seed=seed, of=BATCH)
+            tables_of = [table.astype(np.float32) for table in first]
+            train(model, tables_of, bags, payload, parts)
+            score = model.predict(pooled(tables_of, bags, slice(cut, None)), payload[cut:])
             found[name].append(auc(score, label[cut:]))
     means = {name: float(np.mean(values)) for name, values in found.items()}
     spread = float(np.std(found["original"], ddof=1))

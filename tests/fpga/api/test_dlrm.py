@@ -1,4 +1,4 @@
-"""The DLRMs that stand for a GPU: slopes are those of differences, NumPy's and torch's are the same, they learn."""
+"""The DLRM that stands for a GPU: slopes are those of differences and torch's, it learns."""
 
 import numpy as np
 import pytest
@@ -58,45 +58,27 @@ def test_a_short_mini_batch_steps_no_further_for_each_sample():
 
 
 def test_torch_gives_the_same():
+    """Its networks, with the same weights: slopes of the vectors, and the weights after a step."""
     torch = pytest.importorskip("torch", reason="needs the extra torch")
-    from fpga.api.torch_dlrm import TorchDlrm
     torch.set_num_threads(1)
-    mine, theirs = Dlrm(DENSE, VECTORS, DIM, rate=0.1, seed=6), TorchDlrm(DENSE, VECTORS, DIM, rate=0.1, seed=6)
-    for layers, parts in ((mine.bottom, theirs.bottom), (mine.top, theirs.top)):
-        linear = [part for part in parts if hasattr(part, "weight")]
-        for (weight, bias), part in zip(layers, linear, strict=True):
-            part.weight.data = torch.from_numpy(weight.T.copy())
-            part.bias.data = torch.from_numpy(bias.copy())
+    model = Dlrm(DENSE, VECTORS, DIM, rate=0.1, seed=6)
     for seed in range(5):
         vectors, payload = batch(seed)
-        np.testing.assert_allclose(mine(vectors, payload), theirs(vectors, payload), rtol=1e-4, atol=1e-6)
-
-
-def test_torch_trains_tables_as_the_rows_of_a_gpu():
-    """fpga.api.torch_dlrm.train against the same mini-batches with rows in plain arrays."""
-    torch = pytest.importorskip("torch", reason="needs the extra torch")
-    from fpga.api.torch_dlrm import TorchDlrm, predict, tables_of, train
-    torch.set_num_threads(1)
-    random = np.random.default_rng(7)
-    sizes, count = (9, 7), 40
-    bags = [random.integers(-1, size, (count, length)) for size, length in zip(sizes, (1, 3), strict=True)]
-    dense = random.standard_normal((count, DENSE)).astype(np.float32)
-    label = random.integers(0, 2, count).astype(np.float32)
-    order = [np.arange(at, at + 8) for at in range(0, count, 8)]
-    tables, model = tables_of(sizes, DIM, 1), TorchDlrm(DENSE, 2, DIM, rate=0.1, seed=2)
-    plain, twin = [table.numpy().copy() for table in tables], TorchDlrm(DENSE, 2, DIM, rate=0.1, seed=2)
-    train(model, tables, bags, dense, label, order, 0.5)
-    payload = np.concatenate([dense, label[:, None]], axis=1).view(np.uint32)
-    for part in order:
-        slopes = twin(np.stack([table[bag[part]].sum(1) for table, bag in zip(plain, bags, strict=True)], axis=1),
-                      payload[part])
-        for number, (table, bag) in enumerate(zip(plain, bags, strict=True)):
-            for sample, row in zip(*np.nonzero(bag[part] >= 0), strict=True):
-                table[bag[part][sample, row]] -= 0.5 * slopes[sample, number]
-    for table, wanted in zip(tables, plain, strict=True):
-        np.testing.assert_allclose(table.numpy(), wanted, rtol=1e-3, atol=1e-5)
-        assert (table[-1] == 0).all()
-    assert predict(model, tables, bags, dense).shape == (count,)
+        layers = [[[torch.from_numpy(part.copy()).requires_grad_() for part in pair] for pair in network]
+                  for network in (model.bottom, model.top)]
+        rows, words = torch.from_numpy(vectors).requires_grad_(), torch.from_numpy(payload.view(np.float32))
+        low = words[:, :DENSE]
+        for weight, bias in layers[0]:
+            low = torch.relu(low @ weight + bias)
+        features = torch.cat([low[:, None], rows], dim=1)
+        high = torch.cat([low, (features @ features.transpose(1, 2))[:, model.row, model.column]], dim=1)
+        for number, (weight, bias) in enumerate(layers[1]):
+            high = (torch.relu(high) if number else high) @ weight + bias
+        torch.nn.functional.binary_cross_entropy_with_logits(high[:, 0], words[:, DENSE]).backward()
+        np.testing.assert_allclose(model(vectors, payload), rows.grad, rtol=1e-4, atol=1e-6)
+        for mine, theirs in zip(model.bottom + model.top, layers[0] + layers[1], strict=True):
+            for part, other in zip(mine, theirs, strict=True):
+                np.testing.assert_allclose(part, (other - 0.1 * other.grad).detach(), rtol=1e-4, atol=1e-6)
 
 
 def test_it_learns_through_the_core():
