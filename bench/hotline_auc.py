@@ -96,6 +96,10 @@ def rows() -> Iterator[Row]:
             table[-1] = 0
         for name, parts in (("original", own), ("hotrail", order)):
             model = Dlrm(dense.shape[1], len(bags), DIM, rate=RATE, seed=seed, of=BATCH)
+            draw = np.random.default_rng(seed)
+            for weight, bias in model.bottom + model.top:       # small, for the rows' rate is large
+                most = len(weight) ** -0.5
+                weight[:], bias[:] = draw.uniform(-most, most, weight.shape), draw.uniform(-most, most, bias.shape)
             tables_of = [table.astype(np.float32) for table in first]
             train(model, tables_of, bags, payload, parts)
             score = model.predict(pooled(tables_of, bags, slice(cut, None)), payload[cut:])
