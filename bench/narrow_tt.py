@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import learn
-from bench.data import held, needed
+from bench.compress import EPOCHS, logs, trained
+from bench.data import needed
 from bench.emb import PRESET
-from bench.framework import Row, at_least, bench, figure
+from bench.framework import LeftOut, Row, at_least, bench, figure
 from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
 from fpga.card.costs import measure
 from gen.compress.post_hoc import tt_rows
 from gen.compress.search import capacity
-from gen.data import reorder, shapes
 from gen.data.profiling.mels import mels
 from gen.model.recommender import ROW_FORMATS, TT_FORMATS
 from gen.planner.assume import model_of
@@ -23,42 +24,34 @@ from gen.planner.planning import make
 from gen.rtl import config
 from golden.fp.narrow import FORMATS, narrow, widen
 from golden.tt.block16 import rounded_cores
-from golden.tt.cores import dense
 
 #: Whose TT unit takes nothing but block16.
 HALF = "smartssd_half"
 ROOM = 3.7e6
-SEED, SWEEPS = 20, 10
-WIDTH, POOLING, SAMPLE = 64, 20, 2000
+POOLING, SAMPLE = 20, 2000
 DIM, BATCH = 256, 1024
 NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_format": "block16"}
 
 
 @bench("narrow_tt")
 def room() -> Iterator[Row]:
-    """Bytes of FP32 values that the TT unit's core memories stand for; rows and ratings of trained cores."""
+    """Bytes of FP32 values that the TT unit's core memories stand for; rows of trained cores."""
+    if find_spec("torch") is None:
+        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     for form, preset, times in zip(TT_FORMATS, (PRESET, HALF), (1, 2), strict=True):
         yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form} in {preset}, as float32",
                        times * capacity(config.load(preset).cores["tt"]), "bytes", times * ROOM)
-    log = held("movielens")
-    ratings = learn.split(log.table("user_id"), log.table("item_id"), log.values["rating"], seed=SEED)
-    rows_of = reorder.by_similarity(learn.dense(ratings, columns=WIDTH, sweeps=SWEEPS, seed=SEED).items)
+    samples = dict(logs())["movielens"]
     for rank in (4, 16):
-        model, wide = learn.tensor_train(
-            ratings, row_modes=shapes.row_modes(ratings.shape[1]), column_modes=shapes.column_modes(WIDTH), rank=rank,
-            rows_of=rows_of, sweeps=SWEEPS, seed=SEED)
-        cores = tuple(np.ascontiguousarray(core, np.float32) for core in wide)
-        forms = {"float32": cores, "block16": rounded_cores(cores)}
+        items = trained(samples, "all", 0, EPOCHS["movielens"], rank=rank).bags[1]
+        cores = tuple(np.ascontiguousarray(core, np.float32) for core in items.tt_cores())
+        forms = {"block16": rounded_cores(cores)}
         forms |= {form: tuple(widen(narrow(core, form), form) for core in cores) for form in FORMATS}
-        for form, kept in forms.items():
-            what = f"MovieLens-100K, items as a tensor train of rank {rank}, cores as {form}"
-            yield figure(f"narrow.tt.rmse.r{rank}.{form}", f"{what}: RMSE on held-out ratings",
-                         round(model.rmse(ratings, dense(list(kept))[rows_of]), 7), "")
-            if form != "float32":
-                for name, pooling in (("row", 1), ("bag", POOLING)):
-                    yield figure(f"narrow.tt.error.r{rank}.{form}.{name}",
-                                 f"{what}: root mean square error of sums of {pooling} over their size",
-                                 float(f"{100 * _error(cores, kept, pooling):.3g}"), "%")
+        for (form, kept), (name, pooling) in product(forms.items(), (("row", 1), ("bag", POOLING))):
+            yield figure(f"narrow.tt.error.r{rank}.{form}.{name}",
+                         f"MovieLens-100K, items as a tensor train of rank {rank}, cores as {form}: root mean square "
+                         f"error of sums of {pooling} over their size",
+                         float(f"{100 * _error(cores, kept, pooling):.3g}"), "%")
 
 
 def _error(cores: Sequence[NDArray[np.float32]], kept: Sequence[NDArray[np.float32]], pooling: int) -> float:

@@ -31,7 +31,7 @@ from golden.tt.block16 import rounded_cores
 #: Samples of a log whose bags are pooled; rows where there are none, and of a tensor train.
 SAMPLES, ROWS = 1 << 14, 1 << 12
 CHUNK, BLOCK = 512, 1 << 16     # samples and rows at once
-#: Of rows of tensor trains that were trained, by their cores in block16: the largest of narrow.tt.error.*.row.
+#: Of rows of tensor trains that were trained, by their cores in block16; narrow.tt.error.*.block16.row are below it.
 BLOCK16 = 1.62e-4
 #: Past it a row may not be held as binary16, or not with scale and bias as such.
 HALF_MOST = 65504.0
