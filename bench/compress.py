@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data import held
-from bench.framework import LeftOut, Row, at_least, at_most, bench, figure, one_thread
+from bench.framework import Row, at_least, at_most, bench, figure, one_thread
 from fpga.api.dlrm import Dlrm
 from gen.base.tools import data_path
 from gen.data.logs.trace import picked
@@ -178,11 +177,9 @@ def _measured(run: Trained) -> tuple[float, float, int, int, float]:
             run.saved, auc(run.scores(), run.truth))
 
 
-@bench("compress")
+@bench("compress", needs="torch")
 def accuracy() -> Iterator[Row]:
     """Accuracy of a DLRM whose rows are dense, all in TTs, or hot dense and warm in TTs; time of a step."""
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     yield from steps()
     for name, samples in logs():
         found = {form: np.array([_measured(trained(samples, form, seed, EPOCHS[name])) for seed in range(SEEDS)])

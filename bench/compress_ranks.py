@@ -7,14 +7,13 @@ that are judged; the dense model has the same samples, epochs and rates of its n
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
 
 from bench.compress import DIM, EPOCHS, FORMS, HELD_OUT, SEEDS, Form, Samples, logs, trained
 from bench.data import CALIBRATION, needed
-from bench.framework import LeftOut, Row, bench, figure
+from bench.framework import Row, bench, figure
 from gen.data.logs.criteo import ClickLog
 
 RANKS = (4, 8, 16, 32)
@@ -50,11 +49,9 @@ def right(samples: Samples, form: Form, seed: int, epochs: int, rank: int,
     return 100 * float(np.mean((run.scores() > 0.5) == (run.truth > 0))), run.saved / cores if cores else 1.0
 
 
-@bench("compress_ranks")
+@bench("compress_ranks", needs="torch")
 def ranks() -> Iterator[Row]:
     """SCRec Fig. 12: accuracy of tensor trains of rank 4 to 32 beside dense rows, at the shares of Fig. 11."""
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     found = {name: samples for name, samples in logs() if name == "movielens"}
     found["criteo"], logit = drawn(ClickLog(needed(CALIBRATION)))
     yield figure("compress.ranks.criteo.best", "samples of Criteo Kaggle's shape: right where the true logit decides",

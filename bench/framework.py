@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from gen.base.tools import build_folder
 
 ROOT = Path(__file__).parents[1]
 PEERS = ("libcachesim", "polars")      # packages that only developers install
+#: How to install others, without which a bench that names them is left out.
+EXTRAS = {"torch": "'hotrail[torch]'", "fbgemm_gpu": "fbgemm-gpu-cpu", "xls": "'hotrail[xls]'"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Bench:
     name: str
     about: str
     rows: Callable[[], Iterable[Row]]
+    needs: str = ""
 
 
 _BENCHES: dict[str, Bench] = {}
@@ -59,8 +63,9 @@ _BENCHES: dict[str, Bench] = {}
 _UNDONE = ExitStack()
 
 
-def bench(name: str) -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Iterable[Row]]]:
-    """Registers a function as the bench `name`; the first line of its docstring says what it measures."""
+def bench(name: str, *, needs: str = "") -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Iterable[Row]]]:
+    """Registers a function as the bench `name`; the first line of its docstring says what it measures. needs: one of
+    EXTRAS, without which it is left out."""
 
     def register(function: Callable[[], Iterable[Row]]) -> Callable[[], Iterable[Row]]:
         known = _BENCHES.get(name)
@@ -71,7 +76,7 @@ def bench(name: str) -> Callable[[Callable[[], Iterable[Row]]], Callable[[], Ite
         about = (function.__doc__ or "").strip().splitlines()
         if not about:
             raise ValueError(f"bench {name} needs a docstring that says what it measures")
-        _BENCHES[name] = Bench(name, about[0], function)
+        _BENCHES[name] = Bench(name, about[0], function, needs)
         return function
 
     return register
@@ -125,6 +130,8 @@ def registered() -> list[Bench]:
 def _measure(item: Bench, echo: Callable[[str], None]) -> Iterator[Row]:
     start = time.monotonic()
     echo(f"{item.name}: {item.about}")
+    if item.needs and find_spec(item.needs) is None:
+        raise LeftOut(f"needs the package {item.needs}: pip install {EXTRAS[item.needs]}")
     count = 0
     try:
         for row in item.rows():

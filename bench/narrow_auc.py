@@ -1,12 +1,11 @@
 """What narrow rows and tensor-train cores cost a DLRM that was trained in float32, on real logs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 
 import numpy as np
 
 from bench.compress import EPOCHS, Trained, logs, trained
-from bench.framework import LeftOut, Row, at_most, bench, figure
+from bench.framework import Row, at_most, bench, figure
 from gen.model.row_formats import rounded
 from gen.model.scores import auc
 from golden.fp.narrow import narrow, widen
@@ -24,11 +23,9 @@ FORMS: Mapping[str, tuple[str, str, Mapping[str, tuple[str, str, float]]]] = {
     "half": (".tt", "50 % of the accesses dense, the next 30 % in tensor trains of rank 16", CORES)}
 
 
-@bench("narrow_auc")
+@bench("narrow_auc", needs="torch")
 def areas() -> Iterator[Row]:
     """AUC on held-out samples of two real logs, rows and cores rounded after the training, and cores within it."""
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     for log, samples in logs():
         for form, (end, told, formats) in FORMS.items():
             found: dict[str, list[float]] = {name: [] for name in ("fp32", *formats)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.framework import LeftOut, Row, at_least, bench, figure
+from bench.framework import Row, at_least, bench, figure
 from bench.narrow import SHORT
 from bench.page import RESULTS, recorded
 from fpga.api.servers import fbgemm_table
@@ -24,13 +24,9 @@ CORE_MHZ = 250.0
 CORES, TT_CORES = 4, 10
 
 
-@bench("narrow_fbgemm")
+@bench("narrow_fbgemm", needs="fbgemm_gpu")
 def cores() -> Iterator[Row]:
     """Millions of rows per second of FBGEMM's inference tables on one core; the card's DRAM and TT tiers over them."""
-    try:
-        import fbgemm_gpu  # noqa: F401
-    except ImportError:
-        raise LeftOut("needs torch and fbgemm_gpu: pip install fbgemm-gpu-cpu") from None
     card = recorded(RESULTS)
     for form in FORMS:
         rates = {pooling: _rate(form, pooling) for pooling in POOLING}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from bench.compress import EPOCHS, logs, trained
 from bench.data import needed
 from bench.emb import PRESET
-from bench.framework import LeftOut, Row, at_least, bench, figure
+from bench.framework import Row, at_least, bench, figure
 from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
 from fpga.card.costs import measure
 from gen.compress.post_hoc import tt_rows
@@ -33,11 +32,9 @@ DIM, BATCH = 256, 1024
 NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_format": "block16"}
 
 
-@bench("narrow_tt")
+@bench("narrow_tt", needs="torch")
 def room() -> Iterator[Row]:
     """Bytes of FP32 values that the TT unit's core memories stand for; rows of trained cores."""
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     for form, preset, times in zip(TT_FORMATS, (PRESET, HALF), (1, 2), strict=True):
         yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form} in {preset}, as float32",
                        times * capacity(config.load(preset).cores["tt"]), "bytes", times * ROOM)

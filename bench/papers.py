@@ -20,14 +20,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from bench.data import CALIBRATION, needed
-from bench.framework import LeftOut, Row, bench, figure, one_thread
+from bench.framework import Row, bench, figure, one_thread
 from bench.plan import STATISTICS, TABLES
 from fpga.api.servers import Machine, core_seconds, machines, sample_bytes
 from fpga.card.costs import measure
@@ -231,11 +230,9 @@ def dlrm_seconds(of: Recommender, profile: Profile) -> float:
     return float(min(took)) / of.batch
 
 
-@bench("papers_screc_9_dlrm")
+@bench("papers_screc_9_dlrm", needs="torch")
 def figure_9_dlrm() -> Iterator[Row]:
     """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on one thread."""
-    if find_spec("torch") is None:
-        raise LeftOut("needs the extra torch: pip install 'hotrail[torch]'")
     profile, dim = criteo(needed(CALIBRATION)), CRITEO_DIMS[0]
     for rm in range(4):
         of = replace(model_of(profile, dim, CRITEO_BATCH)[0], network=Model.load(f"screc_rm{rm}", dim=dim))

@@ -12,7 +12,6 @@ in random order, of which nobody knows more, it is 1.15 to 1.19 on the three cas
 from collections.abc import Iterator
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +93,13 @@ def moved() -> Iterator[Row]:
                  max(further), "times")
 
 
-@bench("train_cache_equal")
+@bench("train_cache_equal", needs="torch")
 def equal() -> Iterator[Row]:
     """Words that differ from torch's EmbeddingBag and SGD after 200 steps."""
-    torch, bag_of = _torch()
+    import torch
+
+    from hotrail.training import CachedEmbeddingBag
+
     for name, log in logs():
         for table in log.indices:
             indices, offsets = log.bags(table)
@@ -108,7 +110,7 @@ def equal() -> Iterator[Row]:
                     continue
                 plain = torch.nn.EmbeddingBag(rows, DIM, mode="sum")
                 optimizer = torch.optim.SGD(plain.parameters(), lr=RATE)
-                ours = bag_of(plain, cache_rows=capacity, rate=RATE)
+                ours = CachedEmbeddingBag.of(plain, cache_rows=capacity, rate=RATE)
                 random = torch.Generator().manual_seed(1)
                 for step in range(min(STEPS, (len(offsets) - 1) // size)):
                     part = offsets[step * size:(step + 1) * size + 1]
@@ -125,11 +127,12 @@ def equal() -> Iterator[Row]:
                               "words", 0)
 
 
-@bench("train_cache_cpu")
+@bench("train_cache_cpu", needs="torch")
 def on_processor() -> Iterator[Row]:
     """Steps per second on this processor, 10 million rows of which 5 % are cached, over torch with all rows."""
-    torch, bag_of = _torch()
-    from hotrail.training import ahead
+    import torch
+
+    from hotrail.training import CachedEmbeddingBag, ahead
 
     random = np.random.default_rng(1)
     heat = 1 / np.arange(1, ROWS + 1) ** ZIPF
@@ -138,7 +141,7 @@ def on_processor() -> Iterator[Row]:
               torch.arange(0, BAGS * POOLING, POOLING)) for _ in range(TURNS)]
     plain = torch.nn.EmbeddingBag(ROWS, WORDS, mode="sum", sparse=True)
     optimizer = torch.optim.SGD(plain.parameters(), lr=RATE)
-    ours = bag_of(plain, cache_rows=CACHED, rate=RATE, heat=heat)
+    ours = CachedEmbeddingBag.of(plain, cache_rows=CACHED, rate=RATE, heat=heat)
 
     def all_rows() -> float:
         start = perf_counter()
@@ -158,13 +161,3 @@ def on_processor() -> Iterator[Row]:
     yield at_least("train.cache.cpu", f"steps per second, {ROWS:,} rows of {WORDS} words, {CACHED / ROWS:.0%} cached, "
                    f"{BAGS:,} bags of {POOLING}, Zipf {ZIPF}, over nn.EmbeddingBag(sparse=True) with SGD",
                    median(ratios), "times", 0.8)
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ModuleNotFoundError:
-        raise LeftOut("the extra torch") from None
-    from hotrail.training import CachedEmbeddingBag
-
-    return torch, CachedEmbeddingBag.of

@@ -14,7 +14,7 @@ from time import sleep
 
 import numpy as np
 
-from bench.framework import LeftOut, Row, at_most, bench
+from bench.framework import Row, at_most, bench
 
 KILLS, STEPS, SECONDS = 100, 6, 0.04
 
@@ -79,13 +79,9 @@ def different(folder: Path, kills: int) -> int:
     return sum(int((one != other).sum()) for one, other in pairs)
 
 
-@bench("train_cache_crash")
+@bench("train_cache_crash", needs="torch")
 def rows() -> Iterator[Row]:
     """Words that differ from an uninterrupted training after 100 kills at random."""
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError:
-        raise LeftOut("the extra torch") from None
     with TemporaryDirectory() as folder:
         yield at_most("train.cache.crash", f"words that differ after {KILLS} kills at random and "
                       f"{STEPS * (KILLS + 1)} steps", different(Path(folder), KILLS), "words", 0)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data import logs
-from bench.framework import ROOT, LeftOut, Row, at_most, bench, figure
+from bench.framework import ROOT, Row, at_most, bench, figure
 
 RANKS, SIZE, SAMPLES, LEARNED, SHARE = (2, 4), 64, 6400, 1280, 0.05
 DIM, RATE = 16, 0.05
@@ -88,13 +88,9 @@ def main(place: Path, rank: int, ranks: int) -> None:
                              cache_rows=int(given["rows"] * SHARE))))
 
 
-@bench("train_ranks")
+@bench("train_ranks", needs="torch")
 def ranks() -> Iterator[Row]:
     """2 and 4 gloo processes against one, bit for bit, and what they exchange."""
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError:
-        raise LeftOut("the extra torch") from None
     for name, log in logs():
         table = max(log.indices, key=lambda each: log.rows[each])
         indices, offsets = log.bags(table)

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 from amaranth.hdl import Module
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
-from bench.framework import LeftOut, Row, at_most, bench, figure
+from bench.framework import Row, at_most, bench, figure
 from fpga.synth.map import synthesise
 from gen.base.tools import build_folder
 from gen.rtl.verilog import convert
@@ -169,11 +168,9 @@ def _rows(name: str, what: str, unit: Any, text: str) -> Iterator[Row]:
                      "cycles")
 
 
-@bench("hls_xls")
+@bench("hls_xls", needs="xls")
 def hls_xls() -> Iterator[Row]:
     """Google's XLS beside our RTL: float32 arithmetic and a pooling unit, same latency, same mapping."""
-    if find_spec("xls") is None:
-        raise LeftOut("XLS is not installed: pip install 'hotrail[xls]'")
     for name, unit in (("mul", Multiply()), ("add", Add())):
         yield from _rows(name, f"float32 {name}, both rounded once", unit, operation(name))
     yield from _rows("mac", "multiply-accumulate, XLS rounded at every step, ours once", _Words(1), MAC)

@@ -182,7 +182,14 @@ def test_a_bench_without_a_package_that_only_developers_have_is_left_out(benches
         yield figure("y", "b", 2, "")
 
     said = []
+    @framework.bench("d", needs="xls")
+    def extra():
+        """With an extra."""
+        pytest.fail("it is left out before it begins")
+
+    monkeypatch.setattr(framework, "find_spec", lambda name: None)
     rows = framework.run(path=tmp_path / "b.json", echo=said.append)
+    assert "d: left out: needs the package xls: pip install 'hotrail[xls]'" in said
     assert [row.id for row in rows] == ["y"]
     assert "a: left out: it needs the package polars, which `make bench` installs with others" in "\n".join(said)
 
