@@ -326,14 +326,3 @@ def test_golden_pools():
     got = pool(samples, positions, hot, cold, row_beats=3)
     assert got.vectors.view(np.float32).tolist() == [[[33, 88], [0, 0], [0, 0]], [[100, 400], [1, 2], [0, 0]]]
     assert (got.v_mul, got.v_add, got.gpu_rd) == (6, 6, 3)
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
-    (dict(batches=3), "batches must be one of 2, 4, not 3"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Too few positions, and a number of mini-batches that is not offered, are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

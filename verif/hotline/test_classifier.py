@@ -166,14 +166,3 @@ async def corner_values(dut):
 def test_classifier(name, number):
     simulate(Classifier(CONFIGS[name]), "verif.hotline.test_classifier", name=f"hotline_classifier_{name}", tests=6,
              seed=number, env={"HOTRAIL_SHAPE": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(words=4), "words must be one of 8, 16, not 4"),
-    (dict(lanes=12), "lanes must be a power of two from 4 to 64, not 12"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """A width of beats that there is not, and lanes that are no power of two, are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

@@ -1,7 +1,6 @@
 """The dispatcher among models of all that stands around it: what is in the mailbox, and when."""
 
 import os
-from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -241,15 +240,3 @@ SEVERAL = (*(name for name in NAMES if name != "latency_and_rate_as_documented")
 def test_hotline_dispatch(number, name, tests):
     simulate(Dispatcher(CONFIGS[name]), "verif.hotline.test_dispatch", name=f"hotline_dispatch_{name}",
              tests=len(tests), seed=number, only="|".join(f"{test}$" for test in tests), env={"HOTLINE": name})
-
-
-@pytest.mark.parametrize(("change", "sentence"), [
-    (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
-    (dict(frames=1), "frames must be a whole number from 2 to 16, not 1"),
-    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Sizes that the dispatcher cannot count on are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(CONFIGS["tiny"], **change)
-    assert str(caught.value) == sentence

@@ -1,7 +1,6 @@
 """The embedding buffer against its model: rows that land, are read by both clients and written over at once."""
 import os
 from collections import deque
-from dataclasses import replace
 
 import cocotb
 import pytest
@@ -347,15 +346,3 @@ async def faults(dut):
 def test_embeddings(name, number):
     simulate(SHAPES[name], "verif.hotline.test_embeddings", name=f"hotline_embeddings_{name}",
              tests=7, seed=number, env={"HOTRAIL_SHAPE": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
-    (dict(row_slots=20), "row_slots must be a power of two from 16 to 262144, not 20"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """A memory with fewer beats than slots, and a number of slots that is no power of two, are refused with a
-    sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

@@ -365,18 +365,6 @@ def test_frames(name, number):
              seed=number, env={"HOTRAIL_SHAPE": name})
 
 
-@pytest.mark.parametrize("change,sentence", [
-    (dict(frames=1), "frames must be a whole number from 2 to 16, not 1"),
-    (dict(frames=17), "frames must be a whole number from 2 to 16, not 17"),
-    (dict(frame_beats=24), "frame_beats must be a power of two from 16 to 65536, not 24"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Too few and too many frames, and a size that is no power of two, are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence
-
-
 def test_mini_batches():
     popular, others = mini_batches([0, 1, 0, 0, 1, 0], 3)
     assert [found.tolist() for found in popular] == [[0, 2, 3], [5]]

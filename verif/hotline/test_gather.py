@@ -1,6 +1,5 @@
 """The gathering of cold rows against its model, between frames, rows in memory and a GPU, all at any pace."""
 from collections import Counter, deque
-from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -15,7 +14,6 @@ from verif.bench.memory import base
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
-from verif.hotline.bench import TINY
 from verif.hotline.jobs import CONFIG, CONFIGS, NONE, POSITIONS, WORDS, job
 
 
@@ -350,15 +348,3 @@ async def rows_outside_the_buffer(dut):
 def test_gather(name, number):
     simulate(Gather(CONFIGS[name]), "verif.hotline.test_gather", name=f"hotline_gather_{name}", tests=7, seed=number,
              env={"GATHER": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
-    (dict(frame_beats=8), "frame_beats must be a power of two from 16 to 65536, not 8"),
-    (dict(embedding_beats=16), "embedding_beats must be at least 32, the row slots, not 16"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Sizes that are not allowed are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

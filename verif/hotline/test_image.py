@@ -177,14 +177,3 @@ async def corner_values(dut):
 def test_image(name, number):
     simulate(ImageMover(CONFIGS[name]), "verif.hotline.test_image", name=f"hotline_image_{name}", tests=6,
              seed=number, env={"IMAGE": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(words=4), "words must be one of 8, 16, not 4"),
-    (dict(banks=2), "banks must be a power of two from 4 to 64, not 2"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Words of a beat and banks that are not allowed are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        ImageMover(replace(TINY, **change))
-    assert str(caught.value) == sentence

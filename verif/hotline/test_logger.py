@@ -374,15 +374,3 @@ async def flipped_bits(dut):
 def test_logger(name, number):
     simulate(Logger(CONFIGS[name]), "verif.hotline.test_logger", name=f"hotline_logger_{name}", tests=7,
              seed=number, env={"LOGGER": name}, memories=("store",))
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(banks=3), "banks must be a power of two from 4 to 64, not 3"),
-    (dict(waves=2), "waves must be a power of two from 4 to 64, not 2"),
-    (dict(sets=8), "sets must be a power of two from 16 to 65536, not 8"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Banks, waves and sets that are not allowed are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        Logger(replace(TINY, **change))
-    assert str(caught.value) == sentence

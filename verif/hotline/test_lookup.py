@@ -370,16 +370,3 @@ async def index_out_of_range(dut):
 def test_lookup(name, number):
     simulate(LookupArray(CONFIGS[name]), "verif.hotline.test_lookup", name=f"hotline_lookup_{name}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(lanes=4), "lanes must be at least 8, the words of a beat, not 4"),
-    (dict(positions=8, words=16, lanes=16), "positions must be at least 16, the words of a beat, not 8"),
-    (dict(positions=24), "positions must be a power of two from 8 to 64, not 24"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Too few lanes and positions for the words of a beat, and what is no power of two, are refused with a
-    sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

@@ -2,7 +2,6 @@
 
 import os
 import random
-from dataclasses import replace
 
 import cocotb
 import pytest
@@ -401,16 +400,3 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 def test_hotline_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.hotline.test_program", name=f"hotline_program_{name}", tests=len(tests),
              seed=number, only="|".join(f"{test}$" for test in tests), env={"HOTLINE": name})
-
-
-@pytest.mark.parametrize(("change", "sentence"), [
-    (dict(words=4), "words must be one of 8, 16, not 4"),
-    (dict(positions=4), "positions must be a power of two from 8 to 64, not 4"),
-    (dict(words=16, lanes=16, positions=8), "positions must be at least 16, the words of a beat, not 8"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Words and positions that do not fit are refused with a sentence: instructions are whole beats, there is an
-    address register for every word."""
-    with pytest.raises(ValueError) as caught:
-        replace(CONFIGS["tiny"], **change)
-    assert str(caught.value) == sentence

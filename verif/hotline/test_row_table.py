@@ -396,14 +396,3 @@ async def corner_values(dut):
 def test_row_table(name, number):
     simulate(RowTable(CONFIGS[name], array_rows=ARRAY_ROWS.get(name, 32768)), "verif.hotline.test_row_table",
              name=f"hotline_row_table_{name}", tests=7, seed=number, env={"ROW_TABLE": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(row_slots=24), "row_slots must be a power of two from 16 to 262144, not 24"),
-    (dict(batches=3), "batches must be one of 2, 4, not 3"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Sizes that are not allowed are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence

@@ -414,13 +414,3 @@ def test_golden_updates():
     assert got.view(np.float32).tolist() == [[[0.5, 1], [1.5, 2]], [[-0.5, -1], [-1.5, -2]]]
     assert (buffer.read(1) == got[0]).all() and (model.memory[10:12] == got[1]).all()
     assert (reducer.update(row.view(np.uint32), 0, row.view(np.uint32)) == row.view(np.uint32)).all()
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """A port's queue that is too short is refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(TINY, **change)
-    assert str(caught.value) == sentence
