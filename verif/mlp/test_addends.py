@@ -7,7 +7,6 @@ import pytest
 
 from golden.mlp.store import Addends
 from hw.mlp.addends import AddendMemory
-from hw.mlp.store import codewords
 from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import (
     NARROW,
@@ -166,9 +165,3 @@ async def every_word_is_watched(dut):
 def test_addends(number, shape):
     simulate(AddendMemory(CONFIGS[shape]), "verif.mlp.test_addends", name=f"mlp_addends_{shape}", tests=8,
              seed=number, env={"HOTRAIL_SHAPE": shape}, memories=("store_*",))
-
-
-def test_illegal_config_wrong():
-    """What the memories are made of refuses a style or a width that it cannot have, with a sentence."""
-    with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):
-        codewords(AddendMemory(TINY).addends[0][0])

@@ -1,7 +1,6 @@
 """The row loader against its cycle model and golden.mlp.loader: any rows and features, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -216,11 +215,3 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 def test_mlp_loader(number, name, tests):
     simulate(RowLoader(CONFIGS[name]), "verif.mlp.test_loader", name=f"mlp_loader_{name}", tests=len(tests),
              seed=number, only="|".join(tests), env={"UNIT": name})
-
-
-def test_illegal_config_wrong():
-    """Sizes that places cannot be counted by are refused with a sentence: all are powers of two."""
-    with pytest.raises(ValueError, match="row_lines must be a power of two from 64 to 4096, not 200"):
-        RowLoader(replace(CONFIGS["tiny"], row_lines=200))
-    with pytest.raises(ValueError, match="units must be one of 2, 4, not 3"):
-        RowLoader(replace(CONFIGS["tiny"], units=3))

@@ -1,7 +1,6 @@
 """The parameter loader against its cycle model and golden.mlp.loader: any loads, waits, a slow memory, faults."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import cocotb
 import pytest
@@ -195,12 +194,3 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 def test_mlp_parameters(number, name, tests):
     simulate(ParameterLoader(CONFIGS[name]), "verif.mlp.test_parameters", name=f"mlp_parameters_{name}",
              tests=len(tests), seed=number, only="|".join(tests), env={"UNIT": name})
-
-
-def test_illegal_config_wrong():
-    """Sizes without whole beats of a line are refused with a sentence: a line of weights is whole beats, a beat of
-    addends whole lines."""
-    with pytest.raises(ValueError, match="width must be at least 2, so that a line of weights is a beat or more"):
-        ParameterLoader(replace(CONFIGS["tiny"], width=1))
-    with pytest.raises(ValueError, match="addend_lines must be a power of two from 32 to 4096, not 48"):
-        ParameterLoader(replace(CONFIGS["tiny"], addend_lines=48))

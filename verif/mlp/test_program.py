@@ -1,7 +1,6 @@
 """The MLP core's program against its cycle model and golden.mlp.program: every instruction, every refusal."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import cocotb
@@ -470,12 +469,3 @@ NAMES = ("smoke", "random_match_golden", "backpressure_both_sides", "latency_and
 def test_mlp_program(number, name, tests):
     simulate(Program(CONFIGS[name]), "verif.mlp.test_program", name=f"mlp_program_{name}", tests=len(tests),
              seed=number, only="|".join(tests), env={"UNIT": name})
-
-
-def test_illegal_config_wrong():
-    """Words and rows that do not fit are refused with a sentence: instructions are whole beats, a beat whole
-    lines of addends."""
-    with pytest.raises(ValueError, match="words must be one of 8, 16, not 4"):
-        Program(replace(CONFIGS["tiny"], words=4))
-    with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):
-        Program(replace(CONFIGS["tiny"], rows=8))

@@ -2,7 +2,6 @@
 
 import os
 from collections import deque
-from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -345,16 +344,3 @@ def test_outlet(name, number):
     simulate(ResultWriter(CONFIGS[name]), "verif.mlp.test_result_writer", name=f"mlp_outlet_{name}", tests=6,
              seed=number,
              env={"OUTLET": name})
-
-
-@pytest.mark.parametrize("change,sentence", [
-    (dict(output_beats=8), "output_beats must be a power of two from 16 to 1024, not 8"),
-    (dict(staged_tiles=2), "staged_tiles must be a power of two from 4 to 128, not 2"),
-    (dict(words=16, units=2, rows=2, width=4),
-     "units must be at least 4, the column groups of a beat, not 2"),
-])
-def test_illegal_config_wrong(change, sentence):
-    """Too few beats or tiles, and units that do not fill a beat, are refused with a sentence."""
-    with pytest.raises(ValueError) as caught:
-        replace(CONFIGS["tiny"], **change)
-    assert str(caught.value) == sentence

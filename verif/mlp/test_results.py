@@ -335,9 +335,3 @@ async def corner_values(dut):
 def test_results(shape, number):
     simulate(Results(CONFIGS[shape]), "verif.mlp.test_results", name=f"mlp_results_{shape}", tests=8, seed=number,
              env={"RESULTS": shape})
-
-
-def test_illegal_config_wrong():
-    """Fewer units than column groups make a beat are refused with a sentence."""
-    with pytest.raises(ValueError, match="units must be at least 4, the column groups of a beat, not 2"):
-        MlpConfig(units=2, rows=2, width=4, words=16, lut_products=0, **MEMORIES)

@@ -9,7 +9,6 @@ import pytest
 from golden.mlp.store import Rows
 from hw.mlp.records import SOURCE
 from hw.mlp.rows import RowMemory
-from hw.mlp.store import Store, codewords
 from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import (
     NARROW,
@@ -214,11 +213,3 @@ async def every_word_is_watched(dut):
 def test_rows(number, shape):
     simulate(RowMemory(CONFIGS[shape]), "verif.mlp.test_rows", name=f"mlp_rows_{shape}", tests=8, seed=number,
              env={"HOTRAIL_SHAPE": shape}, memories=("store_*",))
-
-
-def test_illegal_config_wrong():
-    """What the memories are made of refuses a style or a width that it cannot have, with a sentence."""
-    with pytest.raises(ValueError, match="style must be 'ultra' or 'block', not 'registers'"):
-        Store(depth=64, words=1, style="registers")
-    with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):
-        codewords(RowMemory(TINY).x[0][0][0])

@@ -364,14 +364,6 @@ async def corner_values(dut):
                          for number in range(7)])
 
 
-def test_illegal_config_wrong():
-    """Sizes that do not go together are refused with a sentence."""
-    with pytest.raises(ValueError, match="rows must be at most 4, half the words of a beat, not 8"):
-        Sequencer(MlpConfig(**{**SIZES["tiny"], "rows": 8}, **REST))
-    with pytest.raises(ValueError, match="units must be at least 4, the column groups of a beat, not 2"):
-        Sequencer(MlpConfig(**{**SIZES["groups_per_beat"], "units": 2}, **REST))
-
-
 @pytest.mark.parametrize("size", one_of(["tiny", "smartssd", "screc", "groups_per_beat"]))
 @pytest.mark.parametrize("number", seeds())
 def test_mlp_sequencer(number, size):

@@ -8,7 +8,6 @@ import pytest
 
 from golden.mlp.store import Weights
 from hw.mlp.records import SOURCE
-from hw.mlp.store import codewords
 from hw.mlp.weights import WeightMemory
 from verif.bench.runner import one_of, seeds, simulate
 from verif.mlp.bench import (
@@ -159,9 +158,3 @@ async def every_word_is_watched(dut):
 def test_weights(number, shape):
     simulate(WeightMemory(CONFIGS[shape]), "verif.mlp.test_weights", name=f"mlp_weights_{shape}", tests=7,
              seed=number, env={"HOTRAIL_SHAPE": shape}, memories=("store_*", "mem",))
-
-
-def test_illegal_config_wrong():
-    """What the memories are made of refuses a style or a width that it cannot have, with a sentence."""
-    with pytest.raises(ValueError, match="codewords takes pairs of 32-bit words, not 32 bits"):
-        codewords(WeightMemory(TINY).w[0][0])

@@ -7,7 +7,6 @@ reads of memory that was never written, guard bytes around each buffer.
 """
 
 import os
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -271,16 +270,3 @@ def test_double_errors_end_the_run(worn, detail, which):
         tried["uncorrectable errors"] += 1
         good, _ = on_line(worn.config, worn.draw, which, DOUBLE + worn.config.units)
         worn.same(good)
-
-
-@pytest.mark.parametrize("values, sentence", [
-    ({"rows": 8}, "rows must be at most 4, half the words of a beat, not 8"),
-    ({"width": 1}, "width must be at least 2, so that a line of weights is a beat or more, not 1"),
-    ({"words": 16, "width": 4}, "units must be at least 4, the column groups of a beat, not 2"),
-    ({"units": 3}, "units must be one of 2, 4, not 3"),
-    ({"row_lines": 100}, "row_lines must be a power of two from 64 to 4096, not 100"),
-])
-def test_illegal_config_wrong(values, sentence):
-    """Sizes that do not go together are refused with a sentence."""
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        replace(TINY, **values)
