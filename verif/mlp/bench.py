@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 from cocotb.triggers import RisingEdge
 
+from gen.rtl.config import load
 from golden import secded
 from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY
 from verif.bench import reset, seed, start
 from verif.bench.pack import layout_of
 
-TINY = MlpConfig(
-    units=2, rows=2, width=2, words=8, lut_products=0, row_lines=256, weight_lines=512, addend_lines=256,
-    reads_in_flight=8, writes_in_flight=8, program_beats=16, load_beats=32, output_beats=32, staged_tiles=8)
+TINY: MlpConfig = load("tiny").cores["mlp"]
 # A beat of the array is half a piece, a column group a whole beat.
-NARROW = MlpConfig(**{**asdict(TINY), "rows": 4, "width": 1, "row_lines": 64, "weight_lines": 64, "addend_lines": 32})
+NARROW = replace(TINY, rows=4, width=1, row_lines=64, weight_lines=64, addend_lines=32)
 
 
 def words_of(value: Any, count: int) -> list[int]:

@@ -5,6 +5,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cocotb.triggers import RisingEdge
@@ -15,18 +16,17 @@ from hw.mlp.config import MlpConfig
 from verif.bench import report, reset, rng, start
 from verif.bench.memory import base
 from verif.bench.pack import Ports, layout_of
+from verif.mlp.bench import TINY
 
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 
-_COMMON = {"lut_products": 0, "row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8,
-           "writes_in_flight": 8, "program_beats": 16, "load_beats": 32, "output_beats": 32, "staged_tiles": 8}
 # A line of weights of one beat and of two, a beat of addends of one line, two and four, an instruction of one beat
 # and two.
 CONFIGS = {
-    "tiny": MlpConfig(units=2, rows=2, width=2, words=8, **_COMMON),
-    "wide": MlpConfig(units=4, rows=4, width=4, words=16, **_COMMON),
-    "flat": MlpConfig(units=4, rows=8, width=1, words=16, **_COMMON),
-    "low": MlpConfig(units=4, rows=2, width=4, words=16, **_COMMON),
+    "tiny": TINY,
+    "wide": replace(TINY, units=4, rows=4, width=4, words=16),
+    "flat": replace(TINY, units=4, rows=8, width=1, words=16),
+    "low": replace(TINY, units=4, rows=2, width=4, words=16),
 }
 KINDS = {instruction.name: instruction.opcode for instruction in MLP.instructions}
 

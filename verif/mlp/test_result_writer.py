@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -9,24 +10,22 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
-from hw.mlp.config import MlpConfig
 from hw.mlp.result_writer import ResultWriter
 from verif.bench import reset, rng, seed, start
 from verif.bench.memory import base
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import always, bursty, never, sometimes
+from verif.mlp.bench import TINY
 from verif.mlp.cycles import ResultWriter as Model
 from verif.mlp.cycles import Row
 
-SIZES = dict(lut_products=0, row_lines=256, weight_lines=512, addend_lines=256, reads_in_flight=8,
-             writes_in_flight=8, program_beats=16, load_beats=32)
 CONFIGS = {
-    "tiny": MlpConfig(units=4, rows=4, width=2, words=16, output_beats=32, staged_tiles=8, **SIZES),
+    "tiny": replace(TINY, units=4, rows=4, width=2, words=16, output_beats=32, staged_tiles=8),
     # A beat from every unit's row; staged in block memory.
-    "whole": MlpConfig(units=4, rows=4, width=2, words=8, output_beats=16, staged_tiles=32, **SIZES),
+    "whole": replace(TINY, units=4, rows=4, width=2, words=8, output_beats=16, staged_tiles=32),
     # A beat of four units' rows, no runs of several samples; as many places as there can be too few.
-    "wide": MlpConfig(units=4, rows=2, width=4, words=16, output_beats=16, staged_tiles=4, **SIZES),
+    "wide": replace(TINY, units=4, rows=2, width=4, words=16, output_beats=16, staged_tiles=4),
 }
 CONFIG = CONFIGS[os.environ.get("OUTLET", "tiny")]
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))

@@ -2,7 +2,7 @@
 against the cycle model."""
 import os
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cocotb
 import numpy as np
@@ -13,7 +13,6 @@ from golden.fp import fp32
 from golden.mlp.results import Became, follow
 from golden.systolic import array as systolic
 from hw.isa.mlp import ADDEND, TARGET
-from hw.mlp.config import MlpConfig
 from hw.mlp.destinations import STORED
 from hw.mlp.records import LATENCY
 from hw.mlp.results import ADDEND_LATENCY, Results
@@ -21,16 +20,16 @@ from hw.mlp.units import REACH, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
+from verif.mlp.bench import TINY
 from verif.mlp.cycles import Results as Model
-from verif.mlp.test_units import MEMORIES
 from verif.systolic.test_array import mixed, normal
 
 CONFIGS = {
     # Writes of a row in latency mode: 2, 1, 4, 2. The first has a counter for everything.
-    "double": MlpConfig(units=4, rows=4, width=2, words=16, lut_products=0, **MEMORIES),
-    "tiny": MlpConfig(units=2, rows=2, width=2, words=8, lut_products=0, **MEMORIES),
-    "whole": MlpConfig(units=4, rows=4, width=1, words=8, lut_products=0, **MEMORIES),
-    "coarse": MlpConfig(units=4, rows=4, width=4, words=16, lut_products=0, **MEMORIES),
+    "double": replace(TINY, units=4, rows=4, width=2, words=16),
+    "tiny": TINY,
+    "whole": replace(TINY, units=4, rows=4, width=1),
+    "coarse": replace(TINY, units=4, rows=4, width=4, words=16),
 }
 CONFIG = CONFIGS.get(os.environ.get("RESULTS", ""), CONFIGS["tiny"])
 UNITS, ROWS, COLUMNS = CONFIG.units, CONFIG.rows, CONFIG.columns

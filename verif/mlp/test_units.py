@@ -1,5 +1,6 @@
 """The compute units against golden.systolic.array: tiles of all kinds back to back, bit for bit and cycle by cycle."""
 import os
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -8,24 +9,21 @@ from cocotb.triggers import RisingEdge
 
 from golden.fp import fp32
 from golden.systolic import array as systolic
-from hw.mlp.config import MlpConfig
 from hw.mlp.records import LATENCY, SOURCE
 from hw.mlp.units import REACH, ComputeUnits, stages
 from verif.bench import reset, rng, seed, start
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
+from verif.mlp.bench import TINY
 from verif.systolic.test_array import SPECIAL, mixed, normal
 
-MEMORIES = {"row_lines": 256, "weight_lines": 512, "addend_lines": 256, "reads_in_flight": 8, "writes_in_flight": 8,
-            "program_beats": 16, "load_beats": 32, "output_beats": 32, "staged_tiles": 8}
 CONFIGS = {
-    "tiny": MlpConfig(units=2, rows=2, width=2, words=8, lut_products=0, **MEMORIES),
-    "wide": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=1, **MEMORIES),
-    "narrow": MlpConfig(units=2, rows=4, width=1, words=8, lut_products=0, **MEMORIES),
-    "slices": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=2, family="ultrascale_plus", **MEMORIES),
-    "grouped": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=0, grouped=True, **MEMORIES),
-    "shipping": MlpConfig(units=4, rows=2, width=4, words=8, lut_products=0, grouped=True, family="ultrascale_plus",
-                          **MEMORIES),
+    "tiny": TINY,
+    "wide": replace(TINY, units=4, width=4, lut_products=1),
+    "narrow": replace(TINY, rows=4, width=1),
+    "slices": replace(TINY, units=4, width=4, lut_products=2, family="ultrascale_plus"),
+    "grouped": replace(TINY, units=4, width=4, grouped=True),
+    "shipping": replace(TINY, units=4, width=4, grouped=True, family="ultrascale_plus"),
 }
 REGRESS = bool(os.environ.get("HOTRAIL_REGRESS"))
 SHARED, OWN, FEATURES = SOURCE.SHARED, SOURCE.OWN, SOURCE.FEATURES
@@ -285,10 +283,10 @@ def test_mlp_units(name, number):
 def test_illegal_config_wrong():
     """More products made of LUTs than a cell has, and any in groups, are refused with a sentence."""
     with pytest.raises(ValueError) as error:
-        ComputeUnits(MlpConfig(units=2, rows=2, width=2, words=8, lut_products=3, **MEMORIES))
+        ComputeUnits(replace(TINY, lut_products=3))
     assert str(error.value) == "lut_products must be at most 2 at width 2, not 3"
     for sizes in ({"width": 2, "lut_products": 0}, {"width": 4, "lut_products": 1}):
         with pytest.raises(ValueError) as error:
-            MlpConfig(units=2, rows=2, words=8, grouped=True, **sizes, **MEMORIES)
+            replace(TINY, grouped=True, **sizes)
         assert str(error.value) == (f"grouped must be false for width = {sizes['width']} and lut_products = "
                                     f"{sizes['lut_products']}: groups have four products, all in DSP slices")
