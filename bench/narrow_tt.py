@@ -14,9 +14,11 @@ from bench.emb import PRESET
 from bench.framework import Row, at_least, bench, figure
 from bench.plan import CARDS, GAP, SECONDS, STATISTICS, TABLES
 from fpga.card.costs import measure
-from gen.compress.post_hoc import tt_rows
+from gen.compress.post_hoc import decompose, tt_rows
 from gen.compress.search import capacity
+from gen.data import shapes
 from gen.data.profiling.mels import mels
+from gen.data.reorder import by_similarity
 from gen.model.recommender import ROW_FORMATS, TT_FORMATS
 from gen.planner.assume import model_of
 from gen.planner.planning import make
@@ -34,12 +36,20 @@ NARROW: dict[str, Any] = {"row_format": "float16", "results": "float16", "tt_for
 
 @bench("narrow_tt", needs="torch")
 def room() -> Iterator[Row]:
-    """Bytes of FP32 values that the TT unit's core memories stand for; rows of trained cores."""
+    """Bytes of FP32 values that the TT unit's core memories stand for; rows of trained cores; a table that was
+    trained dense, decomposed in two numberings of its rows."""
     for form, preset, times in zip(TT_FORMATS, (PRESET, HALF), (1, 2), strict=True):
         yield at_least(f"narrow.tt.bytes.{form}", f"room for tensor-train cores of {form} in {preset}, as float32",
                        times * capacity(config.load(preset).cores["tt"]), "bytes", times * ROOM)
     samples = dict(logs())["movielens"]
+    (_, dense), *_ = trained(samples, "dense", 0, EPOCHS["movielens"]).bags[1].arrays("items").items()
     for rank in (4, 16):
+        for name, rows in (("log", dense), ("similar", dense[by_similarity(dense).argsort()])):
+            found = decompose(rows, shapes.row_modes(len(rows)), shapes.column_modes(rows.shape[1]), rank)
+            yield figure(f"narrow.tt.decomposed.r{rank}.{name}",
+                         "MovieLens-100K, items of a DLRM trained dense, numbered "
+                         f"{'as in the log' if name == 'log' else 'by similarity'}, decomposed at rank {rank}: "
+                         "relative error", round(found.error, 3), "")
         items = trained(samples, "all", 0, EPOCHS["movielens"], rank=rank).bags[1]
         cores = tuple(np.ascontiguousarray(core, np.float32) for core in items.tt_cores())
         forms = {"block16": rounded_cores(cores)}
