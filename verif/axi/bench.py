@@ -105,6 +105,16 @@ class EngineBench(Harness):
         """Outputs that are valid."""
         return [name for name in self.sinks if getattr(self.dut, f"{name}__valid").value == 1]
 
+    async def at_rest(self) -> None:
+        """Returns when the engine, under a stop, says that it is idle."""
+        await self.edge
+        for number in range(3000):
+            await self.edge
+            assert not (self.silent and number and self._shown()), "beats after a stop"
+            if self.dut.idle.value == 1:
+                return
+        raise AssertionError("not idle after a stop")
+
     async def halt(self) -> None:
         """A stop, with consumers that are gone: the bus comes to rest with every burst answered."""
         dut = self.dut
@@ -112,14 +122,7 @@ class EngineBench(Harness):
         for name, sink in self.sinks.items():
             sink.stop()
             getattr(dut, f"{name}__ready").value = 0
-        await self.edge
-        for number in range(3000):
-            await self.edge
-            assert not (self.silent and number and self._shown()), "beats after a stop"
-            if dut.idle.value == 1:
-                break
-        else:
-            raise AssertionError("not idle after a stop")
+        await self.at_rest()
         assert self.port.quiet, "idle with bursts under way"
         before = len(self.port.reads), len(self.port.writes)
         await ClockCycles(dut.clk, 20)

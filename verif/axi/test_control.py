@@ -398,8 +398,8 @@ async def reset_midstream(dut):
 @cocotb.test()
 @pytest.mark.testpoint("coincidences")
 async def writes_beside_the_end_of_a_run(dut):
-    """ISR is toggled, IER set and the next run started in every cycle about `done`: what comes first counts first, and
-    in the same cycle nothing is lost."""
+    """ISR is toggled, IER set, the next run started or dropped in every cycle about `done`: what comes first counts
+    first, and in the same cycle nothing is lost."""
     bench = await _begin(dut)
     control = bench.control
     for distance in DISTANCES:
@@ -429,6 +429,23 @@ async def writes_beside_the_end_of_a_run(dut):
         if not before:
             await bench.finish()
         await control.write(CTRL, 1 << SW_RESET)
+        # What IER allowed stays pending when it is taken back.
+        await control.write(ISR, 3)
+        await control.write(IER, 0)
+        await ClockCycles(dut.clk, 2)
+        assert await control.read(ISR) == 3 and dut.interrupt.value == 1
+        await control.write(CTRL, 1 << SW_RESET)
+        # The run that auto_restart has begun at the end of another is dropped as any.
+        await control.write(IER, 3)
+        bench.starts = 0
+        await control.write(CTRL, 1 << START | 1 << AUTO_RESTART)
+        await coincide(dut.clk, lambda: control.write(CTRL, 1 << SW_RESET), bench.finish, distance)
+        await ClockCycles(dut.clk, 3)
+        if bench.starts == 2:
+            assert await control.read(CTRL) == 1 << SW_RESET, f"restarted, done {distance} cycles later"
+            await bench.finish()
+        await ClockCycles(dut.clk, 3)
+        assert await control.read(CTRL) == 1 << IDLE and await control.read(ISR) == 0 and bench.starts < 3
 
 
 @cocotb.test()

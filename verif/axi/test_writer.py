@@ -13,9 +13,14 @@ from verif.bench.axi import DECERR, SLVERR
 from verif.bench.runner import seeds, shapes, simulate
 from verif.bench.stream import sometimes
 
-CLIENTS = (64, 32, 16)
 CHANNELS = ("aw", "w", "b")
 OUTSTANDING = 32
+LONGEST = 64        # requests of the sweeps
+
+
+def clients(beat_bytes):
+    """Queues of three clients: a request of the first may take three bursts."""
+    return 2 * 4096 // beat_bytes, 32, 16
 
 
 class Bench(EngineBench):
@@ -25,7 +30,7 @@ class Bench(EngineBench):
 
     def __init__(self, dut, **settings):
         self.model = {}     # what memory holds in the end, by beat of the buffer
-        self.owed = [deque() for _ in CLIENTS]      # requests whose done has not come: is an error due?
+        self.owed = [deque() for _ in range(3)]     # requests whose done has not come: is an error due?
         self.done = []      # (client, error, cycle)
         self._under_way = self._taken = 0       # requests whose done has not come; those of the last edge
         super().__init__(dut, **settings)
@@ -86,7 +91,7 @@ class Bench(EngineBench):
 def _apart(bench, random, *, most=None):
     """A client, a place of its own for its next request (clients never share beats) and a length."""
     client = random.randrange(3)
-    count = random.choice((1, 1, 2, 4, random.randint(1, most or CLIENTS[client])))
+    count = random.choice((1, 1, 2, 4, random.randint(1, most or min(LONGEST, clients(bench.bytes)[client]))))
     third = bench.beats // 3
     return client, client * third + random.randrange(third - count), count
 
@@ -248,6 +253,11 @@ async def errors_reach_their_request(dut):
                 bursts = ((0, 1), (2,), (3, 4), (5,))[number]
                 bench.put(0, first, count, error=int(bad in bursts))
             burst += 6
+    # The first of three bursts, the one between, the last.
+    for bad in range(3):
+        bench.port.fail_write[burst + bad] = SLVERR
+        bench.put(0, page - 1, page + 2, error=1)
+        burst += 3
     await bench.finish()
     # A range that fails is not written.
     bench.memory.fail(bench.buffer.address + 20 * bench.bytes)
@@ -271,17 +281,14 @@ async def shortest_stops_on_an_idle_port(dut):
     bench = await Bench.begin(dut)
     for number in range(24):
         for k in range(3):
-            bench.request(k, 0, CLIENTS[k])
+            bench.request(k, 0, clients(bench.bytes)[k])
         await ClockCycles(dut.clk, 1 + number % 4)
         dut.stop.value = 1
-        await bench.edge
-        await bench.edge
-        while dut.idle.value == 0:
-            await bench.edge
+        await bench.at_rest()
         dut.stop.value = 0
         assert all(bench.part("i_requests", k).sent == number + 1 for k in range(3))
-    for k in range(3):
-        bench.put(k, 70 * k, CLIENTS[k])
+    for k, depth in enumerate(clients(bench.bytes)):
+        bench.put(k, bench.beats // 3 * k, depth)
     await bench.finish()
     assert len(bench.done) == 3
 
@@ -298,7 +305,7 @@ async def stop_at_any_cycle(dut):
         asked = []
         for k in range(40):
             client = random.randrange(3)
-            count = random.randint(1, min(12, CLIENTS[client]))
+            count = random.randint(1, 12)
             first = client * (bench.beats // 3) + k * 3 % (bench.beats // 3 - 12)
             content = [random.getrandbits(8 * bench.bytes) for _ in range(count)]
             bench.request(client, first, count)
@@ -343,8 +350,8 @@ async def corner_values(dut):
     """Requests that fill a client's queue to the last beat, and answers that nobody waits for."""
     bench = await Bench.begin(dut)
     for _ in range(4):
-        for client, depth in enumerate(CLIENTS):
-            bench.put(client, 70 * client, depth)
+        for client, depth in enumerate(clients(bench.bytes)):
+            bench.put(client, bench.beats // 3 * client, depth)
     await bench.finish()
     await bench.stray()
     assert dut.done__0.value == 0 and dut.done__1.value == 0 and dut.done__2.value == 0
@@ -357,7 +364,7 @@ async def corner_values(dut):
 @pytest.mark.parametrize("beat_bytes", shapes([16, 64], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_write_port(beat_bytes, number):
-    simulate(WritePort(beat_bytes=beat_bytes, clients=CLIENTS, outstanding=OUTSTANDING), "verif.axi.test_writer",
+    simulate(WritePort(beat_bytes=beat_bytes, clients=clients(beat_bytes), outstanding=OUTSTANDING), "verif.axi.test_writer",
              name=f"axi_writer_{beat_bytes}", seed=number, **run_of(beat_bytes, 13))
 
 

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import cocotb
-from cocotb.triggers import ClockCycles
+from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
+PERIOD_NS = 10
 DISTANCES = range(-3, 4)    # cycles from one event to the other, for every pair that writes one register
 
 
@@ -26,6 +27,17 @@ def top_values(bits: int) -> list[int]:
     where a carry goes through: ascending."""
     edges = {1 << field for field in (8, 12, 16, 27, 32, 40, 48) if field < bits} | {1 << bits}
     return sorted({value for edge in edges for value in (edge - 2, edge - 1, edge) if value < 1 << bits})
+
+
+def with_each_bit_above(value: int, bits: int) -> list[int]:
+    """A small value with one of the bits above it, which whoever cuts the number to any width takes for the value."""
+    return [1 << bit | value for bit in range(value.bit_length(), bits)]
+
+
+async def pass_cycles(clock: Any, count: int) -> None:
+    """Lets that many cycles go by at the simulator's own speed: for durations of tens of thousands."""
+    await Timer((count - 1) * PERIOD_NS, "ns")
+    await RisingEdge(clock)
 
 
 def fair_shares(counts: Iterable[int], *, slack: int = 1) -> None:

@@ -9,11 +9,20 @@ from hw.board.link import Link, Status
 from hw.board.registers import BOARD_BASE, HELD_CYCLES, REGISTERS, BoardRegisters
 from verif.bench import reset, rng, start
 from verif.bench.axi import LiteMaster
+from verif.bench.directed import with_each_bit_above
 from verif.bench.harness import Harness
 from verif.bench.runner import seeds, simulate
 
 UNIT = "board/link"
 GAP_CYCLES = 20
+
+
+async def _send(dut, line, frame, waits=None):
+    """Bytes one by one; before some of them, by number, so many cycles."""
+    for number, byte in enumerate(frame):
+        await ClockCycles(dut.clk, (waits or {}).get(number, 1))
+        line.put({"data": byte, "error": 0})
+        await line.drained()
 
 
 @cocotb.test()
@@ -26,16 +35,25 @@ async def silence(dut):
         for waits in (GAP_CYCLES - 1, GAP_CYCLES):
             bench = await Harness.begin(dut)
             line = bench.sources["i"]
-            for number, byte in enumerate(frame):
-                await ClockCycles(dut.clk, waits if number == place else 1)
-                line.put({"data": byte, "error": 0})
-                await line.drained()
+            await _send(dut, line, frame, {place: waits})
             distance = line.taken_at[place] - line.taken_at[place - 1]
             reply = bytes(await bench.sinks["o"].wait(3, cycles=4 * GAP_CYCLES))
             wanted = Status.ADDRESS if distance <= GAP_CYCLES + 1 else Status.TIMEOUT
             assert Status(reply[0]) is wanted, f"{Status(reply[0])} for {distance} cycles before byte {place}"
             met.add(distance)
     assert met == {GAP_CYCLES + 1, GAP_CYCLES + 2}, met
+
+
+@cocotb.test()
+@pytest.mark.testpoint("top_values")
+async def counts(dut):
+    """A count of words with any bit above those of the longest frame is refused."""
+    bench = await Harness.begin(dut)
+    line, replies = bench.sources["i"], bench.sinks["o"]
+    for number, count in enumerate(with_each_bit_above(1, 16)[7:], 1):
+        await _send(dut, line, frames.read_request(0, count))
+        reply = bytes((await replies.wait(3 * number, cycles=4 * GAP_CYCLES))[-3:])
+        assert Status(reply[0]) is Status.COUNT, count
 
 
 @cocotb.test()
@@ -70,5 +88,7 @@ async def held(dut):
 @pytest.mark.turns(1, of="beside the product")
 @pytest.mark.parametrize("number", seeds())
 def test_boundaries(number):
-    for unit, only in ((Link(gap_cycles=GAP_CYCLES), "silence"), (BoardRegisters(memory_bytes=4096), "held")):
-        simulate(unit, "verif.board.test_boundaries", name=f"board_{only}", tests=1, seed=number, only=only)
+    for unit, only, tests in ((Link(gap_cycles=GAP_CYCLES), "silence|counts", 2),
+                              (BoardRegisters(memory_bytes=4096), "held", 1)):
+        simulate(unit, "verif.board.test_boundaries", name=f"board_{type(unit).__name__}", tests=tests, seed=number,
+                 only=only)

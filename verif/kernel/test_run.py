@@ -8,6 +8,7 @@ from hw.isa import EMB
 from hw.isa.kernel import CHANNELS_BIT
 from hw.kernel.run import DRAINING, IDLE, REPORTING, RUNNING, RunControl
 from verif.bench import reset, rng, start
+from verif.bench.directed import pass_cycles
 from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 
@@ -299,6 +300,27 @@ async def corner_values(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("top_values")
+async def long_timeout(dut):
+    """A timeout of more than 16 bits whose low ones are few: its halves are told apart, and it is not over early."""
+    timeout = 1 << 16 | 8
+    for moment, code in ((100, "STALLED"), (timeout // 2 + 100, "TIMEOUT")):
+        bench = await Bench.begin(dut, timeout=timeout)
+        await bench.run()
+        dut.host.value, dut.owes.value = layout_of("host").pack({"waits": 1, "detail": 0}), 1
+        await pass_cycles(dut.clk, moment)
+        dut.moved.value = 1
+        await bench.cycles(1)
+        dut.moved.value = 0
+        await pass_cycles(dut.clk, timeout - moment - 40)
+        assert bench.get("status") == RUNNING
+        await bench.until("stop")
+        dut.owes.value = 0
+        await bench.report()
+        assert bench.get("code") == CODES[code], f"an answer after {moment} of {timeout} cycles"
+
+
+@cocotb.test()
 async def reset_midstream(dut):
     """A reset at any time: idle, and the next run is as any."""
     draw = rng("resets")
@@ -318,4 +340,4 @@ async def reset_midstream(dut):
 
 @pytest.mark.parametrize("number", seeds())
 def test_run(number):
-    simulate(RunControl(kernel=EMB, period=PERIOD), "verif.kernel.test_run", name="kernel_run", tests=8, seed=number)
+    simulate(RunControl(kernel=EMB, period=PERIOD), "verif.kernel.test_run", name="kernel_run", tests=9, seed=number)
