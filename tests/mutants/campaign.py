@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 
-from tests.mutants.mutant import COPIED, ROOT, Copy
+from tests.mutants.mutant import COPIED, HANGS, ROOT, Copy
 from tests.mutants.operators import Change, benches, changes
 from tests.mutants.selected import BY_ITSELF
 from tests.mutants.weave import woven
@@ -172,7 +172,7 @@ class Campaign:
         verdicts.unlink(missing_ok=True)
         env = {"HOTRAIL_MUTANTS": str(self.folder), "HOTRAIL_MUTANTS_VERDICTS": verdicts.name,
                "HOTRAIL_MUTANTS_OF": ",".join(map(str, numbers))}
-        code, output = self.copy.run(tests, limit_s=None, env=env)
+        code, output = self.copy.run(tests, env=env)
         if code:
             log = self.folder / f"{name}.log"
             log.write_text(output, "utf-8")
@@ -185,9 +185,9 @@ class Campaign:
                 continue
             code, output = self.copy.run((test,), env=env | {"HOTRAIL_MUTANT": str(number)})
             with open(verdicts, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"mutant": number, "test": test,
-                                       "verdict": "found" if code else "survives"}) + "\n")
-            if code:
+                verdict = "survives" if code == 0 else "hangs" if HANGS.search(output) else "found"
+                file.write(json.dumps({"mutant": number, "test": test, "verdict": verdict}) + "\n")
+            if verdict == "found":
                 found.add(number)
         (self.folder / f"{name}.done").write_text(_digest(ROOT / test for test in tests), "utf-8")
 

@@ -152,7 +152,7 @@ class _Processes:
         elif "COCOTB_TEST_MODULES" in env:
             env = env | {"COCOTB_TEST_MODULES": f"{env['COCOTB_TEST_MODULES']},tests.mutants.forked",
                          "HOTRAIL_MUTANTS_TEST": os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]}
-            how["timeout"] = None
+            how["preexec_fn"] = None    # each copy has a limit of its own
         return subprocess.run(command, cwd=cwd, env=env, **how)
 
 

@@ -364,8 +364,8 @@ async def corner_values(dut):
 @pytest.mark.parametrize("beat_bytes", shapes([16, 64], 1))
 @pytest.mark.parametrize("number", seeds())
 def test_write_port(beat_bytes, number):
-    simulate(WritePort(beat_bytes=beat_bytes, clients=clients(beat_bytes), outstanding=OUTSTANDING), "verif.axi.test_writer",
-             name=f"axi_writer_{beat_bytes}", seed=number, **run_of(beat_bytes, 13))
+    simulate(WritePort(beat_bytes=beat_bytes, clients=clients(beat_bytes), outstanding=OUTSTANDING),
+             "verif.axi.test_writer", name=f"axi_writer_{beat_bytes}", seed=number, **run_of(beat_bytes, 13))
 
 
 def test_illegal_config_wrong():

@@ -7,8 +7,10 @@ with its four states, reads the Verilog in seconds and runs a hundred times slow
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +19,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -225,7 +227,7 @@ def simulate(
     seed: int | None = None,
     opt: str = "-O0",
     only: str | None = None,
-    timeout_s: float = 1800,
+    timeout_s: int = 1800,
     memories: tuple[str, ...] = (),
     extra_args: tuple[str, ...] = (),
 ) -> Result:
@@ -235,8 +237,8 @@ def simulate(
     Parameters  component: the unit; test_module: importable name of the cocotb module; name: of the model's
                 folder; tests: the exact number that has to run; env: handed on to the tests (values become
                 strings); waves: write FST (default: when WAVES=1 is set); seed: of all randomness (default:
-                the first of `seeds`); only: regular expression on test names; timeout_s: of the whole run; memories:
-                names, with wildcards, of those inside the design that the tests write to
+                the first of `seeds`); only: regular expression on test names; timeout_s: of processor time;
+                memories: names, with wildcards, of those inside the design that the tests write to
     Raises      AssertionError: a test failed, or another number of tests ran; names the seed and the command
                 RuntimeError: the model cannot be built or the simulator died
     """
@@ -253,13 +255,14 @@ def run(
     env: Mapping[str, Any] | None = None,
     seed: int = 1,
     only: str | None = None,
-    timeout_s: float = 1800,
+    timeout_s: int = 1800,
     plusargs: Iterable[str] = (),
     rewritten: bool = False,
 ) -> Result:
     """The second half of `simulate`: runs a built model. plusargs: "+name=value", for the Verilog. rewritten: pytest
     rewrites assertions, which takes longer, so that one without a message says what it compared; a run that fails at
     such an assertion is repeated so."""
+    timeout_s = min(timeout_s, int(os.environ.get("HOTRAIL_SIMULATION_S", timeout_s)))
     label = os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" ", 1)[0].rsplit("/", 1)[-1] or test_module
     work = _work(model.folder / "runs" / (re.sub(r"[^A-Za-z0-9_.-]+", "_", label) + f"-{os.getpid()}"))
     (work / "metadata.json").write_text(json.dumps(model.metadata), "utf-8")
@@ -277,15 +280,11 @@ def run(
     start = time.monotonic()
     log = work / "run.log"
     with open(log, "w") as out:
-        try:
-            code = subprocess.run(
-                command, cwd=work, env=settings, stdout=out, stderr=subprocess.STDOUT, timeout=timeout_s
-            ).returncode
-        except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f"{test_module} did not end within {timeout_s:g} s (seed {seed}); log: {log}\n"
-                f"again with: {again}"
-            ) from None
+        code = subprocess.run(command, cwd=work, env=settings, stdout=out, stderr=subprocess.STDOUT,
+                              preexec_fn=partial(_limit, timeout_s)).returncode
+    if code == -signal.SIGXCPU:
+        raise AssertionError(f"{test_module} did not end within {timeout_s} s of processor time (seed {seed}); "
+                             f"log: {log}\nagain with: {again}")
     seconds = time.monotonic() - start
     end = "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-60:])
     if not (work / "results.xml").exists():
@@ -313,6 +312,11 @@ def run(
     if result.waves is None:
         shutil.rmtree(work, ignore_errors=True)
     return result
+
+
+def _limit(seconds: int) -> None:
+    """Of this process: processor time, which does not depend on what else a machine does."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def _settings(model: Model, work: Path, test_module: str, *, seed: int, env: Mapping[str, Any], only: str | None,
