@@ -139,7 +139,9 @@ def at_random(random, cycles, *, load=0.7, first=0):
     ssd, position, copied = [], first, int(random.integers(1, longest + 1))
     for n in range(count):
         copy = int(random.random() < 0.2)
-        beats, vector = (copied, copied) if copy else sizes(random, longest)
+        beats, vector = sizes(random, longest)
+        if copy:
+            beats, vector = copied, max(copied, vector)
         ssd.append(row(position % MODULUS, beats, vector, ssd=1, last=int(random.random() < 0.3), copy=copy, mark=n))
         position += beats + int(random.integers(0, 3))
     offers = [np.sort(random.integers(0, int(cycles * load), count)).tolist() for _ in range(2)]

@@ -37,7 +37,7 @@ class Bench(MemoryBench):
                 "needed": int(self.random.choice([ALL, self.random.integers(ALL + 1)])), **fixed}
 
     def a_write(self, within=0, **fixed):
-        return {"units": int(self.random.integers(1, ALL + 1)), "line": self.within(within),
+        return {"units": int(self.random.integers(ALL + 1)), "line": self.within(within),
                 "words": self.words(CONFIG.units, CONFIG.columns), **fixed}
 
     def a_load(self, within=0, **fixed):
