@@ -133,6 +133,8 @@ WRITE = Unit("hw/axi/writer.py", (WRITER,), (
     Mutant("addresses have 40 bits", '"address": 64, "beats": bits', '"address": 40, "beats": bits'),
     Mutant("an error of a burst that is not the last is lost", "bad.eq(failed & ~waiting.o.payload.final)",
            "bad.eq(0)"),
+    Mutant("of three bursts the first one's error is lost", "bad.eq(failed & ~waiting.o.payload.final)",
+           "bad.eq(bus.bresp[1] & ~waiting.o.payload.final)"),
     Mutant("an error stays for the next request", "bad.eq(failed & ~waiting.o.payload.final)", "bad.eq(failed)"),
     Mutant("DECERR alone is an error", "failed.eq(bad | bus.bresp[1])", "failed.eq(bad | bus.bresp.all())"),
     Mutant("data go before their address", "& sending.o.valid & owing)", "& sending.o.valid)"),
