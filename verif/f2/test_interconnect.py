@@ -14,6 +14,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from hw.f2.interconnect import Interconnect
 from verif.bench import report, reset, rng, start
 from verif.bench.axi import DECERR
+from verif.bench.directed import fair_shares as equal
 from verif.bench.driver import Driver
 from verif.bench.runner import seeds, simulate
 from verif.bench.stream import bursty, sometimes
@@ -213,6 +214,23 @@ async def host_within_its_time(dut):
 
 
 @cocotb.test(**WITHIN)
+async def fair_shares(dut):
+    """A core's ports ask without a pause: neither has more bursts granted than the other."""
+    bench, edge, count = await Bench.begin(dut), RisingEdge(dut.clk), 16
+    for channel, begin in (("ar", lambda port, at: bench.read[port](at, BEAT)),
+                           ("aw", lambda port, at: bench.write[port](at, bytes(BEAT)))):
+        tasks = [cocotb.start_soon(begin(port, port * PART + at * BEAT)) for at in range(count) for port in (1, 2)]
+        counts = [0, 0]
+        while max(counts) < count:
+            await edge
+            for number, name in enumerate(PORTS[1:]):
+                counts[number] += all(getattr(dut, f"{name}__{channel}{pin}").value == 1 for pin in ("valid", "ready"))
+        equal(counts, slack=2)
+        for task in tasks:
+            await task
+
+
+@cocotb.test(**WITHIN)
 async def reset_midstream(dut):
     """A reset of ports and memory at any time of bursts: the next ones are sound."""
     draw, bench = rng("when"), await Bench.begin(dut)
@@ -325,7 +343,7 @@ async def one_channel_stalled(dut):
 @pytest.mark.parametrize("number", seeds())
 def test_interconnect(number):
     simulate(Interconnect(beat_bytes=BEAT, address_bits=ADDRESS_BITS), "verif.f2.test_interconnect",
-             name="f2_interconnect", tests=10, seed=number)
+             name="f2_interconnect", tests=11, seed=number)
 
 
 @pytest.mark.parametrize("changes, message", [
