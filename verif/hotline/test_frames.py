@@ -12,6 +12,7 @@ from golden.hotline.frames import InputBuffer as Model
 from golden.hotline.frames import mini_batches
 from hw.hotline.frames import InputBuffer
 from verif.bench import reset, rng, seed, start
+from verif.bench.directed import with_each_bit_above
 from verif.bench.pack import layout_of
 from verif.bench.runner import one_of, seeds, simulate
 from verif.bench.stream import always, bursty, never, sometimes
@@ -303,6 +304,15 @@ async def reset_midstream(dut):
 
 
 @cocotb.test()
+async def top_values(dut):
+    """Mini-batches of more samples than any frame has, of one and two more than each power of two: neither the first
+    sample nor the second ends one."""
+    bench = await Bench.begin(dut)
+    for batch in (*with_each_bit_above(1, 16), *with_each_bit_above(2, 16)):
+        await bench.run([0, 1, 0, 1], 1, batch)
+
+
+@cocotb.test()
 async def corner_values(dut):
     """One sample in all, one class alone, mini-batches of one sample and of a whole frame, the last one short or long
     by one, no sample at all; both classes always in turns; the frames of each class from its own end."""
@@ -361,7 +371,7 @@ async def one_free_frame_serves_either_class(dut):
 @pytest.mark.parametrize("number", seeds())
 @pytest.mark.parametrize("name", one_of(CONFIGS))
 def test_frames(name, number):
-    simulate(InputBuffer(CONFIGS[name]), "verif.hotline.test_frames", name=f"hotline_frames_{name}", tests=8,
+    simulate(InputBuffer(CONFIGS[name]), "verif.hotline.test_frames", name=f"hotline_frames_{name}", tests=9,
              seed=number, env={"HOTRAIL_SHAPE": name})
 
 
