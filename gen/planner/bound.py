@@ -63,7 +63,8 @@ class Master:
         self.seen: set[tuple[int, int, int]] = set()
         self.options = self.a = self.h = np.zeros(0, np.int64)
         # The program's units: seconds of all tables one after the other, and a card's memories.
-        seconds = choices.cheapest(EVERY_TIME)[0].sum()
+        self.every_time = np.append(EVERY_TIME, np.zeros(len(choices.cap) - LOADS))
+        seconds = choices.cheapest(self.every_time)[0].sum()
         self.unit = np.array([max(seconds, 1e-30)] * TIMES + [*np.maximum(choices.cap[TIMES:], 1.0)])
 
     def _add(self, options: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64]) -> int:
@@ -82,12 +83,13 @@ class Master:
         room = np.append(np.full(TIMES, np.inf), cards * self.choices.cap[TIMES:])
         return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], cards, until=until, enough=1e-9)
 
-    def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf) -> LpSolution:
+    def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
+                allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
-        `until`, or with a bound of `enough`."""
+        `until`, or with a bound of `enough`. allowed: (V,) options, None: all."""
         room = np.append(self.choices.within(0.0, cards), cards * self.choices.cap[TIMES:])
-        return self._solve(cards * EVERY_TIME, room, PENALTY * self.unit[0] / self.unit, self.unit[0], cards,
-                           limit, until, enough)
+        return self._solve(cards * self.every_time, room, PENALTY * self.unit[0] / self.unit, self.unit[0], cards,
+                           limit, until, enough, allowed=allowed)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
@@ -130,9 +132,9 @@ class Master:
         so expensive that no optimum has any."""
         from highspy import Highs
 
-        tables, unit, choices = self.choices.tables, self.unit, self.choices
+        tables, unit, choices, loads = self.choices.tables, self.unit, self.choices, len(self.unit)
         limits = choices.limits(limit, cards, grain)
-        limits = limits if allowed is None else np.where(allowed, limits, -1.0)
+        limits = limits if allowed is None else np.where(allowed[:, None], limits, -1.0)
         main, room, slack = main / unit * (scale if main.any() else 1.0), room / unit, slack * unit / scale
         fixed = not main.any()
         among = np.arange(tables) if among is None else among
@@ -142,45 +144,45 @@ class Master:
         lp = Highs()
         lp.silent()
         lp.setOptionValue("threads", 1)
-        for r in range(LOADS):
+        for r in range(loads):
             lp.addRow(-np.inf, room[r], 0, NO_INDEX, NO_VALUE)
         for j in range(tables):
             lp.addRow(float(inside[j] and count == len(among)), float(inside[j]), 0, NO_INDEX, NO_VALUE)
         lp.addRow(float(count), np.inf, 0, NO_INDEX, NO_VALUE)
-        lp.addCol(1.0, 0.0, np.inf, LOADS, np.arange(LOADS, dtype=np.int32), -main)
-        for r in range(LOADS):
+        lp.addCol(1.0, 0.0, np.inf, loads, np.arange(loads, dtype=np.int32), -main)
+        for r in range(loads):
             lp.addCol(slack[r], 0.0, np.inf, 1, np.array([r], np.int32), np.array([-1.0]))
         if pairs := len(self.pairs.load):
-            index = np.concatenate([np.broadcast_to(np.arange(LOADS), (pairs, LOADS)), LOADS + self.pairs.tables,
-                                    np.full((pairs, 1), LOADS + tables)], axis=1).astype(np.int32)
+            index = np.concatenate([np.broadcast_to(np.arange(loads), (pairs, loads)), loads + self.pairs.tables,
+                                    np.full((pairs, 1), loads + tables)], axis=1).astype(np.int32)
             value = np.concatenate([self.pairs.load / unit, np.tile([1.0, 1.0, 2.0], (pairs, 1))], axis=1)
             lp.addCols(pairs, np.zeros(pairs), np.zeros(pairs), np.full(pairs, np.inf), index.size,
-                       np.arange(pairs, dtype=np.int32) * (LOADS + 3), index.ravel(), value.ravel())
+                       np.arange(pairs, dtype=np.int32) * (loads + 3), index.ravel(), value.ravel())
         in_lp, added = np.zeros(0, np.int64), 0
-        best, best_prices, room = -np.inf, np.zeros(LOADS), np.where(np.isfinite(room), room, 0.0)
-        cost, *cheap = choices.cheapest(EVERY_TIME / unit, limits)
+        best, best_prices, room = -np.inf, np.zeros(loads), np.where(np.isfinite(room), room, 0.0)
+        cost, *cheap = choices.cheapest(self.every_time / unit, limits)
         if not np.isfinite(cost[among]).all():     # a table has no split that is fast enough
             return LpSolution(np.inf, best_prices, *(np.zeros(0, np.int64),) * 3, np.zeros(0))
         self._add(*cheap)
         for _ in range(ROUNDS):
             fresh = self.options[added:]
             load, table = choices.load(fresh, self.a[added:], self.h[added:]), choices.table[fresh]
-            kept = np.nonzero((load[:, :TIMES] <= limits[fresh, None]).all(axis=1) & inside[table])[0]
-            index = np.concatenate([np.broadcast_to(np.arange(LOADS, dtype=np.int32), (len(kept), LOADS)),
-                                    LOADS + table[kept, None].astype(np.int32),
-                                    np.full((len(kept), 1), LOADS + tables, np.int32)], axis=1)
+            kept = np.nonzero((load[:, :TIMES] <= limits[fresh]).all(axis=1) & inside[table])[0]
+            index = np.concatenate([np.broadcast_to(np.arange(loads, dtype=np.int32), (len(kept), loads)),
+                                    loads + table[kept, None].astype(np.int32),
+                                    np.full((len(kept), 1), loads + tables, np.int32)], axis=1)
             value = np.concatenate([load[kept] * choices.copies[fresh[kept], None] / unit, np.ones((len(kept), 2))],
                                    axis=1)
             lp.addCols(len(kept), np.zeros(len(kept)), np.zeros(len(kept)), np.full(len(kept), np.inf), index.size,
-                       np.arange(len(kept), dtype=np.int32) * (LOADS + 2), index.ravel(), value.ravel())
+                       np.arange(len(kept), dtype=np.int32) * (loads + 2), index.ravel(), value.ravel())
             in_lp, added = np.concatenate([in_lp, added + kept]), len(self.options)
             lp.run()
             pivots = lp.getInfo().simplex_iteration_count
-            until.spend(RUN_S + PIVOT_S * (LOADS + tables) * pivots + PAIR_S * choices.pairs)
+            until.spend(RUN_S + PIVOT_S * (loads + tables) * pivots + PAIR_S * choices.pairs)
             least = lp.getInfo().objective_function_value
             dual = np.array(lp.getSolution().row_dual)
             # Prices that the true program allows, so that what they give is a bound of it.
-            prices = np.maximum(-dual[:LOADS], 0)
+            prices = np.maximum(-dual[:loads], 0)
             if fixed:
                 prices = np.minimum(prices, slack)
             elif (total := main @ prices) > 0:
@@ -188,16 +190,16 @@ class Master:
             else:
                 prices = main / (main @ main)
             cost, *cheap = choices.cheapest(prices / unit, limits)
-            worth = self._worth(np.minimum(cost, dual[LOADS:-1] + dual[-1]), prices / unit) if pairs else cost
+            worth = self._worth(np.minimum(cost, dual[loads:-1] + dual[-1]), prices / unit) if pairs else cost
             found = float(np.sort(worth[among])[:count].sum() - prices @ room)
             if found > best:
                 best, best_prices = found, prices
             if best * scale >= enough or least - best <= CLOSE * abs(best) + 1e-12 or fixed and least <= 0:
                 break
-            better = inside & (cost < dual[LOADS:-1] + dual[-1] - 1e-12)
+            better = inside & (cost < dual[loads:-1] + dual[-1] - 1e-12)
             if not self._add(*(each[better] for each in cheap)) or until.passed:
                 break
-        weights = np.array(lp.getSolution().col_value)[1 + LOADS + pairs:]
+        weights = np.array(lp.getSolution().col_value)[1 + loads + pairs:]
         used = np.nonzero(weights > 1e-9)[0]
         used = used[np.argsort(self.options[in_lp[used]], kind="stable")]
         at = in_lp[used]

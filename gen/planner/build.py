@@ -26,6 +26,8 @@ from hw.isa import LONGEST_BAG
 
 #: Into so many equal shares the accesses of a table are cut, at most (eq. 9 to 12).
 STEPS = 100
+#: And the DRAM of a card is cut into so many, at least: the coldest steps of a large table have more rows than that.
+DRAM_STEPS = 20
 #: So many tables may lie on several cards: those that take the most time or DRAM, where each takes this part of a
 #: card's share of the time, or more than a card's DRAM. With more cards as many tables as cards: those behind the first
 #: SHARDED must take LESS of a card's share, as whole tables of that size leave gaps on cards that hold few of them.
@@ -35,6 +37,9 @@ SHARDED, LEAST, LESS = 32, 0.05, 0.25
 ANY = 8
 #: Cards of a plan: searches hold arrays of them.
 CARDS_MOST = 4096
+
+#: (S + 1,) shares of a table's accesses, and the rows on which they fall, as of Item.
+Steps = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,8 @@ def build(model: Recommender, profile: Profile, costs: Costs, *, cards: int, ran
     refused: dict[str, list[str]] = {}
     for name, spec in model.tables.items():
         forms = allowed(spec, lost[name], costs) if name in lost else (held_by(costs.unit, spec),)
-        made = [_item(each, found[name], profile.tables[name].pooling * model.batch, model.batch, costs, rank,
+        steps = _steps(forms[0], found[name], costs)
+        made = [_item(each, found[name], steps, profile.tables[name].pooling * model.batch, model.batch, costs, rank,
                       spec.hot_share if hot_share is None else hot_share,
                       spec.tt_share if tt_share is None else tt_share) for each in forms]
         every.append([(each, item) for each, (item, _) in zip(forms, made, strict=True)])
@@ -196,7 +202,8 @@ def _shardings(forms: Sequence[tuple[TableSpec, Item]], whole_batch: int, expect
                 fetch_curve=(at, fetches)), expected, costs, item, count), formats)
             if costs.sliced(spec.dim, count, spec.row_format):
                 narrow = replace(spec, dim=spec.dim // count)
-                slice = _item(narrow, expected, item.lookups, whole_batch, costs, 0, item.hot_share, 0.0)[0]
+                slice = _item(narrow, expected, (item.share, item.rows), item.lookups, whole_batch, costs, 0,
+                              item.hot_share, 0.0)[0]
                 yield Sharding("columns", count, _on_drive(slice, expected, costs), formats)
 
 
@@ -238,8 +245,9 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
                 vectors * costs.link_s)
 
 
-def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """(share, rows) of an item: equal steps, and one where the rows that the log has end."""
+def _steps(spec: TableSpec, expected: Expected, costs: Costs) -> Steps:
+    """Equal steps, one where the rows that the log has end, and more where a step has a large
+    part of the rows that a card's DRAM holds."""
     heat, count = expected.heat, min(spec.rows, STEPS)
     share = np.arange(count + 1) / count
     if not heat.total:
@@ -249,18 +257,26 @@ def _steps(spec: TableSpec, expected: Expected) -> tuple[NDArray[np.float64], ND
         end = float(heat.cdf(expected.seen))
         at = int(np.searchsorted(share, end))
         share, rows = np.insert(share, at, end), np.insert(rows, at, expected.seen)
-    return share, rows
-
-
-def _item(spec: TableSpec, expected: Expected, lookups: float, batch: int, costs: Costs, rank: int,
-          hot_share: float, tt_share: float) -> tuple[Item, str]:
-    """The item; and why it has no tensor train, if so. rank: 0: it shall have none."""
     try:
-        row_bytes = costs.row_bytes(spec.dim, spec.row_format)
+        card_rows = costs.dram_bytes // costs.row_bytes(spec.dim, spec.row_format)
     except ValueError as error:
         raise ValueError(f"table {spec.name}: {error}") from None
+    ends = np.minimum(rows, card_rows)
+    parts = np.minimum(-(-np.diff(ends) * DRAM_STEPS // max(card_rows, 1)), np.diff(ends))
+    if not (parts > 1).any():
+        return share, rows
+    more = np.concatenate([np.linspace(*ends[k:k + 2], parts[k] + 1).astype(np.int64)[1:-1]
+                           for k in np.flatnonzero(parts > 1)])
+    at = np.searchsorted(rows, more)
+    return np.insert(share, at, heat.cdf(more)), np.insert(rows, at, more)
+
+
+def _item(spec: TableSpec, expected: Expected, steps: Steps, lookups: float, batch: int, costs: Costs, rank: int,
+          hot_share: float, tt_share: float) -> tuple[Item, str]:
+    """The item; and why it has no tensor train, if so. rank: 0: it shall have none."""
+    row_bytes = costs.row_bytes(spec.dim, spec.row_format)
     heat = expected.heat
-    share, rows = _steps(spec, expected)
+    share, rows = steps
     tt_rows, tt_bytes, tt_s, refusal = np.zeros(1, np.int64), np.zeros(1), 0.0, ""
     if heat.total and rank:
         try:

@@ -172,19 +172,27 @@ class Choices:
         found[:, TT] += self.tt[options, a, h]
         return found
 
+    def paired(self, seconds: float) -> "Choices":
+        """With one load more, for linear programs alone: 1 where a shard takes more than half of the time that a drive
+        has in so many seconds. A card holds one of these."""
+        a_load, h_load = (np.pad(each, ((0, 0), (0, 0), (0, 1))) for each in (self.a_load, self.h_load))
+        h_load[:, :, LOADS] = self.h_load[:, :, SSD_S] > 0.5 * (1 + 1e-12) * self.within(seconds)[SSD_S]
+        return replace(self, a_load=a_load, h_load=h_load, cap=np.append(self.cap, 1.0))
+
     def limits(self, seconds: float, cards: int, grain: float = 1.0) -> NDArray[np.float64]:
-        """(V,) seconds that each option may take on each of its cards: none where it takes more than there are, and but
-        a part `grain` where the table can be shared out over more."""
+        """(V, TIMES) seconds that each option may take on each of its cards: none where it takes more than there are,
+        and but a part `grain` where the table can be shared out over more."""
         there = self.copies <= cards
         most = np.zeros(self.tables, np.int64)
         np.maximum.at(most, self.table[there], self.copies[there])
-        return np.where(there, seconds * np.where(self.copies < most[self.table], grain, 1.0) * (1 + 1e-12), -1.0)
+        part = np.where(self.copies < most[self.table], grain, 1.0) * (1 + 1e-12)
+        return np.where(there[:, None], np.multiply.outer(part, np.maximum(self.within(seconds), 0.0)), -1.0)
 
     def cheapest(self, prices: NDArray[np.float64], limits: NDArray[np.float64] | None = None) \
             -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Of each table the option and split of the least priced load of all its cards, among those whose times are at
-        most `limits`, by option: (cost, option, a, h), (J,) each; cost is infinite where there is none."""
-        limits = np.full(len(self.table), np.inf) if limits is None else limits
+        most `limits` (V, TIMES): (cost, option, a, h), (J,) each; cost is infinite where there is none."""
+        limits = np.full((len(self.table), TIMES), np.inf) if limits is None else limits
         cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.tt, prices, limits)
         cost *= self.copies
         least = np.full(self.tables, np.inf)
@@ -200,25 +208,25 @@ def _cheapest(cut, cuts, a_load, h_load, tt, prices, limits):
     cost, first, last = np.full(tables, np.inf), np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     of_h = np.zeros(steps)
     for j in range(tables):
-        seconds = limits[j]
+        most = limits[j]
         for x in range(cuts[j]):
             h = cut[j, x]
             of_h[x] = 0.0
-            for r in range(LOADS):
+            for r in range(len(prices)):
                 of_h[x] += prices[r] * h_load[j, h, r]
         for x in range(cuts[j]):
             a = cut[j, x]
             of_a = 0.0
-            for r in range(LOADS):
+            for r in range(len(prices)):
                 of_a += prices[r] * a_load[j, a, r]
-            if a_load[j, a, OUT_S] > seconds:
+            if a_load[j, a, OUT_S] > most[OUT_S]:
                 continue
             for y in range(x, cuts[j]):
                 h = cut[j, y]
                 total = of_a + of_h[y] + prices[TT] * tt[j, a, h]
-                if total < cost[j] and max(h_load[j, h, SSD_S], h_load[j, h, IN_S],
-                                           a_load[j, a, DRAM_S] + h_load[j, h, DRAM_S]) <= seconds:
-                    if h_load[j, h, TT_S] + a_load[j, a, TT_S] > seconds:
+                if total < cost[j] and h_load[j, h, SSD_S] <= most[SSD_S] and h_load[j, h, IN_S] <= most[IN_S] \
+                        and a_load[j, a, DRAM_S] + h_load[j, h, DRAM_S] <= most[DRAM_S]:
+                    if h_load[j, h, TT_S] + a_load[j, a, TT_S] > most[TT_S]:
                         break
                     if tt[j, a, h] < np.inf:
                         cost[j], first[j], last[j] = total, a, h

@@ -7,14 +7,14 @@ Source: SCRec §III.C, eq. 3 to 37
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gen.planner.bound import LACK, LpSolution, Master
-from gen.planner.branch_and_bound import branch_and_bound
+from gen.planner.branch_and_bound import TABLES, branch_and_bound
 from gen.planner.choices import DRAM, EVERY_TIME, LOADS, OUT_S, SSD, TIMES, TT, Choices, loads, within
 from gen.planner.problem import Placement, Problem, TableChoice
 from gen.planner.search import search, spread
@@ -215,6 +215,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
     mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
+    packed = _packed(choices, count.cards, target, until) if len(grains) > 1 and tables > TABLES else None
 
     def filled(grain: float, allowed: NDArray[np.bool_] | None = None) -> LpSolution | None:
         found = (master.fill(count.cards, seconds, until, grain, allowed) for seconds in (aim, target))
@@ -224,7 +225,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         count.bound = max(count.bound, target)
         return False
     begun = set()
-    for solution in chain((filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
+    for solution in chain([packed], (filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
                           [count.solution]):
         if not solution or not len(solution.options):
             continue
@@ -245,6 +246,23 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
             if until.passed:
                 return False
     return False
+
+
+def _packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpSolution | None:
+    """A mixture whose tables fit the cards with each in the option that most of it has, where of shards that take more
+    than half of a drive's time no two share a card. One table of several options after the other, that on the most
+    cards first, gets the one that most of it has. None: there is no such mixture."""
+    master, allowed = Master(choices.paired(target)), np.ones(len(choices.table), bool)
+    room = np.append(choices.within(target), master.choices.cap[TIMES:]) * cards * FULL
+    while not until.passed and (solution := master.seconds(cards, target, until, allowed=allowed)).bound <= target:
+        option, a, h = _heaviest(choices, solution)
+        load = choices.copies[option] @ master.choices.load(option, a, h)
+        mixed = np.setdiff1d(solution.options, option)
+        if (load <= room).all() or not len(mixed):
+            return replace(solution, prices=solution.prices[:LOADS])
+        j = choices.table[mixed[choices.copies[mixed].argmax()]]
+        allowed &= (choices.table != j) | (np.arange(len(allowed)) == option[j])
+    return None
 
 
 def _mixes(choices: Choices, cards: int, target: float) -> Iterator[NDArray[np.bool_]]:
