@@ -19,9 +19,9 @@ Splits slower than a placement that is known cannot be part of a better one and 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from gen.planner.choices import EVERY_TIME, LOADS, SSD, TIMES, TT_S, Choices
+from gen.planner.choices import DRAM, EVERY_TIME, LOADS, SSD, TIMES, TT, TT_S, Choices
 from gen.planner.work import PAIR_S, PIVOT_S, RUN_S, Deadline
 
 ROUNDS = 200
@@ -84,12 +84,12 @@ class Master:
         return self._solve(np.zeros(LOADS), room, slack, self.unit[SSD], cards, until=until, enough=1e-9)
 
     def seconds(self, cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
-                allowed: NDArray[np.bool_] | None = None) -> LpSolution:
+                grain: ArrayLike = 1.0, allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """The bound for so many cards, of placements of at most `limit` seconds. Ends early behind the moment
-        `until`, or with a bound of `enough`. allowed: (V,) options, None: all."""
+        `until`, or with a bound of `enough`. grain: as Choices.limits takes it. allowed: (V,) options, None: all."""
         room = np.append(self.choices.within(0.0, cards), cards * self.choices.cap[TIMES:])
         return self._solve(cards * self.every_time, room, PENALTY * self.unit[0] / self.unit, self.unit[0], cards,
-                           limit, until, enough, allowed=allowed)
+                           limit, until, enough, grain=grain, allowed=allowed)
 
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
@@ -98,13 +98,16 @@ class Master:
         return self._solve(EVERY_TIME, room, PENALTY * self.unit[0] / self.unit, self.unit[0], 1,
                            until=until, among=among, count=count)
 
-    def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: float = 1.0,
-             allowed: NDArray[np.bool_] | None = None) -> LpSolution:
+    def fill(self, cards: int, seconds: float, until: Deadline = NEVER, grain: ArrayLike = 1.0,
+             allowed: NDArray[np.bool_] | None = None, limit: float | None = None) -> LpSolution:
         """How full the fullest memory of so many cards must be, at least, for so many seconds, as `bound`. grain: as
-        Choices.limits takes it. allowed: (V,) options, None: all."""
-        room = np.append(np.maximum(self.choices.within(seconds, cards), 0.0), np.zeros(LOADS - TIMES))
-        main = cards * np.append(np.zeros(TIMES), self.choices.cap[TIMES:])
-        return self._solve(main, room, PENALTY / self.unit, 1.0, cards, seconds, until, grain=grain, allowed=allowed)
+        Choices.limits takes it. allowed: (V,) options, None: all. limit: seconds of one card, None: as many."""
+        cap, memories = self.choices.cap, np.isin(np.arange(len(self.unit)), (DRAM, TT, SSD))
+        main = cards * np.where(memories, cap, 0.0)
+        room = np.where(memories, 0.0, cards * cap)
+        room[:TIMES] = np.maximum(self.choices.within(seconds, cards), 0.0)
+        return self._solve(main, room, PENALTY / self.unit, 1.0, cards, seconds if limit is None else limit, until,
+                           grain=grain, allowed=allowed)
 
     def tensor_trains(self, seconds: float, until: Deadline = NEVER) -> LpSolution:
         """The least part of so many seconds that the tensor trains of one card take, as `bound`."""
@@ -124,7 +127,7 @@ class Master:
 
     def _solve(self, main: NDArray[np.float64], room: NDArray[np.float64], slack: NDArray[np.float64], scale: float,
                cards: int, limit: float = np.inf, until: Deadline = NEVER, enough: float = np.inf,
-               among: NDArray[np.int64] | None = None, count: int | None = None, grain: float = 1.0,
+               among: NDArray[np.int64] | None = None, count: int | None = None, grain: ArrayLike = 1.0,
                allowed: NDArray[np.bool_] | None = None) -> LpSolution:
         """The least value of one variable and `slack` times what overflows, where the loads of `count` of the tables
         `among` (of all, without them) are at most `room` + `main` times the variable + overflow; `scale` is the

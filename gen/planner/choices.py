@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gen.planner.problem import CardChoice, Idle, Item, Problem, TableChoice
 
@@ -172,21 +172,22 @@ class Choices:
         found[:, TT] += self.tt[options, a, h]
         return found
 
-    def paired(self, seconds: float) -> "Choices":
-        """With one load more, for linear programs alone: 1 where a shard takes more than half of the time that a drive
-        has in so many seconds. A card holds one of these."""
+    def paired(self, seconds: float, part: float) -> "Choices":
+        """With one load more, for linear programs alone: 1 where a shard of several takes more than a part of the time
+        that a drive has in so many seconds. A card holds one of these: others are split as the first leaves room."""
         a_load, h_load = (np.pad(each, ((0, 0), (0, 0), (0, 1))) for each in (self.a_load, self.h_load))
-        h_load[:, :, LOADS] = self.h_load[:, :, SSD_S] > 0.5 * (1 + 1e-12) * self.within(seconds)[SSD_S]
+        h_load[:, :, LOADS] = (self.h_load[:, :, SSD_S] > part * self.within(seconds)[SSD_S]) \
+            & (self.copies > 1)[:, None]
         return replace(self, a_load=a_load, h_load=h_load, cap=np.append(self.cap, 1.0))
 
-    def limits(self, seconds: float, cards: int, grain: float = 1.0) -> NDArray[np.float64]:
+    def limits(self, seconds: float, cards: int, grain: ArrayLike = 1.0) -> NDArray[np.float64]:
         """(V, TIMES) seconds that each option may take on each of its cards: none where it takes more than there are,
-        and but a part `grain` where the table can be shared out over more."""
+        and but a part `grain`, one or (TIMES,), where the table can be shared out over more."""
         there = self.copies <= cards
         most = np.zeros(self.tables, np.int64)
         np.maximum.at(most, self.table[there], self.copies[there])
-        part = np.where(self.copies < most[self.table], grain, 1.0) * (1 + 1e-12)
-        return np.where(there[:, None], np.multiply.outer(part, np.maximum(self.within(seconds), 0.0)), -1.0)
+        part = np.where((self.copies < most[self.table])[:, None], grain, 1.0) * (1 + 1e-12)
+        return np.where(there[:, None], part * np.maximum(self.within(seconds), 0.0), -1.0)
 
     def cheapest(self, prices: NDArray[np.float64], limits: NDArray[np.float64] | None = None) \
             -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -7,7 +7,7 @@ Source: SCRec §III.C, eq. 3 to 37
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -38,6 +38,11 @@ TIGHTEST = 1e-3     # gap that the search aims at, where less is asked for
 GRAINS, FEW = (1.0, 0.5, 0.25, 0.1), 12
 NOTHING = LpSolution(0.0, np.zeros(LOADS), *(np.zeros(0, np.int64),) * 3, np.zeros(0))     # where there was no time
 FULL = 1 + 1e-9     # of a memory, for what rounding adds
+#: Of the seconds of DRAM and of each other memory and direction, the part that a shard of a table takes at most that
+#: more cards could share: what else lies on its card takes DRAM time, too.
+APART = np.array([0.8, 1.0, 1.0, 1.0, 1.0])
+PAIRED = 0.2        # of a drive's time: a shard of several that takes more has the card without others of these
+AIM = 0.35          # of the way from the bound to the target, where tables are packed
 MIXES = 3           # numbers of tables on all cards that are tried
 
 
@@ -249,19 +254,26 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
 
 
 def _packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpSolution | None:
-    """A mixture whose tables fit the cards with each in the option that most of it has, where of shards that take more
-    than half of a drive's time no two share a card. One table of several options after the other, that on the most
-    cards first, gets the one that most of it has. None: there is no such mixture."""
-    master, allowed = Master(choices.paired(target)), np.ones(len(choices.table), bool)
-    room = np.append(choices.within(target), master.choices.cap[TIMES:]) * cards * FULL
-    while not until.passed and (solution := master.seconds(cards, target, until, allowed=allowed)).bound <= target:
-        option, a, h = _heaviest(choices, solution)
-        load = choices.copies[option] @ master.choices.load(option, a, h)
-        mixed = np.setdiff1d(solution.options, option)
-        if (load <= room).all() or not len(mixed):
-            return replace(solution, prices=solution.prices[:LOADS])
-        j = choices.table[mixed[choices.copies[mixed].argmax()]]
-        allowed &= (choices.table != j) | (np.arange(len(allowed)) == option[j])
+    """A mixture with each table in one option, where of shards that take more than half of a drive's time no two need
+    to share a card, and memories are as empty as they can be. Of the linear program with all options one table after
+    the other, that on the most cards first, gets the option that most of it has. None: there is no such mixture."""
+    pairs, allowed = Master(choices.paired(target, PAIRED)), np.ones(len(choices.table), bool)
+    room = np.append(choices.within(target), pairs.choices.cap[TIMES:]) * cards * FULL
+    while not until.passed and (relaxed := pairs.seconds(cards, target, until, grain=APART,
+                                                         allowed=allowed)).bound <= target:
+        option, a, h = _heaviest(choices, relaxed)
+        mixed = np.setdiff1d(relaxed.options, option)
+        chosen = np.isin(np.arange(len(allowed)), option)
+        if not len(mixed):
+            found = pairs.fill(cards, relaxed.bound + AIM * (target - relaxed.bound), until, APART, chosen, target)
+            # Of a table's cuts that are mixed the one with shards that may share a card.
+            more = pairs.choices.h_load[found.options, found.h, LOADS] > 0
+            kept = ~(more & np.isin(found.options, found.options[~more]))
+            return LpSolution(found.bound, found.prices[:LOADS], found.options[kept], found.a[kept], found.h[kept],
+                              found.weights[kept])
+        if (choices.copies[option] @ pairs.choices.load(option, a, h) > room).any():
+            chosen |= choices.table != choices.table[mixed[choices.copies[mixed].argmax()]]
+        allowed &= chosen
     return None
 
 
