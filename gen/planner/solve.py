@@ -220,7 +220,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
     mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
-    packed = _packed(choices, count.cards, target, until) if len(grains) > 1 and tables > TABLES else None
+    apart = packed(choices, count.cards, target, until) if len(grains) > 1 and tables > TABLES else None
 
     def filled(grain: float, allowed: NDArray[np.bool_] | None = None) -> LpSolution | None:
         found = (master.fill(count.cards, seconds, until, grain, allowed) for seconds in (aim, target))
@@ -230,20 +230,20 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         count.bound = max(count.bound, target)
         return False
     begun = set()
-    for solution in chain([packed], (filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
+    for solution in chain([apart], (filled(GRAINS[0], mix) for mix in mixes), [plain], map(filled, grains[1:]),
                           [count.solution]):
         if not solution or not len(solution.options):
             continue
         prices = solution.prices / max(float(solution.prices @ limit), 1e-300)
-        option, *heaviest = _heaviest(choices, solution)
-        if (begin := tuple(each.tobytes() for each in (prices, option, *heaviest))) in begun:
+        option, *split = heaviest(choices, solution)
+        if (begin := tuple(each.tobytes() for each in (prices, option, *split))) in begun:
             continue
         begun.add(begin)
         own = choices.part(option) if choices.varied else choices
-        first = spread(own.load(np.arange(tables), *heaviest), own.copies, limit, count.cards)
+        first = spread(own.load(np.arange(tables), *split), own.copies, limit, count.cards)
         until.spend(TRIED_S * len(first) * count.cards * LOADS)
         for seed, lean in enumerate(LEANINGS, 1 + turn * len(LEANINGS)):
-            card, a, h = (each.copy() for each in (first, *heaviest))
+            card, a, h = (each.copy() for each in (first, *split))
             moves = min(max(MOVES, MOVES_CARD * count.cards), MOVES_TABLE * len(card))
             if search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=until):
                 _keep(count, choices, option, a, h, card)
@@ -253,7 +253,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     return False
 
 
-def _packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpSolution | None:
+def packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpSolution | None:
     """A mixture with each table in one option, where of shards that take more than half of a drive's time no two need
     to share a card, and memories are as empty as they can be. Of the linear program with all options one table after
     the other, that on the most cards first, gets the option that most of it has. None: there is no such mixture."""
@@ -261,7 +261,7 @@ def _packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpS
     room = np.append(choices.within(target), pairs.choices.cap[TIMES:]) * cards * FULL
     while not until.passed and (relaxed := pairs.seconds(cards, target, until, grain=APART,
                                                          allowed=allowed)).bound <= target:
-        option, a, h = _heaviest(choices, relaxed)
+        option, a, h = heaviest(choices, relaxed)
         mixed = np.setdiff1d(relaxed.options, option)
         chosen = np.isin(np.arange(len(allowed)), option)
         if not len(mixed):
@@ -300,7 +300,7 @@ def _mixes(choices: Choices, cards: int, target: float) -> Iterator[NDArray[np.b
             return
 
 
-def _heaviest(choices: Choices, solution: LpSolution) \
+def heaviest(choices: Choices, solution: LpSolution) \
         -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(option, a, h) of each table: the option that most of it has, and of that the split that most has."""
     whole = np.zeros(len(choices.table))

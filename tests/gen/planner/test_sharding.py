@@ -11,11 +11,12 @@ from gen.data.profiling import profile
 from gen.model.recommender import Recommender
 from gen.planner.bound import Master
 from gen.planner.build import bags_of, build
-from gen.planner.choices import Choices
+from gen.planner.choices import SSD_S, Choices
 from gen.planner.planning import WHOLE, make
-from gen.planner.problem import Item, Problem, Sharding
+from gen.planner.problem import Idle, Item, Problem, Sharding
 from gen.planner.served import served
-from gen.planner.solve import solve
+from gen.planner.solve import PAIRED, heaviest, packed, solve
+from gen.planner.work import Deadline
 from tests.support.planner_problems import (
     BATCH,
     COSTS,
@@ -195,3 +196,39 @@ def test_the_drive_is_waited_for_on_every_card():
     plan = make(model, known, COSTS, cards=4, levels=1, explain=False)
     assert len(plan.tables["t0"].cards) == 4
     assert all(card.ssd.seconds > DRIVE and card.ssd.rows == 500 for card in plan.cards)
+
+
+def large_and_small(seed, cards=48):
+    """Three tables that may lie on many cards, of more rows than a card's DRAM, and 120 small ones."""
+    g, share = np.random.default_rng(seed), np.arange(41) / 40
+
+    def item(name, rows, lookups):
+        return Item(name, (rows * share**4).astype(np.int64), rows, 64, lookups, 1e-3, 0.0, 2e-2,
+                    np.zeros(1, np.int64), np.zeros(1), ssd_reads=lookups * (1 - share),
+                    ssd_landing=lookups * (1 - share) * 1e-3, bags_s=0.02)
+
+    large = [item(f"large{k}", int(8e6 * g.uniform(1, 3)), g.uniform(800, 2000)) for k in range(3)]
+    small = [item(f"small{k}", int(g.uniform(1e3, 4e5)), g.lognormal(4.0, 1.0)) for k in range(120)]
+    ways = [tuple(Sharding("samples", count, replace(
+        each, lookups=each.lookups / count, ssd_reads=each.ssd_reads / count, ssd_landing=each.ssd_landing / count,
+        bags_s=each.bags_s / count)) for count in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)) for each in large]
+    return Problem((*large, *small), cards, 64 * 10**6, 0, 10**12, shardings=(*ways, *((),) * len(small)),
+                   idle=Idle(0.01, 0.005))
+
+
+@pytest.mark.parametrize("seed", range(12 if os.environ.get("HOTRAIL_REGRESS") else 2))
+def test_no_two_large_shards_need_to_share_a_drive(seed):
+    problem = large_and_small(seed)
+    choices = Choices.of(problem)
+    least = Master(choices).seconds(problem.cards).bound
+    targets = [1.2 * least, 1.5 * least, 2.0 * least]
+    found = [(target, each) for target in targets if (each := packed(choices, problem.cards, target, Deadline()))]
+    assert found
+    for target, solution in found:
+        option, a, h = heaviest(choices, solution)
+        np.testing.assert_array_equal(choices.table[option], np.arange(len(problem.items)))
+        assert len(np.unique(solution.options)) == len(problem.items)
+        load, copies = choices.load(option, a, h), choices.copies[option]
+        drive_s = choices.within(target)[SSD_S]
+        large = (load[:, SSD_S] > PAIRED * drive_s) & (copies > 1)
+        assert copies[large].sum() <= problem.cards and (load[copies > 1, SSD_S] <= drive_s * (1 + 1e-9)).all()
