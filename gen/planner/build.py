@@ -246,8 +246,12 @@ def bags_of(spec: TableSpec, lookups: float, batch: int, costs: Costs) -> Bags:
 
 
 def _steps(spec: TableSpec, expected: Expected, costs: Costs) -> Steps:
-    """Equal steps, one where the rows that the log has end, and more where a step has a large
-    part of the rows that a card's DRAM holds."""
+    """Equal steps, one where the rows that the log has end, and more where a step has a large part of the rows that a
+    card's DRAM holds."""
+    try:
+        card_rows = costs.dram_bytes // costs.row_bytes(spec.dim, spec.row_format)
+    except ValueError as error:
+        raise ValueError(f"table {spec.name}: {error}") from None
     heat, count = expected.heat, min(spec.rows, STEPS)
     share = np.arange(count + 1) / count
     if not heat.total:
@@ -257,18 +261,14 @@ def _steps(spec: TableSpec, expected: Expected, costs: Costs) -> Steps:
         end = float(heat.cdf(expected.seen))
         at = int(np.searchsorted(share, end))
         share, rows = np.insert(share, at, end), np.insert(rows, at, expected.seen)
-    try:
-        card_rows = costs.dram_bytes // costs.row_bytes(spec.dim, spec.row_format)
-    except ValueError as error:
-        raise ValueError(f"table {spec.name}: {error}") from None
     ends = np.minimum(rows, card_rows)
     parts = np.minimum(-(-np.diff(ends) * DRAM_STEPS // max(card_rows, 1)), np.diff(ends))
     if not (parts > 1).any():
         return share, rows
-    more = np.concatenate([np.linspace(*ends[k:k + 2], parts[k] + 1).astype(np.int64)[1:-1]
+    more = np.concatenate([np.linspace(ends[k], ends[k + 1], int(parts[k]) + 1).astype(np.int64)[1:-1]
                            for k in np.flatnonzero(parts > 1)])
-    at = np.searchsorted(rows, more)
-    return np.insert(share, at, heat.cdf(more)), np.insert(rows, at, more)
+    places = np.searchsorted(rows, more)
+    return np.insert(share, places, heat.cdf(more)), np.insert(rows, places, more)
 
 
 def _item(spec: TableSpec, expected: Expected, steps: Steps, lookups: float, batch: int, costs: Costs, rank: int,
