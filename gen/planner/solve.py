@@ -41,6 +41,7 @@ FULL = 1 + 1e-9     # of a memory, for what rounding adds
 #: Of the seconds of DRAM and of each other memory and direction, the part that a shard of a table takes at most that
 #: more cards could share: what else lies on its card takes DRAM time, too.
 APART = np.array([0.8, 1.0, 1.0, 1.0, 1.0])
+PACKED = 0.1        # of the time that is left: what packed tables get of it
 PAIRED = 0.2        # of a drive's time: a shard of several that takes more has the card without others of these
 AIM = 0.35          # of the way from the bound to the target, where tables are packed
 MIXES = 3           # numbers of tables on all cards that are tried
@@ -220,7 +221,8 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
     aim = count.bound + 0.5 * (target - count.bound)
     grains = GRAINS if choices.sharded and tables <= FEW * count.cards else GRAINS[:1]
     mixes = _mixes(choices, count.cards, target) if len(grains) > 1 else ()
-    apart = packed(choices, count.cards, target, until) if len(grains) > 1 and tables > TABLES else None
+    little = until.part(PACKED)
+    apart = packed(choices, count.cards, target, little) if len(grains) > 1 and tables > TABLES else None
 
     def filled(grain: float, allowed: NDArray[np.bool_] | None = None) -> LpSolution | None:
         found = (master.fill(count.cards, seconds, until, grain, allowed) for seconds in (aim, target))
@@ -245,11 +247,14 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
         for seed, lean in enumerate(LEANINGS, 1 + turn * len(LEANINGS)):
             card, a, h = (each.copy() for each in (first, *split))
             moves = min(max(MOVES, MOVES_CARD * count.cards), MOVES_TABLE * len(card))
-            if search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=until):
+            given = little if solution is apart else until
+            if search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=given):
                 _keep(count, choices, option, a, h, card)
                 return True
             if until.passed:
                 return False
+            if given.passed:
+                break
     return False
 
 
