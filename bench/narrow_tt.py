@@ -44,7 +44,7 @@ def room() -> Iterator[Row]:
     samples = dict(logs())["movielens"]
     (_, dense), *_ = trained(samples, "dense", 0, EPOCHS["movielens"]).bags[1].arrays("items").items()
     for rank in (4, 16):
-        for name, rows in (("log", dense), ("similar", dense[by_similarity(dense).argsort()])):
+        for name, rows in (("log", dense), ("similar", dense[by_similarity(dense).argsort(kind="stable")])):
             found = decompose(rows, shapes.row_modes(len(rows)), shapes.column_modes(rows.shape[1]), rank)
             yield figure(f"narrow.tt.decomposed.r{rank}.{name}",
                          "MovieLens-100K, items of a DLRM trained dense, numbered "

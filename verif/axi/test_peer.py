@@ -13,7 +13,7 @@ from hw.axi.control import CTRL, IDLE, START, ControlSlave
 from hw.axi.reader import Reader
 from hw.axi.writer import WritePort
 from hw.isa import EMB
-from verif.axi.test_writer import CLIENTS, OUTSTANDING
+from verif.axi.test_writer import OUTSTANDING, clients
 from verif.bench import reset, rng, start
 from verif.bench.memory import BASE
 from verif.bench.pack import layout_of
@@ -82,7 +82,7 @@ async def writer(dut):
     third = SIZE // step // 3
     for _ in range(90):
         client = draw.randrange(3)
-        count = draw.choice((1, 2, 4, draw.randint(1, CLIENTS[client])))
+        count = draw.choice((1, 2, 4, draw.randint(1, clients(step)[client])))
         first = client * third + draw.randrange(third - count)
         requests[client].put({"address": BASE + first * step, "beats": count})
         for k in range(count):
@@ -143,7 +143,7 @@ def test_reader_against_another_memory(number):
 @pytest.mark.testpoint("second_opinion", unit="axi/writer")
 def test_writer_against_another_memory(number):
     """The same requests against the memory model of an independent library."""
-    simulate(WritePort(beat_bytes=16, clients=CLIENTS, outstanding=OUTSTANDING), "verif.axi.test_peer",
+    simulate(WritePort(beat_bytes=16, clients=clients(16), outstanding=OUTSTANDING), "verif.axi.test_peer",
              name="axi_writer_16", tests=1, only=r"\.writer$", seed=number)
 
 
