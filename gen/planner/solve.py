@@ -259,7 +259,7 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
 
 
 def packed(choices: Choices, cards: int, target: float, until: Deadline) -> LpSolution | None:
-    """A mixture with each table in one option, where of shards that take more than half of a drive's time no two need
+    """A mixture with each table in one option, where of shards that take more than PAIRED of a drive's time no two need
     to share a card, and memories are as empty as they can be. Of the linear program with all options one table after
     the other, that on the most cards first, gets the option that most of it has. None: there is no such mixture."""
     pairs, allowed = Master(choices.paired(target, PAIRED)), np.ones(len(choices.table), bool)
