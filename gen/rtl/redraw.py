@@ -28,17 +28,17 @@ _OBJECT = re.compile(r"(?m)^    Vtop_\w+ +(TOP\w*);")
 _CODED = re.compile(r"__0([0-9A-F]{2})")
 # Of an UltraRAM (hw.uram): the write that it has taken, and makes a cycle later whatever a reset does.
 _TAKEN = "uram__DOT__write"
-_KEPT = ("memories.push_back([vlSelf, held = std::make_shared<decltype(vlSelf->{0})>(vlSelf->{0})] "
-         "{{ vlSelf->{0} = *held; }});")
-_TEXT = """#include <functional>
-#include <memory>
-#include "Vtop__Syms.h"
-static std::vector<std::function<void()>> memories;
+_KEPT = "keep(&vlSelf->{0}, sizeof vlSelf->{0});"
+_TEXT = """#include "Vtop__Syms.h"
+static std::vector<std::pair<void*, std::string>> memories;
+static void keep(void* memory, size_t bytes) {{
+    memories.push_back({{memory, {{static_cast<char*>(memory), bytes}}}});
+}}
 {classes}
 void Vtop___024root___eval_settle(Vtop___024root*);
 extern "C" __attribute__((visibility("default"))) void {function}(int seed) {{
     auto* all = static_cast<Vtop__Syms*>(Verilated::scopeFind("TOP")->symsp());
-    for (auto& restore : memories) restore();
+    for (auto& held : memories) std::memcpy(held.first, held.second.data(), held.second.size());
     memories.clear();
     if (seed) {{
         const int own = Verilated::randSeed();

@@ -90,7 +90,7 @@ def build(
         "unique",
         *QUIET,
         # Of a model that is not optimised it makes more for the compiler than it saves when it runs.
-        *(["-fno-dfg-scoped"] if inputs or opt == "-O0" else []),
+        *(["-fno-dfg"] if inputs or opt == "-O0" else []),
         *(["-fno-table"] if inputs else []),
         *arguments,
     ]
