@@ -28,7 +28,7 @@ from gen.base.tools import verilator as find_verilator
 #: What takes a minute and more, as it begins.
 BEGUN = logging.getLogger("hotrail.building")
 # One runtime serves programs and shared libraries.
-RUNTIME_FLAGS = ("-O1", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
+RUNTIME_FLAGS = ("-Og", "-fPIC", "-fno-gnu-unique", "-fno-semantic-interposition")
 LIBRARY_FLAGS = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-fno-semantic-interposition")
 # KB that the compiler takes before it looks for garbage: a sixth of the time of a large model.
 COMPILER_FLAGS = ("--param", "ggc-min-heapsize=524288")
