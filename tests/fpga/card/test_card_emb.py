@@ -15,12 +15,7 @@ from gen.compiler.emb import encode
 from gen.rtl.config import load
 from hw.isa import EMB
 from tests.support.emb_bench import CODES, QUICK, Bench, Run, tried
-from tests.support.faulty import (
-    UNTOUCHED,
-    benches_of,
-    count_of,
-    side_by_side,
-)
+from tests.support.faulty import UNTOUCHED, benches_of, count_of
 
 UNIT = "emb/core"
 
@@ -54,15 +49,6 @@ def test_random_batches(benches, memory):
         bench.same(run)
         fills += int((run.words[:, 0] & 0xFF == 3).sum())
     assert fills and not bench.card.violations()
-
-
-@pytest.mark.testpoint("corner_values")
-def test_the_same_twice(bench, standing):
-    """The same run twice takes the same cycles, but for the host's clock."""
-    run, _ = standing
-    first, again = bench.same(run), bench.same(run)
-    # The ring's pages lie where the last run left them, so nothing but the host's clock may differ.
-    assert abs(first - again) <= QUICK.cycles(QUICK.host.poll_us)
 
 
 @pytest.mark.testpoint("corner_values")
@@ -105,12 +91,6 @@ def test_long_fill(benches, memory):
     assert (bench.rows != before).any()
     bench.rows[:] = before
     bench.card.write(bench.buffers["rows"], before)
-
-
-@pytest.mark.regress
-def test_cards_side_by_side():
-    """Two cards in processes of their own, at work at the same time on tables of their own."""
-    side_by_side([Bench("ideal", process=True, seed=seed) for seed in (1, 2)], lambda bench: bench.batch(8))
 
 
 # Loads that are wrong

@@ -14,6 +14,7 @@ import pytest
 
 from fpga.card import Faults
 from tests.support import emb_bench, hotline_bench, mlp_bench
+from tests.support.emb_bench import QUICK
 from tests.support.faulty import CHANNELS, benches_of, count_of
 from tests.support.mlp_sizes import NETWORKS
 
@@ -28,7 +29,8 @@ hotline_benches = hotline_bench.fixtures()[0]
 class Subject:
     """What faults are tried on. run: made on a card with the core; silent: the same for a memory that never answers;
     moments: of aborts and of resets; errors: error responses per channel; progress: beats before the result block whose
-    errors come too late to be reported in it; is_place: whether the place that the result block names is right."""
+    errors come too late to be reported in it; is_place: whether the place that the result block names is right; clock:
+    cycles by which equal runs may differ, the time of the host between two looks."""
 
     core: str
     run: Callable[[Any], Any]
@@ -37,6 +39,7 @@ class Subject:
     progress: int
     silent: Callable[[Any], Any] = lambda run: run
     is_place: Callable[[Any, str, str, dict[str, int]], bool] = lambda *_: True
+    clock: int = 0
 
 
 def _mlp_place(run, port, way, block):
@@ -67,8 +70,9 @@ def _hotline(name):
                    silent=lambda run: run.copy(timeout=6000), is_place=_hotline_place)
 
 
-SUBJECTS = {"emb": Subject("emb", emb_bench.Bench.with_a_fill, 40, 24, 1), "mlp-dot": _mlp("dot"),
-            "mlp-parts": _mlp("parts"), "hotline-rows": _hotline("rows"), "hotline-pooled": _hotline("pooled")}
+SUBJECTS = {"emb": Subject("emb", emb_bench.Bench.with_a_fill, 40, 24, 1, clock=QUICK.cycles(QUICK.host.poll_us)),
+            "mlp-dot": _mlp("dot"), "mlp-parts": _mlp("parts"), "hotline-rows": _hotline("rows"),
+            "hotline-pooled": _hotline("pooled")}
 ONE_EACH = ["emb", "mlp-dot", "hotline-rows"]
 #: The channels of all subjects.
 CHANNELS_OF = [pytest.param(name, port, way, id=f"{name}-{port}-{way}") for name, subject in SUBJECTS.items()
@@ -93,6 +97,15 @@ def standing(request):
 
 
 every = partial(pytest.mark.parametrize, "name")
+
+
+@pytest.mark.turns(2)
+@every(SUBJECTS)
+@pytest.mark.testpoint("latency_and_rate_as_documented")
+def test_the_same_twice(standing, name):
+    """The same run again takes the same cycles, but for the host's clock where there are pages."""
+    bench, run, cycles = standing(name)
+    assert abs(bench.same(run) - cycles) <= SUBJECTS[name].clock
 
 
 @pytest.mark.turns(5)

@@ -42,13 +42,6 @@ def test_standing_runs_use_it_all(bench):
 
 
 @pytest.mark.testpoint("latency_and_rate_as_documented")
-def test_the_same_twice(bench, standing):
-    """The cycles are the same twice."""
-    run, cycles = standing
-    assert bench.same(run) == bench.same(run) == cycles
-
-
-@pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_rate_of_learning(bench):
     """Samples are learned as fast as waves pass the logger: a beat of samples is a wave, however many indices it has;
     `waves` of them pass the logger at a time."""
@@ -286,18 +279,6 @@ def test_several_gpus(gpus):
             bench.same(run_of(log, how))
     finally:
         bench.card.close()
-
-
-@pytest.mark.regress
-def test_cards_side_by_side():
-    pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
-    try:
-        for bench in pair:
-            log, how = make.wild(bench.draw)
-            bench.same(run_of(log, how))
-    finally:
-        for bench in pair:
-            bench.card.close()
 
 
 # What stalls are counted as
