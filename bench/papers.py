@@ -16,6 +16,7 @@ their data sheet and full bandwidth: no GPU is as fast on random rows. GPUs exch
 all-to-all behind the reads. Where nobody pays for transfers the cards have no link either.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -198,8 +199,8 @@ def figure_9() -> Iterator[Row]:
             yield figure(f"{id}.cpu", f"{what}: over {CORES} such cores", round(times / CORES, 2), "times")
 
 
-def dlrm_seconds(of: Recommender, profile: Profile) -> float:
-    """Seconds of one thread for a sample by modules as Meta's DLRM has them in PyTorch: an EmbeddingBag per table,
+def dlrm_seconds(of: Recommender, profile: Profile, threads: int) -> float:
+    """Seconds of so many threads for a sample by modules as Meta's DLRM has them in PyTorch: an EmbeddingBag per table,
     layers with bias, features put one behind the other."""
     import torch
     from torch import nn
@@ -218,6 +219,7 @@ def dlrm_seconds(of: Recommender, profile: Profile) -> float:
                 for name in of.tables] for _ in range(DLRM_BATCHES)]
     dense, offsets, took = torch.randn(of.batch, network.bottom[0]), torch.arange(of.batch), []
     one_thread()
+    torch.set_num_threads(threads)
     end = time.perf_counter() + DLRM_S
     with torch.inference_mode():
         for indices in cycle(batches):
@@ -232,12 +234,15 @@ def dlrm_seconds(of: Recommender, profile: Profile) -> float:
 
 @bench("papers_screc_9_dlrm", needs="torch")
 def figure_9_dlrm() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on one thread."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1 to all threads."""
     profile, dim = criteo(needed(CALIBRATION)), CRITEO_DIMS[0]
     for rm in range(4):
         of = replace(model_of(profile, dim, CRITEO_BATCH)[0], network=Model.load(f"screc_rm{rm}", dim=dim))
         if plan := placed(profile, of, costs(dim)):
             what = f"RM{rm}, D {dim}, {CARDS} cards, batches of {CRITEO_BATCH}"
-            yield figure(f"papers.screc.fig9.rm{rm}.d{dim}.dlrm", f"{what}: over Meta's DLRM in PyTorch on one thread "
-                         "of this machine, its fastest batch",
-                         round(plan.samples_per_s * dlrm_seconds(of, profile), 1), "times")
+            cores = os.cpu_count() or 1
+            for threads in range(1, cores + 1):
+                id = f"papers.screc.fig9.rm{rm}.d{dim}.dlrm" + (f".t{threads}" if threads > 1 else "")
+                yield figure(id, f"{what}: over Meta's DLRM in PyTorch on {threads} of {cores} threads of "
+                             "this machine, its fastest batch",
+                             round(plan.samples_per_s * dlrm_seconds(of, profile, threads), 1), "times")
