@@ -1,4 +1,5 @@
-"""Compiled networks: carried out by the oracle, their waits as short as the core takes them, their slots counted."""
+"""Compiled networks: carried out by the oracle, their waits checked against every order in which engines could go and
+as short as the core takes them, their slots counted."""
 
 import os
 from dataclasses import replace
@@ -14,6 +15,7 @@ from golden.mlp.program import EARLY, Rules, Waits
 from golden.systolic import matrix
 from hw.isa import MLP
 from tests.support import mlp_sizes as make
+from tests.support.mlp_replay import Replay
 
 NETWORKS = {
     "one layer": make.plain(9, 5),
@@ -69,7 +71,7 @@ def by_the_plan(compiler, dense, embeddings):
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("shape", make.SHAPES)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_results_are_the_networks(name, shape):
+def test_results_are_the_networks_and_nothing_can_race(name, shape):
     network, config = NETWORKS[name], make.SHAPES[shape]
     for batch, others in ((1, ()), (19, ((19, True), (40, True))), (48 if shape == "tiny" else 130, ((3, False),))):
         compiler = Compiler(network, config, batch=batch)
@@ -88,6 +90,7 @@ def test_results_are_the_networks(name, shape):
             np.testing.assert_allclose(got, exact, rtol=1e-4, atol=2e-5 * np.abs(exact).max())
             want = by_the_plan(compiler, dense, embeddings)
             np.testing.assert_array_equal(fp32.bits(got), fp32.bits(want))
+            Replay(make.core(config), () if cold else [compiler.load.words]).run(program.words)
             assert result.counters["slots"] <= program.slots
 
 
@@ -133,6 +136,8 @@ def test_any_network_on_any_core(seed):
                          for each, form in zip(given, formats.values(), strict=True))
     got = compiler.results(outputs, 2 * batch + 1)
     np.testing.assert_array_equal(fp32.bits(got), fp32.bits(by_the_plan(compiler, dense, embeddings)))
+    if result.counters["tiles"] < 3000:
+        Replay(make.core(config)).run(program.words)
 
 
 @pytest.mark.turns(1)
