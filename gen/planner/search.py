@@ -32,21 +32,26 @@ def spread(loads: NDArray[np.float64], copies: NDArray[np.int64], limit: NDArray
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
            limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1,
            until: Deadline) -> bool:
-    """Betters a placement in place; whether it ends with every load of a card within `limit`. choices: an option a
-    table; card: of each shard, as `spread` gives them. prices: of seconds and bytes beside the excess, so that among
-    equals a split that is cheap for all is taken. moves: shards that are tried at most. until: the moment behind which
-    it ends early, after a round at least."""
+    """Betters a placement in place, until every load of a card is within `limit`, which is what it returns, else to the
+    one met where the fullest resource is the least full. choices: an option a table; card: of each shard, as `spread`
+    gives them. prices: of seconds and bytes beside the excess, so that among equals a split that is cheap for all is
+    taken. moves: shards that are tried at most. until: the moment behind which it ends early, after a round at
+    least."""
     order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
+    met, fullest = tuple(each.copy() for each in (card, a, h)), np.array([np.inf])
     owner, first = np.repeat(np.arange(len(a)), choices.copies), np.cumsum(choices.copies) - choices.copies
-    while moves > 0:
+    done = False
+    while moves > 0 and not done:
         done, tried, steps = _search(choices.cut, choices.cuts, choices.a_load, choices.h_load, choices.tt, card, owner,
                                      first, choices.copies, a, h, cards, limit, prices, min(moves, SLICE), order, heavy,
-                                     state, ROUND_S / TRIED_S)
+                                     state, ROUND_S / TRIED_S, *met, fullest)
         until.spend(TRIED_S * steps)
-        if done or until.passed:
-            return bool(done)
+        if until.passed:
+            break
         moves -= tried
-    return False
+    for each, best in zip((card, a, h), met, strict=True):
+        each[:] = best
+    return bool(done)
 
 
 @njit(cache=True)
@@ -268,9 +273,10 @@ def _go_astray(load, limit, heavy, card, owner, copies, lies, still, random):
 
 @njit(cache=True)
 def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, cards, limit, prices, moves, order,
-            heavy, state, most):
+            heavy, state, most, met_card, met_a, met_h, fullest):
     """(whether it ended within the limits, shards that were tried, steps of work); order, heavy, state: where it goes
-    on. most: steps after which it ends."""
+    on. most: steps after which it ends. met_*, fullest (1,): the best placement met, and how full its fullest resource
+    is."""
     random, still = state[0], np.int64(state[1])
     tables = len(a)
     load, loads = np.zeros((cards, LOADS)), np.zeros((tables, LOADS))
@@ -286,10 +292,13 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
             _load(a_load, h_load, tt, j, a[j], h[j], loads[j])
         for shard in range(len(card)):
             load[card[shard]] += loads[owner[shard]]
-        within = True
+        full = 0.0
         for m in range(cards):
-            within = within and not _over(load[m], limit)
-        if within:
+            for r in range(LOADS):
+                full = max(full, load[m, r] * inverse[r])
+        if full < fullest[0]:
+            fullest[0], met_card[:], met_a[:], met_h[:] = full, card, a, h
+        if full <= SLACK:
             return True, tried, steps
         steps += (len(card) + cards) * LOADS
         gained = 0.0

@@ -208,6 +208,22 @@ def _descend(count: _Count, choices: Choices, master: Master, gap: float, until:
             if not _try(count, choices, master, floor * (1 + middle), until, turn):
                 low = middle
         low = max(count.bound / floor - 1, 0.0)
+    while not until.passed and count.best > floor * (1 + 0.5 * wide) and \
+            _better(count, choices, count.best - 0.1 * wide * floor, until):
+        pass
+
+
+def _better(count: _Count, choices: Choices, target: float, until: Deadline) -> bool:
+    """Whether the search gets from the placement found to `target` seconds; what is met on the way is kept."""
+    assert count.placement is not None
+    limit = choices.cap.copy()
+    limit[:TIMES] = choices.within(target)
+    option, a, h, card = (each.copy() for each in count.placement)
+    prices = count.solution.prices / max(float(count.solution.prices @ limit), 1e-300)
+    found = search(choices.part(option), card, a, h, count.cards, limit, prices, until=until,
+                   moves=max(MOVES, MOVES_CARD * count.cards))
+    _keep(count, choices, option, a, h, card)
+    return found
 
 
 def _try(count: _Count, choices: Choices, master: Master, target: float, until: Deadline, turn: int = 0) -> bool:
@@ -248,8 +264,9 @@ def _try(count: _Count, choices: Choices, master: Master, target: float, until: 
             card, a, h = (each.copy() for each in (first, *split))
             moves = min(max(MOVES, MOVES_CARD * count.cards), MOVES_TABLE * len(card))
             given = little if solution is apart else until
-            if search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=given):
-                _keep(count, choices, option, a, h, card)
+            found = search(own, card, a, h, count.cards, limit, prices * lean, moves=moves, seed=seed, until=given)
+            _keep(count, choices, option, a, h, card)
+            if found:
                 return True
             if until.passed:
                 return False
