@@ -185,7 +185,7 @@ async def error_beats(dut):
     for _ in range(4):
         rows = mixture(random, 300, universe=12)
         places = sorted({at for row in rows for at in addresses(row)})
-        bad = {places[k] for k in random.choice(len(places), 12, replace=False)}    # of 64 bits, which NumPy would round
+        bad = {places[k] for k in random.choice(len(places), 12, replace=False)}    # of 64 bits: NumPy rounds
 
         def broken(address, bad=bad):
             return (0xDEAD << 4) | 1 if address in bad else 0
