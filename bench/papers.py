@@ -182,7 +182,8 @@ def figure_10() -> Iterator[Row]:
 
 @bench("papers_screc_9")
 def figure_9() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over one core of this machine and over 12, with NumPy."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1, 2, 4 ... all
+    threads; on an idle machine alone, as several threads wait for each other beside other work."""
     profile = criteo(needed(CALIBRATION))
     for rm in range(4):
         for dim in CRITEO_DIMS:
@@ -234,14 +235,15 @@ def dlrm_seconds(of: Recommender, profile: Profile, threads: int) -> float:
 
 @bench("papers_screc_9_dlrm", needs="torch")
 def figure_9_dlrm() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1 to all threads."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1, 2, 4 ... all threads. Another
+    load on the machine makes several threads wait for each other, thousands of times longer: on an idle one alone."""
     profile, dim = criteo(needed(CALIBRATION)), CRITEO_DIMS[0]
     for rm in range(4):
         of = replace(model_of(profile, dim, CRITEO_BATCH)[0], network=Model.load(f"screc_rm{rm}", dim=dim))
         if plan := placed(profile, of, costs(dim)):
             what = f"RM{rm}, D {dim}, {CARDS} cards, batches of {CRITEO_BATCH}"
-            cores = os.cpu_count() or 1
-            for threads in range(1, cores + 1):
+            cores = len(os.sched_getaffinity(0))
+            for threads in sorted({1 << k for k in range(cores.bit_length())} | {cores}):
                 id = f"papers.screc.fig9.rm{rm}.d{dim}.dlrm" + (f".t{threads}" if threads > 1 else "")
                 yield figure(id, f"{what}: over Meta's DLRM in PyTorch on {threads} of {cores} threads of "
                              "this machine, its fastest batch",

@@ -32,11 +32,11 @@ def spread(loads: NDArray[np.float64], copies: NDArray[np.int64], limit: NDArray
 def search(choices: Choices, card: NDArray[np.int64], a: NDArray[np.int64], h: NDArray[np.int64], cards: int,
            limit: NDArray[np.float64], prices: NDArray[np.float64], *, moves: int, seed: int = 1,
            until: Deadline) -> bool:
-    """Betters a placement in place, until every load of a card is within `limit`, which is what it returns, else to the
-    one met where the fullest resource is the least full. choices: an option a table; card: of each shard, as `spread`
-    gives them. prices: of seconds and bytes beside the excess, so that among equals a split that is cheap for all is
-    taken. moves: shards that are tried at most. until: the moment behind which it ends early, after a round at
-    least."""
+    """Improves a placement in place until every load of a card is within `limit`; whether it got there. If not, the
+    placement is the best on the way: its fullest resource is the least full. choices: an option a table; card: of each
+    shard, as `spread` gives them. prices: of seconds and bytes beside the excess, so that among equals a split that is
+    cheap for all is taken. moves: shards that are tried at most. until: the moment behind which it ends early, after a
+    round at least."""
     order, heavy, state = np.arange(len(card)), np.ones(LOADS), np.array([seed, 0], np.uint64)
     met, fullest = tuple(each.copy() for each in (card, a, h)), np.array([np.inf])
     owner, first = np.repeat(np.arange(len(a)), choices.copies), np.cumsum(choices.copies) - choices.copies
@@ -292,13 +292,14 @@ def _search(cut, cuts, a_load, h_load, tt, card, owner, first, copies, a, h, car
             _load(a_load, h_load, tt, j, a[j], h[j], loads[j])
         for shard in range(len(card)):
             load[card[shard]] += loads[owner[shard]]
-        full = 0.0
+        within, full = True, 0.0
         for m in range(cards):
+            within = within and not _over(load[m], limit)
             for r in range(LOADS):
                 full = max(full, load[m, r] * inverse[r])
-        if full < fullest[0]:
+        if within or full < fullest[0]:
             fullest[0], met_card[:], met_a[:], met_h[:] = full, card, a, h
-        if full <= SLACK:
+        if within:
             return True, tried, steps
         steps += (len(card) + cards) * LOADS
         gained = 0.0

@@ -208,12 +208,13 @@ def _descend(count: _Count, choices: Choices, master: Master, gap: float, until:
             if not _try(count, choices, master, floor * (1 + middle), until, turn):
                 low = middle
         low = max(count.bound / floor - 1, 0.0)
-    while not until.passed and count.best > floor * (1 + 0.5 * wide) and \
-            _better(count, choices, count.best - 0.1 * wide * floor, until):
-        pass
+    # The bound of rows, which a plan is told by, lies below this one: on from the placement, in steps.
+    while not until.passed and count.best > floor * (1 + 0.5 * wide):
+        if not _improve(count, choices, count.best - 0.1 * wide * floor, until):
+            break
 
 
-def _better(count: _Count, choices: Choices, target: float, until: Deadline) -> bool:
+def _improve(count: _Count, choices: Choices, target: float, until: Deadline) -> bool:
     """Whether the search gets from the placement found to `target` seconds; what is met on the way is kept."""
     assert count.placement is not None
     limit = choices.cap.copy()

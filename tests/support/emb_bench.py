@@ -45,8 +45,8 @@ def run_of(program):
 class Bench(FaultyBench):
     """A card with tables on it and the oracle beside it."""
 
-    def __init__(self, memory, device=QUICK, ring_pages=8, cache=40, seed=11):
-        super().__init__(card.open("sim", device=device, core="emb", preset="tiny", memory=memory),
+    def __init__(self, memory, device=QUICK, ring_pages=8, cache=40, process=False, seed=11):
+        super().__init__(card.open("sim", device=device, core="emb", preset="tiny", memory=memory, process=process),
                          EMB, load("tiny").cores["emb"], tried)
         self.draw = np.random.default_rng(seed)
         self.tables = [make.mixed(self.draw, "items"), make.mixed(self.draw, "shops", rows=120, columns=(2, 4, 8)),

@@ -325,6 +325,21 @@ class FaultyBench:
         self.mend(run)
 
 
+def side_by_side(pair, draw):
+    """Two cards in processes of their own, at work at the same time. draw: makes a run for a bench."""
+    try:
+        runs = [(bench, draw(bench)) for bench in pair]
+        for bench, run in runs:
+            bench.start(run)
+            bench.card.begin_wait(bench.limit)
+        for bench, run in runs:
+            bench.card.end_wait()
+            bench.compare(run, *bench.collect(run))
+    finally:
+        for bench in pair:
+            bench.card.close()
+
+
 def benches_of(make, tried, core, variable):
     """A fixture: cards by memory; at the end the number of faults goes to the terminal, and to the file that an
     environment variable names."""

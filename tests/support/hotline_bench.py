@@ -88,9 +88,9 @@ class Bench(FaultyBench):
     limit_cycles = limit
     ports = PORTS
 
-    def __init__(self, tried, memory="ideal", seed=11, core="hotline", config=make.TINY, opened=None,
+    def __init__(self, tried, memory="ideal", process=False, seed=11, core="hotline", config=make.TINY, opened=None,
                  opt=None):
-        opened = opened or cards.open("sim", core=core, preset=config, memory=memory, opt=opt)
+        opened = opened or cards.open("sim", core=core, preset=config, memory=memory, process=process, opt=opt)
         super().__init__(opened, HOTLINE, config, tried)
         self.draw = np.random.default_rng(seed)
         self.core = make.core(config)

@@ -26,9 +26,9 @@ class Bench(FaultyBench):
     limit = 400_000
     spoiling = (MLP.code("EARLY"),)
 
-    def __init__(self, memory="ideal", seed=11, core="mlp", config=TINY, opt=None, kind="sim",
+    def __init__(self, memory="ideal", process=False, seed=11, core="mlp", config=TINY, opt=None, kind="sim",
                  on=None):
-        on = on or card.open(kind, core=core, preset=config, memory=memory, opt=opt)
+        on = on or card.open(kind, core=core, preset=config, memory=memory, process=process, opt=opt)
         super().__init__(on, MLP, config, tried)
         self.draw = np.random.default_rng(seed)
         self.oracle = Mlp.of(config)

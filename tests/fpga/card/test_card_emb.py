@@ -15,7 +15,7 @@ from gen.compiler.emb import encode
 from gen.rtl.config import load
 from hw.isa import EMB
 from tests.support.emb_bench import CODES, QUICK, Bench, Run, tried
-from tests.support.faulty import UNTOUCHED, benches_of, count_of
+from tests.support.faulty import UNTOUCHED, benches_of, count_of, side_by_side
 
 UNIT = "emb/core"
 
@@ -91,6 +91,12 @@ def test_long_fill(benches, memory):
     assert (bench.rows != before).any()
     bench.rows[:] = before
     bench.card.write(bench.buffers["rows"], before)
+
+
+@pytest.mark.regress
+def test_cards_side_by_side():
+    """Two cards in processes of their own, at work at the same time on tables of their own."""
+    side_by_side([Bench("ideal", process=True, seed=seed) for seed in (1, 2)], lambda bench: bench.batch(8))
 
 
 # Loads that are wrong

@@ -99,7 +99,6 @@ def standing(request):
 every = partial(pytest.mark.parametrize, "name")
 
 
-@pytest.mark.turns(2)
 @every(SUBJECTS)
 @pytest.mark.testpoint("latency_and_rate_as_documented")
 def test_the_same_twice(standing, name):

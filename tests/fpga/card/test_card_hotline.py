@@ -281,6 +281,18 @@ def test_several_gpus(gpus):
         bench.card.close()
 
 
+@pytest.mark.regress
+def test_cards_side_by_side():
+    pair = [Bench(tried, process=True, seed=seed) for seed in (1, 2)]
+    try:
+        for bench in pair:
+            log, how = make.wild(bench.draw)
+            bench.same(run_of(log, how))
+    finally:
+        for bench in pair:
+            bench.card.close()
+
+
 # What stalls are counted as
 
 def few(dealt_from=1.0, *, rows=(60, 70, 20), count=90, batch=30, slots=1, gpu=0, **options):

@@ -15,7 +15,7 @@ import pytest
 from gen.compiler.mlp import Compiler
 from gen.rtl.config import load
 from hw.isa import MLP
-from tests.support.faulty import UNTOUCHED, benches_of, count_of
+from tests.support.faulty import UNTOUCHED, benches_of, count_of, side_by_side
 from tests.support.mlp_bench import TIMEOUT, Bench, tried
 from tests.support.mlp_broken import DOUBLE, SINGLE, BrokenCore, broken
 from tests.support.mlp_programs import Mix, Run, any_program
@@ -142,6 +142,13 @@ def test_programs_that_end_early(bench, mixed):
         bench.same(run)
         tried["short programs"] += 1
     bench.mend(mixed)
+
+
+@pytest.mark.regress
+def test_cards_side_by_side():
+    """Two cards in processes of their own, at work at the same time."""
+    side_by_side([Bench(process=True, seed=seed) for seed in (1, 2)],
+                 lambda bench: any_program(bench.config, bench.draw))
 
 
 # Errors of the bus

@@ -15,7 +15,7 @@ from golden.mlp.program import EARLY, Rules, Waits
 from golden.systolic import matrix
 from hw.isa import MLP
 from tests.support import mlp_sizes as make
-from tests.support.mlp_replay import Replay
+from tests.support.mlp_replay import Race, Replay
 
 NETWORKS = {
     "one layer": make.plain(9, 5),
@@ -197,12 +197,12 @@ def weakened(program):
     ("layers", "smartssd"), ("layers", "tiny"), ("dot", "screc"), ("dot", "smartssd"), ("streamed", "tiny"),
     ("concat in chunks", "tiny")])
 def test_waits_are_as_short_as_they_can_be(name, shape):
-    """With any that is one shorter the program is refused."""
+    """With any that is one shorter the program is refused, and most often the replay sees a race."""
     config = make.SHAPES[shape]
     program = Compiler(NETWORKS[name], config, batch=40).compile(40, cold=True)
     cases = list(weakened(program))
-    assert len(cases) > 5
-    for what, words in cases[::-(-len(cases) // 24)]:
+    cases, missed = cases[::-(-len(cases) // 24)], []
+    for what, words in cases:
         waits = Waits(Rules(config))
         for item in map(MLP.decode, words):
             refusal = waits.refusal(item, [1 << 32] * 3)
@@ -210,6 +210,13 @@ def test_waits_are_as_short_as_they_can_be(name, shape):
                 break
             waits.add(item)
         assert refusal and refusal[0] == EARLY, what
+        try:
+            Replay(make.core(config)).run(words)
+            missed.append(what)
+        except Race:
+            pass
+    # Lines of which only some are used in common, and loads of addends, which wait with those of weights.
+    assert len(cases) > 5 and len(missed) < len(cases) / 2, missed
 
 
 # Rates.
@@ -250,6 +257,7 @@ def test_back_to_back_products_keep_the_array_busy():
     assert result.code == 0
     for got, (x, w) in zip(made.results(outputs), pairs, strict=True):
         np.testing.assert_array_equal(fp32.bits(got), fp32.bits(matrix.products(x, w.T, 4, grouped=True)))
+    Replay(make.core(make.SMARTSSD)).run(made.program.words)
 
 
 def test_products_of_any_shapes():
@@ -264,6 +272,7 @@ def test_products_of_any_shapes():
         for got, (x, w) in zip(made.results(outputs), pairs, strict=True):
             exact = x.astype(np.float64) @ w
             np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
+        Replay(make.core(config)).run(made.program.words)
 
 
 def test_a_single_sample_is_computed_by_all_units():

@@ -1,7 +1,6 @@
 """Shapes of tensor trains: sizes as the unit's loader counts them, row modes against brute force, bounds kept."""
 
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -13,18 +12,10 @@ from gen.rtl.config import load
 from golden import tt
 from golden.tt import Limits, Loader
 from golden.tt.image import image, slices_of
+from tests.golden.tt.test_layout import CASES
 
 TINY = load("tiny").cores["emb"].tt
 BIG = load("smartssd").cores["emb"].tt
-COLUMNS = {
-    2: [(2, 2, 4), (2, 4, 4), (4, 4, 4), (4, 4, 8), (4, 8, 8), (8, 8, 8), (2, 2, 16), (2, 2, 32), (4, 4, 32),
-        (3, 4, 4), (1, 2, 16), (6, 4, 4), (2, 4, 8), (5, 16, 8), (1, 12, 16), (7, 4, 8), (1, 4, 32), (3, 8, 4),
-        (8, 8), (3, 4), (16, 4), (5, 32), (30, 16), (7, 8), (4, 4, 4, 4), (2, 4, 4, 4), (3, 4, 4, 8), (2, 8, 4, 16),
-        (4, 2, 4, 32), (1, 8, 4, 4)],
-    1: [(2, 2, 4), (2, 2, 2), (2, 4, 8), (1, 2, 4), (3, 2, 2), (4, 4, 4), (4, 4), (3, 4), (2, 2, 2, 2), (3, 2, 2, 4)],
-}
-CASES = [(b, columns, rank) for b, shapes in COLUMNS.items()
-         for columns, rank in product(shapes, (1, 3, 4, 6, 8, 16, 21))][::3]
 
 
 def limits(config):
@@ -37,7 +28,7 @@ def cores_of(candidate):
             for k in range(len(candidate.modes))]
 
 
-@pytest.mark.parametrize("grid_log2, columns, rank", CASES)
+@pytest.mark.parametrize("grid_log2, columns, rank", CASES[::3])
 def test_lines_of_slices_are_those_of_the_image(grid_log2, columns, rank):
     modes = (3, 2, 5, 3)[: len(columns)]
     ranks = (1, *(max(1, rank - k) for k in range(len(columns) - 1)), 1)
