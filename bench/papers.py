@@ -182,8 +182,7 @@ def figure_10() -> Iterator[Row]:
 
 @bench("papers_screc_9")
 def figure_9() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1, 2, 4 ... all
-    threads; on an idle machine alone, as several threads wait for each other beside other work."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape, 8 cards, over one core of this machine and over 12, with NumPy."""
     profile = criteo(needed(CALIBRATION))
     for rm in range(4):
         for dim in CRITEO_DIMS:
@@ -235,8 +234,8 @@ def dlrm_seconds(of: Recommender, profile: Profile, threads: int) -> float:
 
 @bench("papers_screc_9_dlrm", needs="torch")
 def figure_9_dlrm() -> Iterator[Row]:
-    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1, 2, 4 ... all threads. Another
-    load on the machine makes several threads wait for each other, thousands of times longer: on an idle one alone."""
+    """SCRec Fig. 9b: RM0 to RM3 on Criteo's shape at D 16, 8 cards, over Meta's DLRM in PyTorch on 1, 2, 4 ... all
+    threads; on an idle machine alone: beside other work several threads wait for each other."""
     profile, dim = criteo(needed(CALIBRATION)), CRITEO_DIMS[0]
     for rm in range(4):
         of = replace(model_of(profile, dim, CRITEO_BATCH)[0], network=Model.load(f"screc_rm{rm}", dim=dim))
