@@ -14,6 +14,7 @@ from gen.base.staging import together
 from gen.base.tools import build_folder
 from gen.data.expected import unseen_share
 from gen.data.logs import open_for
+from gen.data.logs.bounds import few
 from gen.data.logs.log import Chunk, Log
 from gen.data.logs.opening import settled
 from gen.data.logs.reading import Reading
@@ -120,15 +121,20 @@ def run(options: Options, folder: Path, *, say: Callable[[str], None] = lambda _
     ahead = horizon_of(plan, profile, shared)
     if options.horizon is not None and ahead is None:
         notes += (SILENT,)
-    notes += tuple(_without_rows(plan, profile))
+    notes += tuple(_expectations(plan, profile))
     plan = replace(plan, assumed=(*notes, *plan.assumed), profile_sha256=digest,
                    held=None if tail is None else served(plan, profile, tail, shared), horizon=ahead)
     plan.save(folder)
     return plan, profile
 
 
-def _without_rows(plan: Plan, profile: Profile) -> Iterator[str]:
-    """What is expected of ids for which a table has no row."""
+def _expectations(plan: Plan, profile: Profile) -> Iterator[str]:
+    """Tables whose accesses count by their age; what is expected of ids for which a table has no row."""
+    aged = [name for name, spec in plan.model.tables.items()
+            if (known := profile.tables[name]).ranking(spec.ids) is not known]
+    if aged:
+        yield (f"the rows of {few(aged)} come and go: their accesses count by their age, as that told later ones "
+               "better in the log itself")
     for name, spec in plan.model.tables.items():
         known = profile.tables[name]
         if spec.ids == "index" and known.returns:

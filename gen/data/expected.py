@@ -52,6 +52,7 @@ def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -
 
     Raises      ValueError: more rows were accessed than there are, an id past them
     """
+    table = table.ranking(spec.ids)
     heat = table.heat
     if table.ids is not None and table.counts is not None and len(table.ids):
         rows = rows_of(spec, table.ids, table.ids)
@@ -77,7 +78,8 @@ def expected(spec: "TableSpec", table: "TableProfile", *, unseen: bool = True) -
 
 def expected_counts(spec: "TableSpec", counts: NDArray[np.int64], table: "TableProfile") -> NDArray[np.int64]:
     """(rows,) numbers that are larger for rows that are expected to be hotter, and for those of the log than for others
-    as hot. counts: of each row's accesses."""
+    as hot. counts: of each row's accesses, as gen.data.remap.row_counts has them."""
+    table = table.ranking(spec.ids)
     if not table.heat.total:
         return counts
     if spec.ids == "index" and table.returns:

@@ -118,7 +118,9 @@ class Order:
 
 
 def ordered(spec: "TableSpec", table: "TableProfile") -> Order | None:
-    """Of a table by its own ranks; None of a profile that has kept no samples."""
+    """Of a table by its own ranks; None of a profile that has kept no samples. All accesses count alike here: by their
+    age rows that went together would have ranks, and pages, close to each other for that reason alone."""
+    table = replace(table, aged=None)
     if table.excerpt is None or table.ids is None:
         return None
     rank = ranked(spec, table, table.ids)[0]
@@ -132,6 +134,7 @@ def ranked(spec: "TableSpec", known: "TableProfile", ids: NDArray[np.uint64]) \
         -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Of ids: the place of their rows among all, as the bundle orders them, and whether the log has row or id. Rows
     that it does not have are alike and come as they are numbered; so that they take no memory."""
+    known = known.ranking(spec.ids)
     assert known.ids is not None and known.counts is not None
     of_known = rows_of(spec, known.ids, known.ids)
     extra = [spec.rows - 1] if spec.ids == "vocabulary" else []

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gen.data.excerpt import Excerpt
 from gen.data.returns import Returns
 
 FEW = 1 << 12
-KIND, VERSION = "profile", 4
+KIND, VERSION = "profile", 5
 FILE = "profile.npz"    # its name beside a plan
 HEADER = "profile.json"
 DIGEST = 64             # characters of a SHA-256, the last bytes of a saved profile
@@ -96,7 +97,7 @@ class TableProfile:
     a bag of that length; an empty bag is one of length 0. ids, counts: ascending ids and how often each was accessed
     (None where only statistics are known). rows: of the model's table where one was named, else those touched. returns:
     what parts of the log asked of the rows before them; excerpt: samples in their order; None where that is not
-    known."""
+    known. aged: of each id its accesses, which count by their age; None where all count alike."""
 
     name: str
     rows: int
@@ -108,6 +109,17 @@ class TableProfile:
     counts: NDArray[np.int64] | None = None
     returns: Returns | None = None
     excerpt: Excerpt | None = None
+    aged: NDArray[np.int64] | None = None
+
+    def ranking(self, policy: str) -> "TableProfile":
+        """With the heat and counts by which rows are ranked: those of accesses that count by their age, where the log
+        says so and ids have rows of their own; of another policy, what is expected of rows is not known so well."""
+        return self if self.aged is None or self.returns is None or policy == "modulo" else self._by_age
+
+    @cached_property
+    def _by_age(self) -> "TableProfile":
+        assert self.aged is not None
+        return replace(self, heat=Heat.of(self.aged), counts=self.aged, aged=None)
 
     @property
     def pooling(self) -> float:
@@ -199,6 +211,7 @@ class Profile:
             "bag_samples": [table.bag_samples for table in tables],
             "ids": [NONE if table.ids is None else table.ids for table in tables],
             "counts": [NONE if table.counts is None else table.counts for table in tables],
+            "aged": [NONE if table.aged is None else table.aged for table in tables],
             "returns": [NONE if table.returns is None else table.returns.array() for table in tables]}
         excerpts = [{} if table.excerpt is None else table.excerpt.arrays() for table in tables]
         ragged |= {f"excerpt_{name}": [each.get(name, NONE) for each in excerpts] for name in EXCERPT}
@@ -232,18 +245,21 @@ class Profile:
         columns = zip(header["tables"], numbers("table_rows").tolist(), numbers("table_samples").tolist(),
                       each("heat_accesses", np.int64), each("heat_rows", np.int64), each("bag_lengths", np.int64),
                       each("bag_samples", np.int64), each("ids", np.uint64), each("counts", np.int64),
-                      each("returns", np.int64), *(each(f"excerpt_{name}", np.int64) for name in EXCERPT), strict=True)
+                      each("aged", np.int64), each("returns", np.int64),
+                      *(each(f"excerpt_{name}", np.int64) for name in EXCERPT), strict=True)
         without, tables = set(header["without_ids"]), {}
-        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, returns, *excerpt in columns:
+        for name, rows, samples, accesses, levels, lengths, bags, ids, counts, aged, returns, *excerpt in columns:
             for one, other in ((accesses, levels), (lengths, bags), (ids, counts)):
                 if len(one) != len(other):
                     raise ValueError(f"table {name!r} has {len(one)} numbers and {len(other)} beside them")
             if rows < 0 or samples < 0 or min(accesses.min(initial=0), levels.min(initial=0)) < 0:
                 raise ValueError(f"table {name!r} counts less than nothing")
+            if len(aged) and (len(aged) != len(ids) or aged.min() < 1):
+                raise ValueError(f"table {name!r} has accesses by their age that are not those of its ids")
             known = {} if name in without else {"ids": ids, "counts": counts}
             runs, each_length, places = excerpt
             tables[name] = TableProfile(name, rows, samples, Heat(accesses, levels), lengths, bags, **known,
-                                        returns=Returns.of(returns),
+                                        returns=Returns.of(returns), aged=aged if len(aged) else None,
                                         excerpt=Excerpt.of(runs, each_length, places, len(ids)))
         return cls(header["source"], int(numbers("samples")[0]), tables, header["sampled"],
                    {name.removeprefix("extra_"): array for name, array in arrays.items() if name.startswith("extra_")})

@@ -88,11 +88,12 @@ def shared(spec: "TableSpec", vocabulary: ArrayLike) -> str:
 
 
 def row_counts(spec: "TableSpec", profile: "TableProfile", vocabulary: ArrayLike | None = None) -> NDArray[np.int64]:
-    """(rows,) how often each row was accessed: the profile's ids under the table's policy. vocabulary: where it is not
-    the profile's ids.
+    """(rows,) how often each row was accessed, by which rows are ranked (TableProfile.ranking): the profile's ids under
+    the table's policy. vocabulary: where it is not the profile's ids.
 
     Raises      ValueError: statistics without ids, an id past the rows
     """
+    profile = profile.ranking(spec.ids)
     if profile.ids is None or profile.counts is None:
         raise ValueError(f"table {spec.name}: its profile knows how hot rows are, not which; profile the log itself")
     counts = np.zeros(spec.rows, np.int64)

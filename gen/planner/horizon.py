@@ -78,7 +78,7 @@ def _from_ssd(plan: Plan, profile: Profile, returns: Mapping[str, Returns | None
 def _cold(spec: TableSpec, table: PlanTable, known: TableProfile, returns: Returns | None, planned: float) -> float:
     """The share of a table's accesses to rows on the SSD, as planned where its ids share rows. known: by which the rows
     were placed; returns: what is expected of them, None: as they were counted."""
-    heat = known.heat
+    heat = known.ranking(spec.ids).heat
     others = 1 if spec.ids == "vocabulary" else spec.rows - heat.touched
     if spec.ids == "modulo" or heat.touched > spec.rows - (spec.ids == "vocabulary"):
         return planned

@@ -206,6 +206,7 @@ def in_rows(model: Recommender, profile: Profile, vocabularies: Mapping[str, NDA
         # What came back of ids says nothing of rows that several share.
         tables[name] = replace(table, rows=spec.rows, heat=Heat.of(counts), ids=rows.astype(np.uint64), counts=counts,
                                returns=table.returns if spec.ids == "index" else None,
+                               aged=table.aged if spec.ids == "index" else None,
                                excerpt=table.excerpt and replace(table.excerpt, places=np.append(at, len(rows))[
                                    table.excerpt.places]))
     return (replace(model, tables={name: replace(spec, ids="index") for name, spec in model.tables.items()}),

@@ -311,6 +311,12 @@ def test_the_range_until_the_next_refresh(tmp_path):
     np.savez(tmp_path / "new.npz", idx_user=np.arange(1, 8001) // 2)
     once = run(tmp_path / "new.npz", *given, "--out", tmp_path / "new")
     assert "are expected to be to new ids, for which its 4,001 rows leave no" in " ".join(once.output.split())
+    assert "come and go" not in done.output + once.output
+    # Every row is asked for during an eighth of the log.
+    turn, place = np.arange(12_000) // 12, np.random.default_rng(8).integers(0, 125, 12_000)
+    np.savez(tmp_path / "churn.npz", idx_user=turn // 125 * 125 + place)
+    churn = run(tmp_path / "churn.npz", *given, "--out", tmp_path / "churn")
+    assert "the rows of user come and go: their accesses count by their age" in " ".join(churn.output.split())
 
 
 def test_the_end_of_the_log_is_held_against_the_plan(log, tmp_path):

@@ -14,7 +14,7 @@ from gen.data.logs.log import Chunk, Log
 from gen.data.profile import Heat, Profile, TableProfile
 from gen.data.profiling import held
 from gen.data.profiling.count import IdCounter, join, kept
-from gen.data.returns import ENDS, Returns, measured
+from gen.data.returns import ENDS, measured, weighted
 
 FEWEST, MOST, CHUNK = 1 << 8, 1 << 16, 1 << 21      # samples of a chunk; bags of one, over all tables
 
@@ -93,8 +93,8 @@ def finished(counted: Counted, sample: float) -> Profile:
     both = _all(stretches)
     excerpts = counted.blocks.excerpts({name: table.ids for name, table in both.tables.items()
                                         if table.ids is not None})
-    tables = {name: replace(table, returns=_returns(table, [each.tables[name] for each in stretches]),
-                            excerpt=excerpts.get(name)) for name, table in both.tables.items()}
+    tables = {name: replace(_with_returns(table, [each.tables[name] for each in stretches]), excerpt=excerpts.get(name))
+              for name, table in both.tables.items()}
     found = replace(both, tables=tables, sampled=sample)
     if not others:
         return found
@@ -110,10 +110,12 @@ def _all(profiles: Sequence[Profile]) -> Profile:
     return profiles[0]
 
 
-def _returns(table: TableProfile, stretches: Sequence[TableProfile]) -> Returns | None:
+def _with_returns(table: TableProfile, stretches: Sequence[TableProfile]) -> TableProfile:
     ids, counts = ([each for table in (table, *stretches) if (each := getattr(table, name)) is not None]
                    for name in ("ids", "counts"))
-    return measured(ids[0], counts[0], ids[1:], counts[1:])
+    returns = measured(ids[0], counts[0], ids[1:], counts[1:])
+    aged = weighted(ids[0], ids[1:], counts[1:], returns.ageing) if returns and returns.ageing else None
+    return replace(table, returns=returns, aged=aged)
 
 
 def merge(one: Profile, other: Profile) -> Profile:

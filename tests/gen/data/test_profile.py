@@ -231,10 +231,10 @@ def test_other_files_are_refused(saved, tmp_path, monkeypatch):
         Profile.load(tmp_path / "other.npz")
     with pytest.raises(ValueError, match=r"none\.npz cannot be read: No such file"):
         Profile.load(tmp_path / "none.npz")
-    monkeypatch.setattr("gen.data.profile.VERSION", 5)
+    monkeypatch.setattr("gen.data.profile.VERSION", 6)
     found.save(tmp_path / "next.npz")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"next\.npz is a profile of version 5; this hotrail reads version 4"):
+    with pytest.raises(ValueError, match=r"next\.npz is a profile of version 6; this hotrail reads version 5"):
         Profile.load(tmp_path / "next.npz")
     with pytest.raises(ValueError, match="no folder/p.npz cannot be written: No such file or directory"):
         found.save(tmp_path / "no folder" / "p.npz")

@@ -15,7 +15,7 @@ from gen.data.profile import Profile
 from gen.data.profiling.held import Stretch, parted
 from gen.data.profiling.stream import count, finished, merge, profile, shares
 from gen.data.remap import by_heat, row_counts
-from gen.data.returns import FEWEST, PLACES, SPLITS, WHOLE, Returns
+from gen.data.returns import AGEING, ENDS, FEWEST, PLACES, SPLITS, WHOLE, Returns
 from gen.model.recommender import TableSpec
 
 
@@ -110,9 +110,10 @@ def test_of_compressed_files_by_whole_files(tmp_path):
     assert profile(open_log(paths[0])).tables["user_id"].returns is None
 
 
-def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order():
+def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order(monkeypatch):
     """2,000 ids with a row each, the first half of which stop coming; the last one's own accesses stop, too. As much is
-    expected of all others, which stay in the order of their accesses."""
+    expected of all others, which stay in the order of their accesses if these count alike."""
+    monkeypatch.setattr(counting, "GAIN", 1.0)
     random = np.random.default_rng(4)
     ids = np.concatenate([random.integers(0, 1000, 36_000), np.full(9000, 1999), random.integers(1000, 1999, 16_000)])
     table, spec = profile(of_arrays({"t": ids})).tables["t"], TableSpec("t", 2000, 4, "vocabulary")
@@ -120,6 +121,56 @@ def test_the_last_row_of_a_vocabulary_is_the_same_for_plan_and_order():
     order = by_heat(expected_counts(spec, counts, table))
     assert heat.rows.tolist() == [1, 1999] and order[0] == 1999
     assert len(set(counts.tolist())) > 20 and (np.diff(counts[order[1:]]) <= 0).all()
+
+
+def coming_and_going(samples, seed=6):
+    """Of 8,000 rows at any time 1,000, the hottest half of which take two thirds of the accesses; each stays for an
+    eighth of the log."""
+    random = np.random.default_rng(seed)
+    place = random.integers(0, 500, samples) + 500 * (random.random(samples) > 2 / 3)
+    turn = np.arange(samples) * 8000 // samples
+    return of_arrays({"t": (turn - place) // 1000 * 1000 % 8000 + place})
+
+
+def test_accesses_count_by_their_age_where_rows_come_and_go(tmp_path):
+    log = coming_and_going(48_000)
+    beginning, end = parted(log, 0.25)
+    found = profile(beginning)
+    table, spec = found.tables["t"], TableSpec("t", 8000, 4)
+    half_life, floor = AGEING[table.returns.ageing]
+    assert half_life and table.aged is not None
+    # By hand: of each row its accesses in each stretch, by the age of the stretch's middle, to seven leading bits.
+    ids, ends = next(beginning.chunks(1 << 20)).ids["t"], np.array([0, *ENDS]) * 36_000 // 16
+    sums = dict.fromkeys(range(8000), 0)
+    for first, last in pairwise(ends.tolist()):
+        age = 16 - (first + last) / 2 * 16 / 36_000
+        for row in ids[first:last].tolist():
+            sums[row] += round(65536 * (floor + (1 - floor) * 0.5 ** (age / half_life)))
+    lost = {row: max(many.bit_length() - 7, 0) for row, many in sums.items()}
+    by_hand = [sums[row] >> lost[row] << lost[row] for row in table.ids.tolist()]
+    assert table.aged.tolist() == by_hand and table.counts.sum() == 36_000
+    # Of the log's rows those that come first by it are asked for far more behind it.
+    behind = np.bincount(next(end.chunks(1 << 20)).ids["t"], minlength=8000)
+    alike = replace(table, aged=None)
+    counts = row_counts(spec, alike)
+    aged, counted = (behind[by_heat(np.where(counts > 0, expected_counts(spec, row_counts(spec, each), each), 0))
+                            [:1000]].sum() for each in (table, alike))
+    assert aged > 3 * counted
+    # Where rows share ids all accesses count alike, as nothing says what comes back.
+    shared = replace(spec, ids="modulo")
+    assert table.ranking("modulo") is table
+    assert (row_counts(shared, table) == row_counts(shared, alike)).all() and row_counts(spec, table).max() > 36_000
+    found.save(tmp_path / "p.npz")
+    assert Profile.load(tmp_path / "p.npz").tables["t"].aged.tolist() == by_hand
+    for wrong in (table.aged[1:], 0 * table.aged):
+        replace(found, tables={"t": replace(table, aged=wrong)}).save(tmp_path / "p.npz")
+        with pytest.raises(ValueError, match="table 't' has accesses by their age that are not those of its ids"):
+            Profile.load(tmp_path / "p.npz")
+
+
+def test_accesses_count_alike_where_rows_stay():
+    found = profile(a_log(40_000)).tables
+    assert [(table.returns.ageing, table.aged) for table in found.values()] == 3 * [(0, None)]
 
 
 def test_short_logs_and_joined_profiles_say_nothing():
@@ -136,7 +187,7 @@ def test_a_profile_keeps_them(tmp_path):
     table = found.tables["user"]
     good = table.returns.array()
     for wrong in ([1, 2], [-1, *good[1:]], [0, *good[1:]], [good[0], *[0] * (len(good) - 1)], good[::-1],
-                  [good[0], *good[1:1 + len(SPLITS)], 10**9, *good[2 + len(SPLITS):]]):
+                  [good[0], len(AGEING), *good[2:]], [*good[:2 + len(SPLITS)], 10**9, *good[3 + len(SPLITS):]]):
         with pytest.raises(ValueError, match="^what parts of the log asked of its rows is not whole$"):
             Returns.of(np.array(wrong))
     nothing = replace(table.returns, whole=np.zeros_like(table.returns.whole))
