@@ -5,7 +5,6 @@ rows without accesses. The plan that knew is made of the end, for the end alone,
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +13,7 @@ import numpy as np
 from bench.data import needed
 from bench.framework import Row, at_least, at_most, bench, figure
 from bench.plan import BATCH, DIM
-from bench.plan_truth import FILES, with_room
+from bench.plan_truth import FILES, knowing, with_room
 from fpga.api.verifying import verify
 from gen.bundle import write
 from gen.data.logs import Trace, of_arrays, open_log
@@ -55,11 +54,6 @@ def halves(log: Log, end: float) -> tuple[Recommender, Profile, Profile, Log]:
     rows = {name: spec.rows for name, spec in of.tables.items()}
     first, second = (with_rows(profiled(part), rows) for part in (begin, last))
     return of, first.expecting(end / (1 - end)), second, last
-
-
-def knowing(profile: Profile) -> Profile:
-    """As if the same samples came again."""
-    return replace(profile, tables={name: replace(table, returns=None) for name, table in profile.tables.items()})
 
 
 def planned(of: Recommender, known: Profile, costs: Costs, cards: int, *, unseen: bool = True) -> Plan:
