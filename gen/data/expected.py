@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 #: Rows, rising, and what a quantity is at each; linear between two of them.
 Curve = tuple[NDArray[np.int64], NDArray[np.float64]]
-#: Expected accesses are counted in parts of one: so many, fewer where their sum would pass a word.
-PARTS, SUM = 1 << 32, 1 << 61
+#: Expected accesses are counted in parts of one: so many, fewer where their sum, by the rows of a page, would pass a
+#: word.
+PARTS, SUM = 1 << 32, 1 << 52
 
 
 @dataclass(frozen=True, eq=False)

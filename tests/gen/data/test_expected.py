@@ -57,6 +57,13 @@ def test_nothing_is_expected_of_rows_that_there_are_not():
     assert silent.heat.total == 0 == silent.unseen
 
 
+def test_what_is_expected_of_a_page_fits_a_word():
+    """Three rows of all of 2**40 accesses, as they count by their age, and one that is unused."""
+    found = expected(TableSpec("t", 4, 4), counted([1 << 40, 1 << 39, 1]))
+    assert int(found.heat.accesses.max()) * 1024 < 1 << 63
+    np.testing.assert_allclose(found.heat.cdf([1, 2]), [2 / 3, 1], rtol=1e-9)
+
+
 def test_the_last_row_of_a_vocabulary_is_read_for_all_ids_without_one():
     counts = np.array([3, 2, 1, 1, 20])
     ids = np.array([5, 70, 10**6, 10**12, 10**18])
