@@ -31,7 +31,8 @@ def known():
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_no_row_of_a_table_betters_it(known, drive_s, share, monkeypatch):
     costs = DIES if drive_s else COSTS
-    built = build(replace(MODEL, tables={"one": MODEL.tables["one"]}), known, costs, cards=1, rank=1)
+    model = replace(MODEL, tables={"one": MODEL.tables["one"]})
+    built = build(model, known, costs, cards=1, rank=1)
     item = replace(built.problem.items[0], tt_rows=np.zeros(1, np.int64), tt_bytes=np.zeros(1))
     room = item.bags_bytes + int(share * item.total_rows) * item.row_bytes
     problem = replace(built.problem, items=(item,), shardings=(), formats=(), dram_bytes=room, idle=Idle(drive_s))
@@ -44,11 +45,16 @@ def test_no_row_of_a_table_betters_it(known, drive_s, share, monkeypatch):
     assert 0.97 * best <= bound_of(problem, rows, 2 * best, 1.0) <= best
     # Beyond what is known nobody looks.
     assert bound_of(problem, rows, 0.5 * best, 1.0) <= best
-    # As of many tables: by limits of time, which hold for cuts between two steps.
+    # As of many tables: by limits of time, which hold for cuts between two steps, however far apart.
     monkeypatch.setattr(rowwise, "TABLES", 0)
     monkeypatch.setattr(rowwise, "branch_and_bound", lambda *_, **__: None)
-    for limit in np.linspace(1, 1.05, 11):
-        assert 0.9 * best <= bound_of(problem, rows, limit * best, 1.0) <= best
+    for steps in (6, 12, 24):
+        monkeypatch.setattr(building, "STEPS", steps)
+        monkeypatch.setattr(building, "DRAM_STEPS", 1)
+        item = replace(build(model, known, costs, cards=1, rank=1).problem.items[0], tt_rows=np.zeros(1, np.int64),
+                       tt_bytes=np.zeros(1))
+        for limit in (1.0, 1.02, 1.1):
+            assert 0.5 * best <= bound_of(replace(problem, items=(item,)), rows, limit * best, 1.0) <= best
 
 
 @pytest.mark.turns(4)
