@@ -16,7 +16,7 @@ where they are not.
 Splits slower than a placement that is known cannot be part of a better one and are left out, which lifts the bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,7 @@ ROUNDS = 200
 LACK = 0.5          # bytes of a memory: less is rounding
 NEVER = Deadline()
 CLOSE = 1e-5        # of the bound: nearer need not be
+LIFTED = 1e-3       # of the limit of placements: the same
 PENALTY = 100.0       # times the seconds of all tables: what a whole card's memory too much costs
 NO_INDEX, NO_VALUE = np.zeros(0, np.int32), np.zeros(0)
 
@@ -91,6 +92,20 @@ class Master:
         return self._solve(cards * self.every_time, room, PENALTY * self.unit[0] / self.unit, self.unit[0], cards,
                            limit, until, enough, grain=grain, allowed=allowed)
 
+    def lifted(self, cards: int, limit: float, until: Deadline = NEVER) -> LpSolution:
+        """The bound for so many cards, at most `limit`: of placements of at most s seconds it is the higher the less s
+        is, and where it is s or more there is none. The solution is one of the last s above the bound."""
+        found = self.seconds(cards, limit, until)
+        low, high = min(found.bound, limit), limit
+        while high - low > LIFTED * high and not until.passed:
+            middle = 0.5 * (low + high)
+            each = self.seconds(cards, middle, until)
+            if each.bound >= middle:
+                low = middle
+            else:
+                found, low, high = each, max(low, each.bound), middle
+        return replace(found, bound=low)
+
     def crowd(self, among: NDArray[np.int64], count: int, until: Deadline = NEVER) -> LpSolution:
         """The bound for one card that holds any `count` of the tables `among`, whole. Where those are more than count -
         1 times the cards, some card does (the pigeonhole principle)."""
@@ -140,6 +155,7 @@ class Master:
         limits = limits if allowed is None else np.where(allowed[:, None], limits, -1.0)
         main, room, slack = main / unit * (scale if main.any() else 1.0), room / unit, slack * unit / scale
         fixed = not main.any()
+        a_least, h_least = choices.least
         among = np.arange(tables) if among is None else among
         count = len(among) if count is None else count
         inside = np.zeros(tables, bool)
@@ -170,7 +186,8 @@ class Master:
         for _ in range(ROUNDS):
             fresh = self.options[added:]
             load, table = choices.load(fresh, self.a[added:], self.h[added:]), choices.table[fresh]
-            kept = np.nonzero((load[:, :TIMES] <= limits[fresh]).all(axis=1) & inside[table])[0]
+            least_s = a_least[fresh, self.a[added:], :TIMES] + h_least[fresh, self.h[added:], :TIMES]
+            kept = np.nonzero((least_s <= limits[fresh]).all(axis=1) & inside[table])[0]
             index = np.concatenate([np.broadcast_to(np.arange(loads, dtype=np.int32), (len(kept), loads)),
                                     loads + table[kept, None].astype(np.int32),
                                     np.full((len(kept), 1), loads + tables, np.int32)], axis=1)

@@ -75,7 +75,8 @@ class Choices:
     cut (V, S + 1), cuts (V,): the steps at which each may be cut, in front. a_load (V, S + 1, LOADS), h_load (V, S + 1,
     LOADS): a split's load of a card is a_load[a] + h_load[h], and tt[a, h] bytes of tensor train on top, infinite
     where the split does not fit one card. cap (LOADS,): of a card; no bound of time. idle: of a card, which no load
-    has.
+    has. a_least, h_least: seconds by which a split is too slow or not, where they are less than its load, as of cuts
+    between two steps; None: its own.
     """
 
     table: NDArray[np.int64]
@@ -88,6 +89,8 @@ class Choices:
     tt: NDArray[np.float64]
     cap: NDArray[np.float64]
     idle: Idle = Idle()
+    a_least: NDArray[np.float64] | None = None
+    h_least: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> "Choices":
@@ -172,6 +175,12 @@ class Choices:
         found[:, TT] += self.tt[options, a, h]
         return found
 
+    @property
+    def least(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of each cut, (V, S + 1, TIMES) or more: the seconds by which a split is too slow or not."""
+        return (self.a_load if self.a_least is None else self.a_least,
+                self.h_load if self.h_least is None else self.h_least)
+
     def paired(self, seconds: float, part: float) -> "Choices":
         """With one load more, for linear programs alone: 1 where a shard of several takes more than a part of the time
         that a drive has in so many seconds. A card holds one of these: others are split as the first leaves room."""
@@ -194,7 +203,7 @@ class Choices:
         """Of each table the option and split of the least priced load of all its cards, among those whose times are at
         most `limits` (V, TIMES): (cost, option, a, h), (J,) each; cost is infinite where there is none."""
         limits = np.full((len(self.table), TIMES), np.inf) if limits is None else limits
-        cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.tt, prices, limits)
+        cost, a, h = _cheapest(self.cut, self.cuts, self.a_load, self.h_load, self.tt, prices, limits, *self.least)
         cost *= self.copies
         least = np.full(self.tables, np.inf)
         np.minimum.at(least, self.table, cost)
@@ -204,7 +213,7 @@ class Choices:
 
 
 @njit(cache=True)
-def _cheapest(cut, cuts, a_load, h_load, tt, prices, limits):
+def _cheapest(cut, cuts, a_load, h_load, tt, prices, limits, a_least, h_least):
     tables, steps, _ = a_load.shape
     cost, first, last = np.full(tables, np.inf), np.zeros(tables, np.int64), np.zeros(tables, np.int64)
     of_h = np.zeros(steps)
@@ -220,14 +229,14 @@ def _cheapest(cut, cuts, a_load, h_load, tt, prices, limits):
             of_a = 0.0
             for r in range(len(prices)):
                 of_a += prices[r] * a_load[j, a, r]
-            if a_load[j, a, OUT_S] > most[OUT_S]:
+            if a_least[j, a, OUT_S] > most[OUT_S]:
                 continue
             for y in range(x, cuts[j]):
                 h = cut[j, y]
                 total = of_a + of_h[y] + prices[TT] * tt[j, a, h]
-                if total < cost[j] and h_load[j, h, SSD_S] <= most[SSD_S] and h_load[j, h, IN_S] <= most[IN_S] \
-                        and a_load[j, a, DRAM_S] + h_load[j, h, DRAM_S] <= most[DRAM_S]:
-                    if h_load[j, h, TT_S] + a_load[j, a, TT_S] > most[TT_S]:
+                if total < cost[j] and h_least[j, h, SSD_S] <= most[SSD_S] and h_least[j, h, IN_S] <= most[IN_S] \
+                        and a_least[j, a, DRAM_S] + h_least[j, h, DRAM_S] <= most[DRAM_S]:
+                    if h_least[j, h, TT_S] + a_least[j, a, TT_S] > most[TT_S]:
                         break
                     if tt[j, a, h] < np.inf:
                         cost[j], first[j], last[j] = total, a, h

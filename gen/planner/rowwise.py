@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from gen.data.expected import Expected
 from gen.planner.bound import LACK, LpSolution, Master
-from gen.planner.branch_and_bound import branch_and_bound
-from gen.planner.choices import TT_S, Choices, cuts
+from gen.planner.branch_and_bound import TABLES, branch_and_bound
+from gen.planner.choices import TIMES, TT_S, Choices, cuts
 from gen.planner.costs import Costs
 from gen.planner.in_order import knots, reads
 from gen.planner.problem import Item, Problem
@@ -169,7 +169,7 @@ def bound_of(problem: Problem, rows: Rows, seconds: float, work: float, shared_s
         choices = _between_rows(Choices.of(lowered), lowered, rows)
         if not problem.reads:
             choices = _without_reads(choices, problem, rows)
-        bound, loose = _bound(problem, choices, seconds, until, shared, 0.0 if number else (1 - CLOSE) * at_steps)
+        bound, loose = _bound(problem, choices, seconds, until, shared, (1 - CLOSE) * at_steps, not number)
         found = max(found, bound)
         if not loose or found >= (1 - NEAR) * seconds or until.passed:
             break
@@ -185,9 +185,10 @@ def _of(finer: Mapping[Item, Item], item: Item) -> Item:
 
 
 def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, shared: Deadline,
-           wanted: float) -> tuple[float, frozenset[tuple[int, int, int]]]:
+           wanted: float, mixed: bool) -> tuple[float, frozenset[tuple[int, int, int]]]:
     """(seconds that no placement betters, cuts that keep them low, as gen.planner.branch_and_bound has them). wanted:
-    below so many seconds the cuts that the linear program mixes are among them."""
+    below so many seconds placements are limited to the time known, and, if `mixed`, the cuts that the linear program
+    mixes are among those cuts."""
     networks = problem.before_s > 0 or problem.after_s > 0
     found, loose = np.inf, frozenset[tuple[int, int, int]]()
     if not choices.possible:
@@ -201,7 +202,11 @@ def _bound(problem: Problem, choices: Choices, seconds: float, until: Deadline, 
         most = seconds - after_s
         relaxed = master.seconds(cards, until=shared, enough=most)
         least_s = max(relaxed.bound, 0.0)
-        if least_s < (1 - NEAR) * most and max(before_s, least_s) + after_s < wanted:
+        low = least_s < (1 - NEAR) * most and max(before_s, least_s) + after_s < wanted
+        if low and choices.tables > TABLES:
+            relaxed = master.lifted(cards, most, shared)
+            least_s = max(relaxed.bound, least_s)
+        if low and mixed:
             loose |= _mixed(choices, relaxed)
         if least_s < (1 - NEAR) * most and (whole := branch_and_bound(choices, cards, most, until, near=NEAR,
                                                                       between=True)):
@@ -260,7 +265,18 @@ def _between_rows(choices: Choices, problem: Problem, rows: Rows) -> Choices:
         near &= warm <= item.tt_rows[-1]        # no train is of more rows
         tt[v][np.ix_(at, at)] = np.where(near, np.maximum(bytes, 0.0), np.inf)
         a_load[v, : item.steps + 1, TT_S] -= item.lookups * item.tt_s * rows.above(item)
-    return replace(choices, tt=tt, a_load=a_load)
+    return replace(choices, tt=tt, a_load=a_load, a_least=_beside(choices, a_load),
+                   h_least=_beside(choices, choices.h_load))
+
+
+def _beside(choices: Choices, load: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(V, S + 1, TIMES) the least seconds of each cut and those next to it: no cut between them takes less."""
+    found = np.full((*load.shape[:2], TIMES), np.inf)
+    for v, count in enumerate(choices.cuts):
+        at = choices.cut[v, :count]
+        own = np.pad(load[v, at, :TIMES], ((1, 1), (0, 0)), mode="edge")
+        found[v, at] = np.minimum(np.minimum(own[:-2], own[2:]), own[1:-1])
+    return found
 
 
 def _bent(item: Item, fewest: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -351,9 +351,9 @@ def _prove(counts: list[_Count], choices: Choices, master: Master, gap: float, u
     for each in open_():
         # A split that is slower than the best placement is in no better one.
         limit = _best(counts) - each.top
-        found = master.seconds(each.cards, limit, until)
+        found = master.lifted(each.cards, limit, until)
         crowded = 0.0 if choices.sharded else _crowded(each.cards, master, found.prices, until)
-        each.bound = max(each.bound, min(max(found.bound, crowded), limit))
+        each.bound = max(each.bound, found.bound, min(crowded, limit))
     for each in open_():
         limit = min(_best(counts) - each.top, each.best)
         whole = branch_and_bound(choices, each.cards, limit, until, near=gap / (1 + gap))

@@ -72,6 +72,8 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
         return
     assert master.seconds(problem.cards).bound <= best * (1 + 1e-9)
     assert master.seconds(problem.cards, limit=best * 1.0001).bound <= best * (1 + 1e-9)
+    assert master.seconds(problem.cards).bound * (1 - 1e-9) <= master.lifted(problem.cards, best * 1.5).bound <= \
+        best * (1 + 1e-9)
     tables = np.random.default_rng(seed).permutation(len(problem.items))
     for crowd in range(1, (len(tables) - 1) // problem.cards + 2):
         among = tables[: (crowd - 1) * problem.cards + 1]

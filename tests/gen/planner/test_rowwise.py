@@ -9,6 +9,7 @@ from gen.data.logs import of_arrays
 from gen.data.profiling import profile
 from gen.model.recommender import Recommender, TableSpec
 from gen.planner import build as building
+from gen.planner import rowwise
 from gen.planner.build import build
 from gen.planner.planning import make
 from gen.planner.problem import Idle
@@ -28,9 +29,10 @@ def known():
 
 @pytest.mark.parametrize("drive_s", [0.0, 6e-5])
 @pytest.mark.parametrize("share", [0.2, 0.6])
-def test_no_row_of_a_table_betters_it(known, drive_s, share):
+def test_no_row_of_a_table_betters_it(known, drive_s, share, monkeypatch):
     costs = DIES if drive_s else COSTS
-    built = build(replace(MODEL, tables={"one": MODEL.tables["one"]}), known, costs, cards=1, rank=1)
+    model = replace(MODEL, tables={"one": MODEL.tables["one"]})
+    built = build(model, known, costs, cards=1, rank=1)
     item = replace(built.problem.items[0], tt_rows=np.zeros(1, np.int64), tt_bytes=np.zeros(1))
     room = item.bags_bytes + int(share * item.total_rows) * item.row_bytes
     problem = replace(built.problem, items=(item,), shardings=(), formats=(), dram_bytes=room, idle=Idle(drive_s))
@@ -43,6 +45,16 @@ def test_no_row_of_a_table_betters_it(known, drive_s, share):
     assert 0.97 * best <= bound_of(problem, rows, 2 * best, 1.0) <= best
     # Beyond what is known nobody looks.
     assert bound_of(problem, rows, 0.5 * best, 1.0) <= best
+    # As of many tables: by limits of time, which hold for cuts between two steps, however far apart.
+    monkeypatch.setattr(rowwise, "TABLES", 0)
+    monkeypatch.setattr(rowwise, "branch_and_bound", lambda *_, **__: None)
+    for steps in (6, 12, 24):
+        monkeypatch.setattr(building, "STEPS", steps)
+        monkeypatch.setattr(building, "DRAM_STEPS", 1)
+        item = replace(build(model, known, costs, cards=1, rank=1).problem.items[0], tt_rows=np.zeros(1, np.int64),
+                       tt_bytes=np.zeros(1))
+        for limit in (1.0, 1.02, 1.1):
+            assert 0.5 * best <= bound_of(replace(problem, items=(item,)), rows, limit * best, 1.0) <= best
 
 
 @pytest.mark.turns(4)

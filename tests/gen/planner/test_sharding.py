@@ -67,6 +67,8 @@ def test_each_bound_is_below_the_optimum_by_itself(seed):
     assert master.overflow(problem.cards).bound <= 0.5
     assert master.seconds(problem.cards).bound <= best * (1 + 1e-9)
     assert master.seconds(problem.cards, limit=best * 1.0001).bound <= best * (1 + 1e-9)
+    assert master.seconds(problem.cards).bound * (1 - 1e-9) <= master.lifted(problem.cards, best * 1.5).bound <= \
+        best * (1 + 1e-9)
     assert master.fill(problem.cards, best).bound <= 1 + 1e-6
 
 
