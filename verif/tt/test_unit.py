@@ -262,10 +262,10 @@ async def memory_errors(dut):
         table = Table(random, modes, columns, (side,) * (len(modes) - 1), block16=block16)
         _, table.layout, beats = Loader(Limits.of(config)).add(table.cores, block16=block16)
         core, piece = ("first", "second", *["middle"] * (modes is four), "last", "all").index(part), 2 if block16 else 1
-        victims = [at for at, b in enumerate(beats) if (
-            (b.target, b.address, b.part) == _operand(config, table, part, piece, random) if part != "all"
-            else b.target in (X, Y))]
-        assert (len(victims) == 1) == (part != "all")
+        operand = _operand(config, table, part, piece, random) if part != "all" else None
+        victims = [at for at, b in enumerate(beats) if (b.target, b.address, b.part) == operand
+                   or operand is None and b.target in (X, Y)]
+        assert (len(victims) == 1) == (operand is not None)
         await bench.send(beats, dict.fromkeys(victims, flip))
         chunks = chunks_of(config, random, [table], 40)
         rows = range(0, table.rows, table.rows // 60)
