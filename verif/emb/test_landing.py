@@ -264,6 +264,12 @@ async def room_of_results(dut):
     assert (taken >= 0).sum() == fits
     assert (ssd_taken >= 0).sum() == fits + 3 + SIZES["copy_beats"] // longest - 1
     assert seen.full[-1] == {"dram": 1, "ssd": 0, "copy": 1}
+    # What has not landed lacks no room, though there is none.
+    for copy in range(2):
+        ssd = [row(longest * n, longest, ssd=1, last=1, copy=copy, mark=n) for n in range(4)]
+        inputs = Inputs(60, ssd=ssd, ssd_offered=[0] * 4, filled=3 * longest)
+        _, taken = check(inputs, await drive(dut, inputs))
+        assert (taken >= 0).tolist() == [True] * 3 + [False]
 
 
 @cocotb.test()
