@@ -71,7 +71,7 @@ class CoreMemory(Part):
     Memory      every pair of words under SECDED. family = "ultrascale_plus": Y memory and the first pairs of X memory
                 in UltraRAM, the others in block RAM
     Reset       contents stay
-    Golden      golden.tt.image.image, golden.secded.decode          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.image.image, golden.secded.decode          Tests  verif/tt/test_unit.py, test_loads.py
     """
 
     latency = 2 + Bank.latency + 1

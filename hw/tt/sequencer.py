@@ -38,7 +38,7 @@ class Sequencer(Part):
                 more to the last product's
     Handshake   `taken` comes from a register, a cycle after the lookup has left
     Reset       drops lookups, forgets first products
-    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py
+    Golden      golden.tt.sequencer          Tests  verif/tt/test_unit.py, test_loads.py
     """
 
     def __init__(self, config: TTConfig, *, distance: int):

@@ -68,7 +68,7 @@ class TTUnit(Part):
                 anew while lookups of it are under way is undefined; reset or drain first, since first products
                 of the old cores may be reused
     Raises      ValueError: see TTConfig
-    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py
+    Golden      golden.tt.rows, golden.tt.pooled, golden.tt.cycles    Tests  verif/tt/test_unit.py, test_loads.py
     """
 
     def __init__(self, config: TTConfig):

@@ -1,4 +1,4 @@
-"""Of the EMB core's rows: how stored ones are decoded, and which part of a stored beat is shown when."""
+"""Of the EMB core's rows: which goes when, how stored ones are decoded, which part of a stored beat is shown when."""
 
 from tests.mutants.mutant import Mutant, Unit
 
@@ -38,6 +38,22 @@ FETCH = Unit("hw/emb/rows.py", ("verif/emb/test_rows.py",), (
     Mutant("a row goes on from the stored beat before", "row.position.eq(row.position + 1)",
            "row.position.eq(row.position)"),
     Mutant("a row goes on while its stored beat has more", "with m.Elif(parts.leaves):", "with m.Elif(go):"),
+    Mutant("a bank's queue is written over", "waiting[-1] | self._requests.full", "waiting[-1]"),
+    Mutant("a row to copy is looked for in the window", "~i.ring & ~i.copy", "~i.ring"),
+    Mutant("idle in the cycle that a row is taken in", "(waiting == 0) & ~take", "waiting == 0"),
+    Mutant("a reset leaves a copied row's beat", "copied = Signal()", "copied = Signal(reset_less=True)"),
+))
+
+LANDING = Unit("hw/emb/landing.py", ("verif/emb/test_landing.py",), (
+    Mutant("a copy given back as another goes is lost", "taken[name] != self.copy_written",
+           "taken[name] | self.copy_written"),
+    Mutant("room lacks for no row", "self.i_dram.valid & ~dram_can", "~dram_can"),
+    Mutant("room lacks for a row that has not landed", "landed & ~ssd.copy & ~ssd_room",
+           "ssd_held & ~ssd.copy & ~ssd_room"),
+    Mutant("room lacks for a copy that has not landed", "landed & ssd.copy & ~ssd_room",
+           "ssd_held & ssd.copy & ~ssd_room"),
+    Mutant("what has landed is waited for as the ring is filled over it", "~ssd_taken & ~landed & ~there",
+           "~ssd_taken & ~there"),
 ))
 
 REQUESTS = Unit("hw/emb/row_requests.py", ("verif/emb/test_row_requests.py",), (

@@ -7,9 +7,10 @@ import pytest
 
 from tests.mutants.argued import ARGUED, argument
 from tests.mutants.axi import BURST, BUS, READ, READS, WRITE
-from tests.mutants.emb_rows import DECODER, FETCH, REQUESTS
+from tests.mutants.emb_rows import DECODER, FETCH, LANDING, REQUESTS
 from tests.mutants.emb_writes import JOINER, POST_POOL
 from tests.mutants.hotline_scheduler import QUEUE, RELEASE, SCHEDULER, SPLITTER
+from tests.mutants.kernel_report import REPORTER
 from tests.mutants.mlp_sequencer import SEQUENCER
 from tests.mutants.mutant import ROOT, Copy
 from tests.mutants.operators import changes
@@ -18,7 +19,7 @@ from tests.mutants.tt_index import INDEX
 from tests.mutants.tt_reuse import MARKS, REUSE
 
 UNITS = (BURST, BUS, READ, READS, WRITE, FIFO, ROUND_ROBIN, SCHEDULER, SPLITTER, RELEASE, QUEUE, SEQUENCER, INDEX,
-         REUSE, MARKS, JOINER, POST_POOL, DECODER, FETCH, REQUESTS)
+         REUSE, MARKS, JOINER, POST_POOL, DECODER, FETCH, LANDING, REQUESTS, REPORTER)
 BENCHES = sorted({unit.benches for unit in UNITS})
 
 

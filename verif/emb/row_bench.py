@@ -16,7 +16,7 @@ from verif.bench.pack import layout_of
 from verif.bench.stream import always
 from verif.emb import cycles
 
-SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 64, "window_sets": 8, "delivery_rows": 16,
+SMALL = {"words": 4, "row_beats_max": 4, "window_beats": 128, "window_sets": 8, "delivery_rows": 32,
          "stripe_beats": 8, "banks": 4, "decoder_latency": row_decoder.LATENCY, "lap_bits": 2}
 SHIPPED = {"words": 16, "row_beats_max": 32, "window_beats": 4096, "window_sets": 1024, "delivery_rows": 256,
            "stripe_beats": 8, "banks": 8, "decoder_latency": row_decoder.LATENCY, "lap_bits": 8}
@@ -74,7 +74,7 @@ class Bench:
         want = len(run.left) + sum(row["vector"] + 1 for row in rows)
         packed = [pack(row) for row in rows]
         next_row, offering, ready, showing = 0, False, True, None
-        idle_for, end = 0, run.cycles + 400 * len(rows) + 4000
+        idle_for, owed, end = 0, 0, run.cycles + 400 * len(rows) + 4000
         while idle_for <= more:
             cycle = run.cycles
             if not offering and next_row < len(rows) and (
@@ -92,9 +92,6 @@ class Bench:
                 dut.i_data__payload.value = word(address, bad) | bool(bad) << 8 * beat_bytes
             await edge
             run.cycles += 1
-            if offering and dut.i__ready.value == 1:
-                run.taken.append(cycle)
-                offering, next_row = False, next_row + 1
             if dut.o_requests__valid.value == 1:
                 raw = int(dut.o_requests__payload.value)
                 assert showing is None or showing == raw, f"the request changed in cycle {cycle}"
@@ -114,6 +111,12 @@ class Bench:
                     run.beats.append((kind, layouts[kind].unpack(int(getattr(dut, kind).value))))
             for name, count in events.unpack(int(dut.events.value)).items():
                 run.events[name] += count
+            owed -= len(kinds)
+            assert not (owed and dut.idle.value == 1), f"idle in cycle {cycle} with {owed} beats to come"
+            if offering and dut.i__ready.value == 1:
+                run.taken.append(cycle)
+                owed += rows[next_row]["vector"] + 1
+                offering, next_row = False, next_row + 1
             if only is not None and cycle >= only:
                 return run
             idle_for = idle_for + 1 if len(run.left) >= want and len(run.taken) - first == len(rows) else 0

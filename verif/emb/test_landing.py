@@ -14,7 +14,7 @@ from verif.bench.pack import layout_of
 from verif.bench.runner import seeds, simulate
 from verif.emb import cycles as model
 
-SIZES = {"row_beats_max": 4, "partial_beats": 16, "copy_beats": 8}
+SIZES = {"row_beats_max": 4, "partial_beats": 16, "copy_beats": 16}
 MODULUS = 1 << 30
 RING = 64
 
@@ -93,8 +93,8 @@ async def drive(dut, inputs, *, clean=True):
         for name, value in zip(("dram_returned", "ssd_returned", "copy_written"), inputs.returned[cycle]):
             getattr(dut, name).value = int(value)
         await edge
-        for lane, offer in enumerate(offers):
-            at[lane] += offer and lanes[lane][1].value == 1
+        goes = [offer and ready.value == 1 for offer, (_, ready, *_) in zip(offers, lanes)]
+        at = [number + go for number, go in zip(at, goes)]
         if dut.o__valid.value == 1:
             beat = int(dut.o__payload.value)
             assert held is None or held == beat, f"the row at the output changed in cycle {cycle}"
@@ -107,11 +107,13 @@ async def drive(dut, inputs, *, clean=True):
         seen.position.append(int(dut.position.value))
         seen.overflow.append(dut.overflow.value == 1)
         seen.full.append(full(int(dut.full.value)))
+        assert not seen.full[-1]["dram"] or (offers[0] and not goes[0]), f"no row lacks room in cycle {cycle}"
     return seen
 
 
 def check(inputs, seen):
-    """All rows, where and when the model has them, ring places and `waiting` included."""
+    """All rows, where and when the model has them, ring places and `waiting` included; a row that has not landed lacks
+    no room yet."""
     taken, ssd_taken, waiting = inputs.modelled()
     want = [(int(cycle), dict(row)) for cycle, row in zip(taken, inputs.dram) if 0 <= cycle < inputs.cycles - 1]
     want += [(int(cycle), dict(row) | {"offset": row["offset"] % inputs.ring}) for cycle, row
@@ -121,6 +123,9 @@ def check(inputs, seen):
         assert a == b, f"row {at}: {a}, expected {b}"
     assert len(seen.out) == len(want)
     assert seen.waiting == waiting.tolist()
+    early = [cycle for cycle, lacks in enumerate(seen.full[:-1]) if (lacks["ssd"] or lacks["copy"])
+             and seen.waiting[cycle + 1]]
+    assert not early, f"room is said to lack in cycle {early[0]} for what has not landed"
     return taken, ssd_taken
 
 
@@ -257,8 +262,14 @@ async def room_of_results(dut):
     seen = await drive(dut, inputs)
     taken, ssd_taken = check(inputs, seen)
     assert (taken >= 0).sum() == fits
-    assert (ssd_taken >= 0).sum() == fits + 2 + SIZES["copy_beats"] // longest
+    assert (ssd_taken >= 0).sum() == fits + 3 + SIZES["copy_beats"] // longest - 1
     assert seen.full[-1] == {"dram": 1, "ssd": 0, "copy": 1}
+    # What has not landed lacks no room, though there is none.
+    for copy in range(2):
+        ssd = [row(longest * n, longest, ssd=1, last=1, copy=copy, mark=n) for n in range(4)]
+        inputs = Inputs(60, ssd=ssd, ssd_offered=[0] * 4, filled=3 * longest)
+        _, taken = check(inputs, await drive(dut, inputs))
+        assert (taken >= 0).tolist() == [True] * 3 + [False]
 
 
 @cocotb.test()
@@ -345,6 +356,10 @@ async def host_faults(dut):
     seen = await drive(dut, Inputs(100, ssd=[row(8, ssd=1)], ssd_offered=[3], filled=8))
     assert all(seen.waiting[seen.waiting.index(True):]) and seen.position[-1] == 8
     assert not any(seen.overflow)
+    # What has landed and lacks room is waited for again once the ring is filled over it.
+    ssd = [row(4 * n, 4, ssd=1, last=1) for n in range(6)]
+    inputs = Inputs(60, ssd=ssd, ssd_offered=[0] * 6, filled=np.where(np.arange(60) < 40, RING, 2 * RING))
+    check(inputs, await drive(dut, inputs))
     polled = np.zeros(40, np.int64)
     polled[20] = 1
     for filled, released, over in ((RING, 0, False), (RING + 1, 0, True), (3, MODULUS - RING + 3, False),

@@ -11,7 +11,7 @@ from hw.emb.rows import RowFetch
 from hw.isa.emb import ROW_FORMAT
 from verif.bench import report, rng, seed
 from verif.bench.runner import seeds, simulate
-from verif.bench.stream import bursty, sometimes
+from verif.bench.stream import bursty, never, sometimes
 from verif.emb.row_bench import (
     SHIPPED,
     SMALL,
@@ -66,6 +66,10 @@ async def backpressure_both_sides(dut):
             pauses["requests"] = bursty(rng("long"), 120)  # the queue of requests fills up
         run = await (await fresh(dut, latency=int(random.integers(1, 90)), **pauses)).feed(rows)
         check(run, rows, sources(rows))
+    # One bank's queue fills up, and all others are empty.
+    rows = [row(config()["stripe_beats"] * at) for at in range(60)]
+    run = await (await fresh(dut, requests=never(100))).feed(rows)
+    check(run, rows, sources(rows))
 
 
 @cocotb.test()
@@ -132,7 +136,7 @@ async def reset_midstream(dut):
 @cocotb.test()
 async def corner_values(dut):
     """Rows one after the other that are equal, that share a set, that differ in size or in pieces alone; evictions in
-    neighbouring cycles; the last offset."""
+    neighbouring cycles; the last offset; rows of either arena to copy."""
     longest, sets = config()["row_beats_max"], config()["window_sets"]
     top = (1 << 32) - 1
     cases = [
@@ -147,7 +151,7 @@ async def corner_values(dut):
         [row(top), row(top), row(0), row(top), row(top ^ 1), row(0), row(1 << 31), row(1 << 31)],
         # A hot row among enough others to push it out of the window again and again.
         [row(0, longest) if i % 5 == 0 else row(64 + longest * i, longest) for i in range(300)],
-        [row(longest * (i % 2), longest, tier=1, ring=1, copy=i & 1) for i in range(50)],
+        [row(longest * (i % 2), longest, tier=1, ring=i >> 1 & 1, copy=i & 1) for i in range(50)],
     ]
     for rows in cases:
         run = await (await fresh(dut, latency=25)).feed(rows)

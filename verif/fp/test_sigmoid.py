@@ -153,6 +153,11 @@ async def backpressure_both_sides(dut):
         await bench.run(words_of(random, 60))
         if sink is not always and source is always:
             assert len(bench.results) == 60
+    # A word some stages behind one that stands still goes on, as far as there is room.
+    for gap in (INTERVAL, 2 * INTERVAL, 3 * INTERVAL):
+        bench = await Bench.begin(dut, source=lambda gap=gap: iter([True] + [False] * gap + [True] * 1000),
+                                  sink=lambda: never(100))
+        await bench.run(words_of(random, 2))
     # Stopped, it holds a word in each stage, at the input and at the output, and takes no more.
     bench = await Bench.begin(dut, sink=lambda: never(500))
     await bench.run(words_of(random, 20), until=400)

@@ -43,6 +43,7 @@ class Bench(Harness):
         self.readers = dict.fromkeys(range(self.slots), 0)
         self.closed = set()                         # slots that are landing
         self.landed_at, self.wrote = [], 0
+        self.writing = [False] * 2                  # in the last two cycles
         self.asked, self.owing = [0] * CLIENTS, 0   # beats of each client; cycles in which a read was under way
         super().__init__(dut, {"i_data": data(), **{f"o_read__{k}": out() for k, out in enumerate(outs)}})
         self.sources.pop("i_write").stop()          # `step` drives it
@@ -99,6 +100,8 @@ class Bench(Harness):
             self.reads, self.asked, self.wanted, strict=True))
         self.owing = self.owing + 1 if owed else 0
         assert self.owing < 4 or self.dut.idle.value == 0, f"cycle {self.cycle}: idle with beats to come"
+        assert not any(self.writing) or self.dut.idle.value == 0, f"cycle {self.cycle}: idle with a write under way"
+        self.writing = [self.dut.i_write__valid.value == 1, self.writing[0]]
         if self.dut.landed.value == 1:
             slot, row = self.coming.popleft()
             self.model.land(slot, row)

@@ -116,6 +116,45 @@ async def progress_goes_before_the_block(dut):
 
 
 @cocotb.test()
+@pytest.mark.testpoint("coincidences")
+async def asked_for_again(dut):
+    """Progress that is asked for once more in any cycle about that of its writing, and the run's end then; progress
+    that is asked for as the block is written: the last word is written in the end, and the block whole."""
+    bench = await _Bench.begin(dut)
+
+    async def ask(word, wait):
+        dut.progress.value = word
+        await bench.pulse("report_progress")
+        if wait:
+            await ClockCycles(dut.clk, wait)
+
+    for distance in range(20):
+        for ends in ("never", "then", "before"):
+            before, first = len(bench.requests.beats), len(bench.beats.beats)
+            word = rng(f"{distance} {ends}").getrandbits(30)
+            if ends == "before":
+                await bench.pulse("finish")
+                await ClockCycles(dut.clk, 1 + 3 * distance)
+            else:
+                await ask(~word & 0x3FFFFFFF, distance)
+            await ask(word, 0)
+            if ends == "then":
+                await _block(dut, bench)
+            await _until(dut, lambda: int(dut.busy.value) == 0)
+            at, told, blocks = first, [], 0
+            for request in bench.requests.beats[before:]:
+                words = bench.words(at, request["beats"])
+                if request["address"] == bench.base:
+                    blocks += 1
+                    assert words[:len(bench.block())] == bench.block(), (distance, ends)
+                else:
+                    assert request == {"address": bench.base + 768, "beats": 1}, (distance, ends)
+                    told.append(words[0])
+                at += request["beats"]
+            assert told[-1] == word and len(told) <= 2 and blocks == (ends != "never"), (distance, ends, told, blocks)
+
+
+@cocotb.test()
 async def reset_midstream(dut):
     """A reset in the block forgets it; the next is whole."""
     bench = await _Bench.begin(dut)
@@ -137,7 +176,7 @@ async def reset_midstream(dut):
 def test_report(words, counters, seed):
     """Beats of 4, 8 and 16 words, the block's last full and not; totals and words of 64 and 32 random bits."""
     simulate(Reporter(words=words, counters=counters, kernel=EMB), "verif.kernel.test_report",
-             name=f"kernel_report_{words}", tests=4, seed=seed, env={"COUNTERS": counters})
+             name=f"kernel_report_{words}", tests=5, seed=seed, env={"COUNTERS": counters})
 
 
 @pytest.mark.parametrize(("parameters", "sentence"), [

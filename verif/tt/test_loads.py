@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles
 from golden.tt import Limits, Loader
 from hw.tt.unit import TTUnit, load_wait
 from verif.bench import seed
-from verif.bench.runner import seeds, shapes, simulate
+from verif.bench.runner import one_of, seeds, simulate
 from verif.tt.bench import CONFIGS, Bench, Table, chunks_of
 
 UNIT = "tt/unit"
@@ -78,7 +78,7 @@ async def reset_inside_a_load(dut):
 
 
 @pytest.mark.parametrize("number", seeds())
-@pytest.mark.parametrize("name", [*shapes(["tiny", "uram", "two_lanes"], 1), *(
+@pytest.mark.parametrize("name", [*one_of(["two_lanes", "uram", "tiny"]), *(
     pytest.param(name, marks=pytest.mark.regress) for name in ("grouped", "block16_only"))])
 def test_loads(name, number):
     config = CONFIGS[name]()
