@@ -11,9 +11,12 @@ from fpga.card import (
     ErrorResponse,
     Faults,
 )
+from gen.rtl import toggles
+from gen.rtl.verilog import TOP
 from tests.support.kernels import (
     CHUNK,
     HANG,
+    KERNEL,
     SCATTER,
     WRONG,
     TrialKernel,
@@ -37,6 +40,21 @@ def test_buffers():
         sim.free(a)
         assert sim.allocate(4096, "again").address == a.address
         assert not sim.violations()
+
+
+def test_changes_of_the_last_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOTRAIL_TOGGLES", str(tmp_path / "toggles"))
+    with card.open("sim", device=QUICK, core=TrialKernel(), kernel=KERNEL, memory="ideal") as sim:
+        cycles = []
+        for name, beats in (("long", 8 * CHUNK), ("short", CHUNK)):
+            sim.run(arguments(source=sim.allocate(beats * BEAT, f"{name} source", fill=1), beats=beats,
+                              target=sim.allocate(beats * BEAT, f"{name} target")))
+            cycles.append(sim.wait())
+    changes = toggles.changes([tmp_path / "toggles"])
+    # Until the card is closed: the result is read over s_axi_control.
+    assert cycles[1] <= changes[TOP, "clk", ""] // 2 < cycles[1] + 50 < cycles[0]
+    # An address and its burst per chunk that is read: the handshake goes up and down once.
+    assert toggles.counted([tmp_path / "toggles"])[TOP, "m00_axi__arvalid", ""] == (1, 1)
 
 
 @pytest.mark.parametrize("call, sentence", [
