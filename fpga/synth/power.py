@@ -3,8 +3,9 @@
 A pin's energy per change is half of C V^2, with what wires add, and what the library says of the inside of the cell, a
 range over its states, slews and loads. A net's is that of its pins. How often nets change is counted in a run of the
 simulated card where they have a name in the Verilog: registers, ports, what their inputs are. The others are taken to
-change as often as the mean of their module's signals does in that run, and with hazards GLITCHES times as often. Clock
-pins change twice in every cycle: there is no gated clock. Not modelled: clock tree, memories.
+change as often as those of their module do: least and most are the mean of its signals and that of its counted nets by
+energy, the most with hazards, GLITCHES times. Clock pins change twice in every cycle: there is no gated clock. Not
+modelled: clock tree, memories.
 
 Source: Liberty User Guide (internal_power, per change of a pin, in units of capacitance times volts squared); what
 wires and hazards add: own assumptions
@@ -16,10 +17,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gen.rtl.toggles import Bit
+from gen.rtl.verilog import TOP
 
-#: Least and most. Changes of a net per cycle where none were counted; what wires add to the inputs' capacitance, times;
-#: changes with hazards for one without.
-ACTIVITY, WIRES, GLITCHES = (0.05, 0.2), (0.5, 2.0), (1.0, 2.0)
+#: Least and most: changes of a net per cycle where there was no run; what wires add to the inputs' capacitance, times.
+ACTIVITY, WIRES = (0.05, 0.2), (0.5, 2.0)
+GLITCHES = 2.0      # changes with hazards for one without
 UNITS = {"f": 1e-15, "p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 NUMBER = r"[-\d.eE+]+"
 Bounds = tuple[float, float]
@@ -144,30 +146,39 @@ def nets(placed: Iterable[tuple[str, Mapping[str, int | str]]], names: Iterable[
 
 def power(top: str, modules: Mapping[str, tuple[Nets, int]], changes: Mapping[Bit, int]) -> Power:
     """Of a core. modules: (nets of one, instances) by name; changes: of each bit, of all instances together, in a run
-    (gen.rtl.toggles), in which the clock's changes are two per cycle.
+    (gen.rtl.toggles), in which the clock's changes are two per cycle and the top may be called TOP, as a card has it.
 
     Raises      ValueError: the run was of another core
     """
-    cycles = changes.get((top, "clk", ""), 0) // 2
-    if not cycles:
-        raise ValueError(f"the activity has no clock of {top}: it is of another core, or of no run")
     bits, sums = Counter[str](), Counter[str]()
-    for (module, signal, _), count in changes.items():
-        if module in modules and signal not in ("clk", "rst"):
-            bits[module] += modules[module][1]
-            sums[module] += count
+    counted_in: dict[Bit, int] = {}
+    for (part, signal, bit), count in changes.items():
+        # Yosys has the parts of a file flattened into its first module, whose name theirs begin with.
+        module, _, path = part.partition(".")
+        module = top if module == TOP else module
+        if module in modules:
+            counted_in[module, f"{path}.{signal}" if path else signal, bit] = count
+            if signal not in ("clk", "rst"):
+                bits[module] += modules[module][1]
+                sums[module] += count
+    cycles = counted_in.get((top, "clk", ""), 0) // 2
+    if not cycles or modules.keys() - {module for module, _, _ in counted_in}:
+        raise ValueError(f"the activity is of another core than {top}, or of no run")
     clock, counted, others, leakage = (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), 0.0
     for name, (of, instances) in modules.items():
         leakage += instances * of.leakage_w
         clock = add(clock, times(of.clock_j, instances))
-        rest = [of.others_j]
+        rest, each, own = [of.others_j], [(0.0, 0.0)], [(0.0, 0.0)]
         for (signal, bit), energy in of.named.items():
-            if (name, signal, bit) in changes:
-                counted = add(counted, times(energy, changes[name, signal, bit] / cycles))
+            if (name, signal, bit) in counted_in:
+                each.append(times(energy, instances))
+                own.append(times(energy, counted_in[name, signal, bit] / cycles))
             else:
                 rest.append(energy)
-        rate = instances * sums[name] / max(1, bits[name]) / cycles
-        others = add(others, times(add(*rest), GLITCHES[0] * rate, GLITCHES[1] * rate))
+        counted = add(counted, *own)
+        mean, weighted = sums[name] / max(1, bits[name]) / cycles, add(*own)[1] / (add(*each)[1] or 1.0)
+        others = add(others, times(add(*rest), instances * min(mean, weighted),
+                                   instances * GLITCHES * max(mean, weighted)))
     return Power(clock, counted, others, leakage, cycles, sums.total() / max(1, bits.total()) / cycles)
 
 
@@ -182,4 +193,4 @@ def lines(of: Power, mhz: float) -> Iterable[str]:
            f"counted: {of.cycles:,} cycles, in one of which {of.rate:.2%} of the signals change")
     yield f"    clock pins of registers {mw(of.clock_j)}, leakage {1e3 * of.leakage_w:.3g} mW"
     yield f"    nets whose changes were counted {mw(of.counted_j)}"
-    yield f"    the others {mw(of.others_j)}, at the mean rate of their module and {GLITCHES[1]:g} times that"
+    yield f"    the others {mw(of.others_j)}, as often as those of their module, with hazards {GLITCHES:g} times that"

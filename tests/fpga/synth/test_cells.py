@@ -90,7 +90,7 @@ def test_cells_and_memories_of_all_instances(library):
     assert report.cycle_j == pytest.approx([2 * each for each in leaf.nets.cycle_j])
     # The register's output has its name, as an output pin of no energy; in 10 cycles it changed 4 times in both places.
     assert ("o", "") in leaf.nets.named
-    work = report.power({("top", "clk", ""): 20, ("leaf", "o", ""): 4})
+    work = report.power({("top", "clk", ""): 20, ("leaf", "o", ""): 4, ("leaf", "clk", ""): 40})
     assert work.clock_j == pytest.approx([2 * each for each in leaf.nets.clock_j]) and work.rate == 4 / 2 / 10
     assert list(lines(report, None, work, 100))[3].startswith("  at work ")
     text = list(lines(report))

@@ -3,6 +3,7 @@
 import pytest
 
 from fpga.synth.power import ACTIVITY, GLITCHES, WIRES, Nets, Pin, library_cells, lines, nets, power
+from gen.rtl.verilog import TOP
 
 LIBRARY = """library (two) {
   capacitive_load_unit (1, ff); nom_voltage : 2.0; leakage_power_unit : "1nW";
@@ -57,12 +58,21 @@ def test_changes_of_a_run(of_module):
     assert found.cycles == 100 and found.rate == pytest.approx(60 / 6 / 100)
     assert found.counted_j == pytest.approx([0.5 * each for each in of_module.named["q", "1"]])
     assert found.clock_j == pytest.approx([2 * each for each in of_module.clock_j])
+    # The mean of all signals is 0.1; of the nets that have an energy only q[1] was counted, 0.25 in each place.
     others = [a + other for a, other in zip(of_module.named["a", ""], of_module.others_j, strict=True)]
-    assert found.others_j == pytest.approx([2 * 0.1 * factor * each
-                                            for factor, each in zip(GLITCHES, others, strict=True)])
+    assert found.others_j == pytest.approx((2 * 0.1 * others[0], 2 * 0.25 * GLITCHES * others[1]))
     least, most = found.watts(100)
     assert most == pytest.approx(1e-8 + 1e8 * (found.clock_j[1] + found.counted_j[1] + found.others_j[1]))
     assert 1e-8 < least < most
     assert f"{1e3 * least:.3g} to {1e3 * most:.3g} mW at 100 MHz" in next(iter(lines(found, 100)))
-    with pytest.raises(ValueError, match="no clock of tt: it is of another core"):
-        power("tt", {}, changes)
+    with pytest.raises(ValueError, match="of another core than tt, or of no run"):
+        power("tt", {"tt": (Nets(), 1)}, changes)
+
+
+def test_changes_of_a_card_and_of_parts_in_a_file(of_module):
+    """A card calls its top otherwise; Yosys has the part `leaf.fifo` flattened into `leaf`."""
+    named = Nets(named={("fifo.level", "2"): (1.0, 2.0)})
+    changes = {(TOP, "clk", ""): 20, ("leaf", "a", ""): 0, ("leaf.fifo", "level", "2"): 5}
+    assert power("core", {"core": (Nets(), 1), "leaf": (named, 1)}, changes).counted_j == (0.5, 1.0)
+    with pytest.raises(ValueError, match="of another core than core"):
+        power("core", {"core": (Nets(), 1), "other": (named, 1)}, changes)
