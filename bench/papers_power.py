@@ -205,7 +205,7 @@ def logic() -> Iterator[Row]:
     yield figure(f"{id}.leakage", f"{what}: leakage at 298 K", float(f"{work.leakage_w:.3g}"), "W")
     for part, joules, said in (("clock", work.clock_j, "clock pins of all registers"),
                                ("counted", work.counted_j, "nets whose changes were counted"),
-                               ("others", work.others_j, "other nets, as often as the mean of their module's signals")):
+                               ("others", work.others_j, "other nets, as often as those of their module")):
         for bound, value in zip(("least", "most"), joules, strict=True):
             yield figure(f"{id}.{part}.{bound}", f"{what}, per MHz: {said}, {bound}", float(f"{1e9 * value:.3g}"),
                          "mW/MHz")
