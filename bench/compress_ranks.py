@@ -1,4 +1,4 @@
-"""SCRec Fig. 12 over the rank of the tensor trains, at the shares that its Fig. 11 needs: accuracy beside dense rows.
+"""SCRec Fig. 12 over the rank of the tensor trains and their share of the accesses: accuracy beside dense rows.
 
 Logs: MovieLens, and samples of Criteo Kaggle's shape whose labels have a known structure: every row adds a normal
 number to the logit, so that no row says anything of another. How cores are trained is chosen on samples before those
@@ -19,9 +19,9 @@ from gen.data.logs.criteo import ClickLog
 RANKS = (4, 8, 16, 32)
 ROWS = 1_000, 50_000        # of the tables that are drawn
 SAMPLES, EFFECT = 1 << 16, 0.8        # standard deviation of what a row adds
-#: The shares of Fig. 11 without the link: seven of eight accesses read TT rows, a hundredth the SSD (hot_thr, SCRec
-#: IV.A).
+#: Of the accesses. Fig. 11's without the link: seven of eight read TT rows, a hundredth the SSD (hot_thr, SCRec IV.A).
 SHARES = {"all": FORMS["all"],
+          "hybrid": FORMS["hybrid"],
           "fig11": Form("hottest rows with 12 % of the accesses dense, the next 87 % in TTs, the rest dense on the SSD",
                         0.12, 0.87)}
 WAYS = ((0.03, False), (0.001, True), (0.01, True))     # core_rate, later
@@ -51,7 +51,7 @@ def right(samples: Samples, form: Form, seed: int, epochs: int, rank: int,
 
 @bench("compress_ranks", needs="torch")
 def ranks() -> Iterator[Row]:
-    """SCRec Fig. 12: accuracy of tensor trains of rank 4 to 32 beside dense rows, at the shares of Fig. 11."""
+    """SCRec Fig. 12: accuracy of tensor trains of rank 4 to 32 beside dense rows, at three shares of the accesses."""
     found = {name: samples for name, samples in logs() if name == "movielens"}
     found["criteo"], logit = drawn(ClickLog(needed(CALIBRATION)))
     yield figure("compress.ranks.criteo.best", "samples of Criteo Kaggle's shape: right where the true logit decides",

@@ -1,14 +1,16 @@
 """Hotline table 7.4: area and power of the accelerator's memories by CACTI, which the thesis took them from, and by how
-often hotrail's core asks them, counted in RTL.
+often hotrail's core asks them, counted in RTL; power of the logic of a smaller core by a standard-cell library and by
+the changes of its nets (fpga.synth.power), counted in the same run.
 
 Counted: lookups and cold rows per sample, of Criteo Kaggle's shape, on the simulated card. From the RTL: how many
 accesses of a memory each of them is. CACTI's: area, energy per access, leakage with refresh, of 45 nm at 360 K, of
-every kind of device and by four objectives. Assumed: samples per second, from the thesis' own rate to that of the RTL.
-Left out: logic, whose cells `hotrail synth --liberty` maps, and its wires.
+every kind of device and by four objectives. Assumed: samples per second, from the thesis' own rate to that of the RTL;
+logic between them changes nothing, but its clock does.
 
 Source: N. Muralimanohar et al.: CACTI 7 (github.com/HewlettPackard/cacti); the thesis has CACTI 6.0
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -16,16 +18,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.data import needed
 from bench.framework import LeftOut, Row, bench, figure
 from bench.hotline_train import BATCHES, DEVICE, PRESET, Criteo, dealt, opened
 from fpga.api.gpu import Times
 from fpga.card.runs import Runs
+from fpga.synth.cells import map_cells
+from fpga.synth.power import Power
+from gen.base.tools import build_folder
 from gen.model.device import Device
+from gen.rtl import toggles
 from gen.rtl.config import load
+from gen.rtl.cores import CORES
+from gen.rtl.verilog import convert
 
 MHZ, NODE_UM, KELVIN = 350, 0.045, 360
 KINDS = ("itrs-hp", "itrs-lop", "itrs-lstp")        # of transistors: high performance, low operating, low standby power
 OBJECTIVES = {"power": "0:100:0:0:0", "leakage": "0:0:100:0:0", "cycle": "0:0:0:100:0", "area": "0:0:0:0:100"}
+LIBERTY = "nangate45_typ.lib"                       # Nangate's open cell library, typical: 1.1 V, 298 K
 THESIS_RATE = 20.8 * 80e6 / 3600                    # samples per second: §1.2, an epoch of Terabyte in table 7.2
 OPTIONS = """
 -size (bytes) {size}
@@ -168,4 +178,40 @@ def memories() -> Iterator[Row]:
                              "W")
         for bound, value in (("least", all_least), ("most", all_most)):
             yield figure(f"papers.hotline.power.{id}.{bound}", f"All three memories at {said}: the {bound} power",
+                         float(f"{value:.3g}"), "W")
+
+
+def worked(liberty: Path) -> tuple[Power, Counted]:
+    """Of the core's cells, and the run whose changes they are of."""
+    texts, metadata = convert(CORES["hotline"].unit(load(PRESET).cores["hotline"]), "hotrail_hotline")
+    mapped = map_cells(texts, metadata["top"], liberty, cache=build_folder() / "synth")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "toggles"
+        os.environ["HOTRAIL_TOGGLES"] = str(file)
+        try:
+            run = counted()
+        finally:
+            del os.environ["HOTRAIL_TOGGLES"]
+        return mapped.power(toggles.changes([file])), run
+
+
+@bench("papers_logic")
+def logic() -> Iterator[Row]:
+    """Hotline table 7.4: power of the logic of hotrail's smaller core by cells of 45 nm and changes counted in RTL."""
+    work, run = worked(needed(LIBERTY))
+    what, id = "Logic of hotline_fpga, 16 lookup engines, in Nangate's 45 nm", "papers.hotline.logic"
+    yield figure(f"{id}.changes", f"{what}, TRAIN of Criteo Kaggle's shape: signals that change in a cycle",
+                 round(100 * work.rate, 2), "%")
+    yield figure(f"{id}.leakage", f"{what}: leakage at 298 K", float(f"{work.leakage_w:.3g}"), "W")
+    for part, joules, said in (("clock", work.clock_j, "clock pins of all registers"),
+                               ("counted", work.counted_j, "nets whose changes were counted"),
+                               ("others", work.others_j, "other nets, as often as those of their module")):
+        for bound, value in zip(("least", "most"), joules, strict=True):
+            yield figure(f"{id}.{part}.{bound}", f"{what}, per MHz: {said}, {bound}", float(f"{1e9 * value:.3g}"),
+                         "mW/MHz")
+    rate = run.rate * MHZ / Device.load(DEVICE).kernel_mhz
+    for name, busy, said in (("thesis", THESIS_RATE / rate, "the thesis' 20.8 epochs per hour of Terabyte"),
+                             ("rtl", 1.0, f"{rate / 1e6:.1f} M samples per second, which the RTL takes")):
+        for bound, value in zip(("least", "most"), work.watts(MHZ, busy), strict=True):
+            yield figure(f"{id}.{name}.{bound}", f"{what}, {MHZ} MHz, 1.1 V, at {said}: the {bound} power",
                          float(f"{value:.3g}"), "W")

@@ -28,7 +28,8 @@ from hotrail.completion import device_names, preset_names
 from hotrail.reading import Readings, log_options
 
 ENVIRONMENT = """HOTRAIL_BUILD names the folder for all that is built and written [build/]. HOTRAIL_DATA names a folder
-of statistics and logs that some commands read. Guide to all pages: docs/index.md. Each COMMAND --help names its own."""
+of statistics and logs that some commands read, HOTRAIL_TOGGLES the file for synth --activity. Guide to all pages:
+docs/index.md. Each COMMAND --help names its own."""
 
 
 def _presets(names: tuple[str, ...]) -> list[presets.Preset]:
@@ -110,20 +111,27 @@ def lint(preset: tuple[str, ...]) -> None:
               help="Area in the standard cells of this Liberty file instead of an FPGA's.")
 @click.option("--node-nm", type=click.Choice(["180", "130", "90", "65", "45"]),
               help="Process whose bit cells the area of memories is estimated by, with --liberty.")
+@click.option("--activity", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Power at work, with --liberty: the file that a run of the core's simulated card wrote, with "
+                   "HOTRAIL_TOGGLES naming it.")
+@click.option("--mhz", type=click.FloatRange(0, min_open=True), default=250.0, show_default=True,
+              help="Clock, with --activity.")
 @JSON
-def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | None) -> None:
+def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | None, activity: Path | None,
+          mhz: float) -> None:
     """Area and logic depth of PRESET's cores, by Yosys.
 
     Exits 1 when a path is deeper than the rule.
     """
     from fpga.synth import cells
     from fpga.synth import map as flow
+    from gen.rtl import toggles
     from gen.rtl.cores import CORES
     from gen.rtl.verilog import convert
     from hotrail.terminal import aside
 
-    if node_nm and liberty is None:
-        raise click.UsageError("--node-nm is for --liberty")
+    if (node_nm or activity) and liberty is None:
+        raise click.UsageError("--node-nm and --activity are for --liberty")
     met, found = True, dict[str, dict[str, Any]]()
     for chosen in _presets((preset,)):
         for name in closing.of_preset(chosen, core):
@@ -132,10 +140,12 @@ def synth(preset: str, core: str | None, liberty: Path | None, node_nm: str | No
             if liberty is not None:
                 mapped = cells.map_cells(texts, metadata["top"], liberty, cache=build_folder() / "synth", say=aside)
                 node = int(node_nm) if node_nm else None
-                click.echo("\n".join(cells.lines(mapped, node)))
+                work = mapped.power(toggles.changes([activity])) if activity else None
+                click.echo("\n".join(cells.lines(mapped, node, work, mhz)))
                 found[f"{chosen.name}/{name}"] = {
                     "area_um2": mapped.area_um2, "gates": mapped.gates, "cells": mapped.cells,
-                    "memory_bits": mapped.memory_bits, "memory_mm2": mapped.memory_mm2(node) if node else None}
+                    "memory_bits": mapped.memory_bits, "memory_mm2": mapped.memory_mm2(node) if node else None,
+                    "work_w": work.watts(mhz) if work else None}
                 continue
             report = flow.synthesise(texts, metadata["top"], cache=build_folder() / "synth", say=aside)
             click.echo("\n".join(flow.lines(report)))

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gen.base.tools import yosys
+from gen.rtl.toggles import Bit, counted
 from verif import units
 
-# (module, signal, bit), a signal of one bit has none
-Bit = tuple[str, str, str]
 ALL = range(64)
 # Module, signal, bits, and why these are constant.
 WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, signal, bits, why in (
@@ -92,9 +91,6 @@ WAIVED = tuple((re.compile(module), re.compile(signal), bits, why) for module, s
     ("f2_interconnect", r".*addr$", range(20, 64), "the bench's memory has 1 MB"),
 ))
 COUNTERS = re.compile(r"count|total|level|left|position|free|young|held|waits|owed|lap|head|tail|number")
-_CODED = re.compile(r"__0([0-9A-Fa-f]{2})")       # what Verilator writes for characters that C++ has no names with
-SIGNAL = re.compile(r"(.*?)(?:\[(-?\d+)\])?$")
-POINT = re.compile(r"^C '(.*)' (\d+)$", re.M)
 OFF = "/* verilator coverage_off */\n"
 # What is the same in every cycle, whatever comes in: constants spread through gates and registers, in the whole model,
 # while every wire keeps its name.
@@ -103,24 +99,10 @@ SPREAD = ("proc", "write_json parts.json", "flatten", "memory_collect", "setunde
          "write_json whole.json")
 
 
-def _fields(point: str) -> dict[str, str]:
-    return dict(part.split("\2", 1) for part in point.split("\1") if "\2" in part)
-
-
 def merged(files: Iterable[Path]) -> dict[Bit, int]:
     """How often each bit was seen to change in all runs, the rarer of up and down; a part that is placed many times
     counts as one."""
-    changes: dict[Bit, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for file in files:
-        for point, count in POINT.findall(file.read_text("utf-8", errors="replace")):
-            fields = _fields(point)
-            page = fields.get("page", "")
-            if not page.startswith("v_toggle/"):
-                continue
-            signal, _, way = fields.get("o", "").rpartition(":")
-            for name, bit in SIGNAL.findall(_CODED.sub(lambda found: chr(int(found[1], 16)), signal))[:1]:
-                changes[page.removeprefix("v_toggle/"), name, bit][way] += int(count)
-    return {bit: min(ways["0->1"], ways["1->0"]) for bit, ways in changes.items()}
+    return {bit: min(ways) for bit, ways in counted(files).items()}
 
 
 def in_benches(texts: Mapping[str, str], modules: Mapping[str, Mapping[str, Any]], bench: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ HARNESS = ("harness.cpp", *MODEL_SOURCES)
 PER_MODEL = ("model.cpp", "model.h")
 CONTROL = "s_axi_control"
 INTERRUPT = "interrupt"
+TOGGLES = "--coverage-toggle", "--coverage-max-width", "4096"       # buses of a beat have 512 bits
 # Name of a master's pin in the harness, and its width; data and strobe have the port's own.
 READ_PINS = {"arvalid": 1, "arready": 1, "arid": 1, "arlen": 8, "arsize": 3, "arburst": 2, "araddr": 64,
              "rvalid": 1, "rready": 1, "rid": 1, "rresp": 2, "rlast": 1, "rdata": 0}
@@ -125,11 +126,12 @@ def _read(files: Iterable[str]) -> dict[str, str]:
     return {file: (SOURCES / file).read_text("utf-8") for file in files}
 
 
-def build(component: Any, name: str, *, opt: str = "-O1") -> Model:
+def build(component: Any, name: str, *, opt: str = "-O1", toggles: bool = False) -> Model:
     """The library of a component, from the cache when the same one was built before.
 
     Parameters  component: with ports m##_axi, s_axi_control and interrupt, whatever of them it has; name: for
-                the folder's name; opt: of the C++ compiler
+                the folder's name; opt: of the C++ compiler; toggles: it counts how often every bit changes
+                (gen.rtl.toggles), from the begin of a run, and writes that to the file HOTRAIL_TOGGLES when it ends
     Raises      CardError: a card cannot be connected to its ports; RuntimeError: the end of the build's log
     """
     texts, metadata = verilog.convert(component)
@@ -137,7 +139,7 @@ def build(component: Any, name: str, *, opt: str = "-O1") -> Model:
     built = verilator.build(
         texts, metadata["top"], name,
         target="card.so",
-        arguments=(),
+        arguments=TOGGLES if toggles else (),
         sources={**_read(PER_MODEL), "bind.h": _binding(axi_ports)},
         common=_read(HARNESS),
         # Several cores live in one process: none may see the other's symbols.

@@ -1,5 +1,6 @@
 """Opens cards."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,8 @@ def open(
             raise CardError("a real card takes the name of a core, not a component")
         component, name = core, getattr(type(core), "__name__", "core")
     kernel = getattr(component, "kernel", None) if kernel is None else kernel
-    model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1")
+    model = core if isinstance(core, Model) else build(component, f"card_{name}", opt=opt or "-O1",
+                                                                toggles="HOTRAIL_TOGGLES" in os.environ)
     return _in_process(process, partial(SimCard, model, description, kernel, memory=memory or "ddr4",
                                         seed=1 if seed is None else seed, host=tuple(host)))
 

@@ -35,6 +35,17 @@ COMPILER_FLAGS = ("--param", "ggc-min-heapsize=524288")
 # Compile units are no larger than this and, of several, no smaller.
 UNIT_BYTES = (1 << 18, 6 << 20)
 HEADER = "common.h"
+# Verilator's own (5.048) counts what changes in a word of a wide signal in all words above as well.
+COVERAGE = """#include <algorithm>
+#include "verilated_cov.h"
+static inline void count_toggles(const int width, uint32_t* counts, WDataInP now, WDataInP before) {
+    for (int i = 0; i < VL_WORDS_I(width); i++)
+        if (now[i] != before[i])
+            VL_COV_TOGGLE_CHG_ST_I(std::min<int>(width - i * VL_EDATASIZE, VL_EDATASIZE),
+                                   counts + 2 * VL_EDATASIZE * i, now[i], before[i]);
+}
+#define VL_COV_TOGGLE_CHG_ST_W count_toggles
+"""
 # Parts that this process has made or compared with their digests, as they were then: a header is 75 MB.
 _CHECKED: dict[Path, tuple[int, ...]] = {}
 
@@ -196,6 +207,8 @@ def _runtime(part: Path, flags: Sequence[str], cache: Path) -> _Rule:
 def _header(settings: Sequence[str], cache: Path) -> _Rule:
     """The header that units with these settings include first, precompiled: g++ takes what lies beside the text."""
     text = "".join(f'#include "verilated{part}.h"\n' for part in ("", "_dpi", "_vpi"))
+    if "-DVM_COVERAGE=1" in settings:
+        text += COVERAGE
     return _common("header", f"{HEADER}.gch", shlex.join(["g++", *settings, "-x", "c++-header", HEADER]), cache,
                    [(HEADER, text)])
 

@@ -7,6 +7,7 @@ import pytest
 
 from bench import papers_power
 from bench.framework import LeftOut
+from fpga.synth.power import Power
 
 TABLE = ("Tech node (nm), Random cycle time (ns), Dynamic read energy (nJ), Dynamic write energy (nJ), "
          "Standby leakage per bank(mW), Area (mm2), \n45, {cycle}, 0.5, 2, {leakage}, {area}, \n")
@@ -69,3 +70,18 @@ def test_without_cacti_the_bench_is_left_out(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(LeftOut, match="needs cacti"):
         next(papers_power.memories())
+
+
+def test_power_of_logic_at_both_rates(monkeypatch):
+    """1 to 2 nJ of the clock per cycle, as much of nets at work, 0.1 W of leakage."""
+    monkeypatch.setattr(papers_power, "needed", lambda file: file)
+    monkeypatch.setattr(papers_power, "worked", lambda liberty: (
+        Power((1e-9, 2e-9), (0.75e-9, 1.25e-9), (0.25e-9, 0.75e-9), 0.1, 1000, 0.05),
+        papers_power.Counted(26, 2, 0.5, 250 / papers_power.MHZ * 2 * papers_power.THESIS_RATE, 3)))
+    rows = {row.id.removeprefix("papers.hotline.logic."): row.value for row in papers_power.logic()}
+    assert (rows["changes"], rows["clock.most"], rows["counted.least"], rows["others.least"]) == (5, 2, 0.75, 0.25)
+    assert (rows["rtl.least"], rows["rtl.most"]) == (0.8, 1.5)
+    # The thesis' rate is half of the RTL's here.
+    device = papers_power.Device.load(papers_power.DEVICE).kernel_mhz
+    busy = 0.5 * device / 250
+    assert rows["thesis.least"] == pytest.approx(0.45 + 0.35 * busy, abs=0.001)

@@ -9,6 +9,7 @@ import pytest
 from fpga.synth.cells import CellReport, Part
 from fpga.synth.depth import Depth
 from fpga.synth.map import Area, Report
+from fpga.synth.power import Nets
 from gen.rtl import conversions
 from gen.rtl.config import load, names
 from hw.isa import EMB, HOTLINE, MLP
@@ -113,14 +114,19 @@ def test_synth_fails_on_a_deep_path(monkeypatch, levels, code):
 
 
 def test_synth_in_standard_cells(monkeypatch, tmp_path):
-    part = Part(20.0, 9, 1, 8192, {}, {})
+    part = Part(20.0, 9, 1, 8192, {}, Nets((1e-12, 2e-12)))
     monkeypatch.setattr("fpga.synth.cells.map_cells", lambda texts, top, liberty, **options: CellReport(
         top, 20.0, 2.0, 9, 1, 8192, {top: (part, 1)}))
-    (tmp_path / "cells.lib").write_text("", "utf-8")
-    done = call("synth", "tiny", "tt", "--liberty", str(tmp_path / "cells.lib"), "--node-nm", "45")
+    library, activity = tmp_path / "cells.lib", tmp_path / "tt.toggles"
+    library.write_text("", "utf-8")
+    activity.write_text("".join(f"C '\1page\2v_toggle/hotrail_tt\1o\2clk:{way}' 9\n"
+                                for way in ("0->1", "1->0")), "utf-8")
+    done = call("synth", "tiny", "tt", "--liberty", str(library), "--node-nm", "45", "--activity", str(activity),
+                "--mhz", "100")
     assert done.exit_code == 0 and "0.01 k gate equivalents" in done.output and "as macros in 45 nm" in done.output
+    assert "0.1 to 0.2 mW at 100 MHz" in done.output and "counted: 9 cycles" in done.output
     done = call("synth", "tiny", "tt", "--node-nm", "45")
-    assert done.exit_code and "--node-nm is for --liberty" in done.output
+    assert done.exit_code and "--activity are for --liberty" in done.output
 
 
 def test_hotline_deals_a_log(monkeypatch, tmp_path):

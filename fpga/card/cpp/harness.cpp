@@ -399,6 +399,7 @@ API int card_peek(void* h, const uint32_t* offsets, uint64_t count, uint32_t* va
 API void card_begin(void* h) {
     Card& c = *static_cast<Card*>(h);
     c.started = c.memory.cycle;
+    c.model->begin();
     c.ssd.start();
 }
 // Steps until the interrupt is up or `cycles` have passed; returns the cycles made, with bit 63 for the interrupt.

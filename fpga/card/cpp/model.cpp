@@ -4,6 +4,11 @@
 #include "Vtop.h"
 #include "bind.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
+
+#include <cstdlib>
 
 namespace {
 struct CoreModel : Model {
@@ -17,8 +22,16 @@ struct CoreModel : Model {
         bind(*top, pins);
     }
     // The model goes by its thread's context, which may be that of another card, deleted before.
-    ~CoreModel() override { Verilated::threadContextp(&context); }
+    ~CoreModel() override {
+        Verilated::threadContextp(&context);
+#if VM_COVERAGE
+        if (const char* file = std::getenv("HOTRAIL_TOGGLES")) context.coveragep()->write(file);
+#endif
+    }
     void eval() override { top->eval(); }
+#if VM_COVERAGE
+    void begin() override { context.coveragep()->zero(); }
+#endif
 };
 }
 

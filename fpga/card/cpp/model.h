@@ -1,4 +1,4 @@
-// What the harness knows of a Verilated model: its pins, and that it evaluates.
+// What the harness knows of a Verilated model: its pins, that it evaluates, and is told when a run begins.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ struct Binding {
 struct Model {
     virtual ~Model() = default;
     virtual void eval() = 0;
+    virtual void begin() {}
 };
 
 // A model whose registers and memories begin at random, and where its pins are.

@@ -11,9 +11,12 @@ from fpga.card import (
     ErrorResponse,
     Faults,
 )
+from gen.rtl import toggles
+from gen.rtl.verilog import TOP
 from tests.support.kernels import (
     CHUNK,
     HANG,
+    KERNEL,
     SCATTER,
     WRONG,
     TrialKernel,
@@ -37,6 +40,27 @@ def test_buffers():
         sim.free(a)
         assert sim.allocate(4096, "again").address == a.address
         assert not sim.violations()
+
+
+def test_changes_of_the_last_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOTRAIL_TOGGLES", str(tmp_path / "toggles"))
+    with card.open("sim", device=QUICK, core=TrialKernel(), kernel=KERNEL, memory="ideal") as sim:
+        data = content(9 * CHUNK * BEAT)
+        source, target = sim.allocate(data.size, "source"), sim.allocate(data.size, "target")
+        sim.write(source, data)
+        cycles = []
+        for beats, first in ((8 * CHUNK, 0), (CHUNK, 8 * CHUNK)):
+            sim.run(arguments(source=source.address + first * BEAT, target=target, beats=beats))
+            cycles.append(sim.wait())
+    changes = toggles.changes([tmp_path / "toggles"])
+    # Until the card is closed: the result is read over s_axi_control.
+    assert cycles[1] <= changes[TOP, "clk", ""] // 2 < cycles[1] + 50 < cycles[0]
+    # An address and its burst per chunk that is read: the handshake goes up and down once.
+    assert toggles.counted([tmp_path / "toggles"])[TOP, "m00_axi__arvalid", ""] == (1, 1)
+    # Every bit of a wide port has its own count.
+    beats = np.unpackbits(data.reshape(-1, BEAT)[-CHUNK - 1:], axis=1, bitorder="little")
+    assert ([changes[TOP, "m00_axi__rdata", str(bit)] for bit in range(8 * BEAT)]
+            == np.count_nonzero(beats[1:] != beats[:-1], axis=0).tolist())
 
 
 @pytest.mark.parametrize("call, sentence", [

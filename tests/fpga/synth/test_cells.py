@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from fpga.synth.cells import BIT_CELLS, Electrical, lines, map_cells
+from fpga.synth.cells import BIT_CELLS, lines, map_cells
+from fpga.synth.power import WIRES
 
 LIBRARY = """library (four) {
   capacitive_load_unit (1, ff); nom_voltage : 2.0; leakage_power_unit : "1nW";
@@ -82,9 +83,16 @@ def test_cells_and_memories_of_all_instances(library):
     assert report.area_um2 == 2 * leaf.area_um2 == 2 * (9 + 2) and report.cells == 4 and report.gates == 11
     least, most = report.memory_mm2(45)
     assert least < most < 3 * 1e-6 * 1024 * BIT_CELLS[45]
-    # Two registers at 2 V, of 1 fF and 3 fF of the clock, and what wires add.
-    assert vars(report.electrical) == pytest.approx(vars(Electrical(4e-15, 12e-15, 1e-8)))
-    assert report.electrical.watts(100, (0.1, 0.5)) == pytest.approx((0.489e-5, 1.041e-5), rel=0.01)
+    # Two registers at 2 V, of 3 fF of the clock and 1 fF of data, whose net has no name, and what wires add.
+    assert report.leakage_w == pytest.approx(1e-8)
+    assert leaf.nets.clock_j == pytest.approx([12e-15 * (1 + more) for more in WIRES])
+    assert leaf.nets.others_j == pytest.approx([2e-15 * (1 + more) for more in WIRES])
+    assert report.cycle_j == pytest.approx([2 * each for each in leaf.nets.cycle_j])
+    # The register's output has its name, as an output pin of no energy; in 10 cycles it changed 4 times in both places.
+    assert ("o", "") in leaf.nets.named
+    work = report.power({("top", "clk", ""): 20, ("leaf", "o", ""): 4, ("leaf", "clk", ""): 40})
+    assert work.clock_j == pytest.approx([2 * each for each in leaf.nets.clock_j]) and work.rate == 4 / 2 / 10
+    assert list(lines(report, None, work, 100))[3].startswith("  at work ")
     text = list(lines(report))
     assert "mW per MHz" in text[2]
     assert "give --node-nm" in text[3] and re.search(r"to \S+ mm2 as macros in 45 nm", "\n".join(lines(report, 45)))
