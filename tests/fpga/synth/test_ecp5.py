@@ -36,7 +36,7 @@ def changed(folder, *changes, name="trial"):
 
 
 # A smaller part is loaded sooner; a small memory is enough to see one.
-SMALL = (('device = "85k"', 'device = "25k"'), ("bytes = 131072", "bytes = 4096"))
+SMALL = (('device = "85k"', 'device = "25k"'), ("bytes = 65536", "bytes = 4096"))
 
 
 def flow(folder, *changes, **options):
@@ -240,7 +240,7 @@ def test_the_shipping_board():
     board = EcpBoard.load(NAME)
     table = tomllib.loads((FOLDER / f"{NAME}.toml").read_text("utf-8"))
     assert EcpBoard.names() == (NAME,)
-    assert board.settings() == {"divisor": 25, "gap_cycles": 1_250_000, "memory_bytes": 131072, "lamp_log2": 20}
+    assert board.settings() == {"divisor": 25, "gap_cycles": 1_250_000, "memory_bytes": 65536, "lamp_log2": 20}
     pins = constraints(board)
     for port, pin in (("clock_in", "G2"), ("rx", "M1"), ("tx", "L4"), ("button", "R1"), ("tie_high_0", "L2"),
                       *((f"lamps[{k}]", pin) for k, pin in enumerate(table["lamps"]["pins"]))):
@@ -285,5 +285,5 @@ def test_the_emb_core(tmp_path):
         assert layout.used[kind][0] == sum(count.get(kind, 0) for count in layout.parts.values()), kind
     core = layout.parts["core"]
     assert core["MULT18X18D"] >= 100 and core["DP16KD"] >= 80 and core["TRELLIS_FF"] >= 38_000
-    assert layout.parts["memory"]["DP16KD"] == 64
+    assert layout.parts["memory"]["DP16KD"] == 32
     packed_again(layout.file, tmp_path)
