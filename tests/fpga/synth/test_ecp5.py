@@ -276,6 +276,7 @@ def test_command_wrong(arguments, message):
 
 
 @pytest.mark.regress
+@pytest.mark.xfail(raises=Ecp5Error, strict=True, reason="not routed to the end yet: docs/ecp5.md")
 @pytest.mark.testpoint("all_of_it_is_placed", unit="board/top")
 def test_the_emb_core(tmp_path):
     """The whole core is in what was placed: all its multipliers, memories and flip-flops, under its name."""
