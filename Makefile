@@ -43,7 +43,7 @@ help:
 	@echo "make xo         one of them (CORE=its first kernel) and its .xo, with AMD Vivado"
 	@echo "make bitstream  one of them and its .xclbin, with AMD Vitis (the same and TARGET=hw|hw_emu)"
 	@echo "make bitstream-ecp5  a core on an ECP5 board with open tools alone; build/ecp5/*/*.bit, takes long"
-	@echo "                (CORE=emb|none|... PRESET=tiny BOARD=ulx3s_85f)"
+	@echo "                (CORE=emb|none|... PRESET=ecp5 BOARD=ulx3s_85f)"
 	@echo "make setup      only the environment, .venv, from requirements.lock; tests, lint and benches add the rest"
 	@echo "make lock       requirements.lock and requirements-dev.lock anew, after a change of pyproject.toml's packages"
 	@echo "                (FLAGS=--upgrade: newer versions of what these packages bring with them)"

@@ -1,19 +1,20 @@
-"""The tiny EMB core on a board with an ECP5: what it takes of the part and how fast it is, placed and routed."""
+"""An EMB core on a board with an ECP5: what it takes of the part and how fast it is, placed and routed."""
 
 from collections.abc import Iterator
 
 from bench.framework import LeftOut, Row, at_least, at_most, bench, figure
 from fpga.synth import ecp5 as flow
 from fpga.synth.board import EcpBoard
+from gen.rtl.board import PRESET
 
-BOARD, CORE, PRESET = "ulx3s_85f", "emb", "tiny"
+BOARD, CORE = "ulx3s_85f", "emb"
 UNITS = {"TRELLIS_COMB": ("lut", "LUT4"), "TRELLIS_FF": ("ff", "FF"), "DP16KD": ("ebr", "DP16KD"),
          "MULT18X18D": ("mult", "MULT18X18D")}
 
 
 @bench("ecp5")
 def ecp5() -> Iterator[Row]:
-    """A bitstream by open tools alone: the tiny EMB core, a memory and a serial link in an LFE5U-85F."""
+    """A bitstream by open tools alone: the EMB core of `ecp5`, a memory and a serial link in an LFE5U-85F."""
     board = EcpBoard.load(BOARD)
     try:
         layout = flow.make(board, CORE, PRESET, say=print)
@@ -21,7 +22,7 @@ def ecp5() -> Iterator[Row]:
         raise LeftOut(str(error)) from None
     for kind, (name, unit) in UNITS.items():
         used, there = layout.used[kind]
-        yield at_most(f"ecp5.{name}", f"board with the {PRESET} EMB core; the part's", used, unit, there)
+        yield at_most(f"ecp5.{name}", f"board with the EMB core of {PRESET}; the part's", used, unit, there)
     reached, wanted = layout.clock
     yield at_least("ecp5.fmax", f"clock of it, speed grade {board.part.speed}", round(reached, 2), "MHz", wanted)
     mapping, placing = layout.seconds

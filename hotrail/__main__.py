@@ -292,7 +292,7 @@ def cards(sysfs: Path) -> None:
 
 @main.command()
 @click.argument("core", default="emb")
-@click.option("--preset", shell_complete=preset_names, help="The preset whose core it is [tiny].")
+@click.option("--preset", shell_complete=preset_names, help="The preset whose core it is [ecp5].")
 @click.option("--board", default="ulx3s_85f", show_default=True, help="Name of a board, or a path that ends in .toml.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True,
               help="Placements to try until one is routed and meets the clock.")
@@ -305,9 +305,10 @@ def ecp5(core: str, preset: str | None, board: str, seeds: int, out: Path | None
     """
     from fpga.synth import ecp5 as flow
     from fpga.synth.board import EcpBoard
+    from gen.rtl.board import PRESET
     if core == "none" and preset is not None:
         raise click.BadParameter("a board without a core has none", param_hint="'--preset'")
-    layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or "tiny", out=out, seeds=seeds,
+    layout = flow.make(EcpBoard.load(board), None if core == "none" else core, preset or PRESET, out=out, seeds=seeds,
                        say=click.echo)
     click.echo("\n".join(flow.lines(layout)))
     result(bitstream=layout.file, core=layout.core, seed=layout.seed, used=layout.used, fmax_mhz=layout.fmax,

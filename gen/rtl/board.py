@@ -5,6 +5,8 @@ from typing import Any
 from gen.rtl import config
 from gen.rtl.cores import CORES
 
+PRESET = "ecp5"     # whose core it is, unless another is named
+
 
 def board(core: str | None, preset: str | None, **settings: int) -> Any:
     """The component hw.board.top.Board around a core of a preset, or around none.
@@ -20,7 +22,7 @@ def board(core: str | None, preset: str | None, **settings: int) -> Any:
     if core not in CORES or not CORES[core].is_kernel:
         kernels = ", ".join(name for name, known in CORES.items() if known.is_kernel)
         raise ValueError(f"core = {core!r}: must be one of {kernels}, or none")
-    chosen = config.load(preset or "tiny")
+    chosen = config.load(preset or PRESET)
     if core not in chosen.cores:
         raise ValueError(f"the preset {chosen.name} has no [{core}]; it has {', '.join(chosen.cores)}")
     return Board(CORES[core].unit(chosen.cores[core]), settled)

@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
 from hw.axi.bus import check_beat_bytes, request_layout
 from hw.emb.window import OFFSET_BITS
 from hw.place import Part
@@ -109,7 +110,7 @@ class RowRequests(Part):
         rows_bits = (QUEUE_ROWS - 1).bit_length()
         depth = max(2, self.banks) * QUEUE_ROWS
         m.submodules.store = store = memory.Memory(
-            shape=self.i.shape(), depth=depth, init=[], attrs={"ram_style": "distributed"})
+            shape=self.i.shape(), depth=depth, init=[], attrs={**UNREAD, "ram_style": "distributed"})
         write, read = store.write_port(), store.read_port(domain="comb")
         bank = self.bank_of(self.i.offset)
         turn = Signal(self.banks)       # whose turn it was

@@ -6,6 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
 from hw.axi.bus import check_beat_bytes, read_layout, request_layout
 from hw.emb.row_formats import FORMAT_BITS, SLOT_BITS, of_each_kind, slots
 from hw.emb.row_requests import RowRequests, beats_bits
@@ -231,7 +232,7 @@ class RowFetch(Part):
         go = Signal()
         # The ring, written as data arrives.
         beats = memory.Memory(shape=data.StructLayout({"data": 32 * self.words, "error": 1}),
-                              depth=self.window_beats, init=[], attrs={"ram_style": "block"})
+                              depth=self.window_beats, init=[], attrs={**UNREAD, "ram_style": "block"})
         m.submodules.beats = beats
         store, load = beats.write_port(), beats.read_port()
         m.d.comb += [

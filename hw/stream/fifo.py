@@ -6,6 +6,8 @@ from amaranth.hdl import Cat, Module, Shape, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
+
 LUT_DEPTH = 64      # as deep as one LUT memory
 MOST_LUTS = 288     # of a queue that is deeper; one that takes more goes to block memory
 
@@ -98,7 +100,8 @@ class Fifo(wiring.Component):
         if not len(entering):
             return
         m.submodules[name] = store = memory.Memory(
-            shape=len(entering), depth=self.depth, init=[], attrs={"ram_style": "block" if block else "distributed"})
+            shape=len(entering), depth=self.depth, init=[],
+            attrs={**(UNREAD if self.register else {}), "ram_style": "block" if block else "distributed"})
         write, read = store.write_port(), store.read_port(domain="sync" if block else "comb")
         m.d.comb += [
             write.addr.eq(tail),

@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
 from hw.place import Part, place
 from hw.secded import DATA_BITS, WORD_BITS, Decoder
 
@@ -79,7 +80,8 @@ class Bank(Part):
     def _piece(self, m: Module, number: int) -> memory.Memory:
         """The words from number << PIECE_LOG2 on, as they are written."""
         depth = min(1 << PIECE_LOG2, self.depth - (number << PIECE_LOG2))
-        store = memory.Memory(shape=WORD_BITS, depth=depth, init=[], attrs={"ram_style": self.style})
+        store = memory.Memory(shape=WORD_BITS, depth=depth, init=[], attrs={
+            **UNREAD, "ram_style": self.style})
         m.submodules["store" if self.pieces == 1 else f"store_{number}"] = store
         write = store.write_port()
         m.d.comb += write.addr.eq(self.address[0])

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
 from hw.fp.regroup import UNUSED_BITS, Regroup
 from hw.place import Part, place
 from hw.tt.config import TTConfig
@@ -37,7 +38,8 @@ class LineBank(Part):
 
     def elaborate(self, platform):
         m = Module()
-        store = memory.Memory(shape=self.bits, depth=self.depth, init=[], attrs={"ram_style": "block"})
+        store = memory.Memory(shape=self.bits, depth=self.depth, init=[], attrs={
+            **UNREAD, "ram_style": "block"})
         m.submodules.store = store
         write, read = store.write_port(), store.read_port()
         written = Signal()

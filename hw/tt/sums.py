@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo, memory, stream
 from amaranth.lib.wiring import In, Out
 
+from hw.attributes import UNREAD
 from hw.fp.rounder import Rounder
 from hw.place import Part, place
 from hw.tt.config import TTConfig
@@ -192,7 +193,7 @@ class SumMemory(Part):
             m.d.sync += write_enable.eq(late.active & (at <= late.beats))
             m.d.sync += write_at.eq(Cat(at[:beat_bits], vector))
             bank = memory.Memory(shape=32 * n, depth=config.vectors * config.vector_beats, init=[],
-                                 attrs={"ram_style": "block"})
+                                 attrs={**UNREAD, "ram_style": "block"})
             m.submodules[f"bank_{group}"] = bank
             write, read = bank.write_port(), bank.read_port()
             m.d.comb += [

@@ -66,7 +66,7 @@ def test_verilog(tmp_path, monkeypatch):
 def test_presets_have_the_kernels():
     assert {name: set(load(name).cores) & set(KERNELS) for name in names()} == {
         "tiny": {"emb", "mlp", "hotline"}, "smartssd": {"emb", "mlp"}, "smartssd_half": {"emb", "mlp"},
-        "screc": {"mlp"}, "hotline_fpga": {"hotline"}, "hotline": {"hotline"}}
+        "screc": {"mlp"}, "hotline_fpga": {"hotline"}, "hotline": {"hotline"}, "ecp5": {"emb"}}
 
 
 def test_own_preset(tmp_path):

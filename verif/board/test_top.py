@@ -14,7 +14,7 @@ from cocotb.triggers import ClockCycles, Timer
 from gen.compiler.emb import Bags, Compiler
 from gen.compiler.tables import DEVICE_SHIFT, DRAM, SSD, TT, CardImages, Table
 from gen.rtl import config
-from gen.rtl.board import board
+from gen.rtl.board import PRESET, board
 from golden.emb.core import Emb, Memory
 from hw.axi.control import CTRL, DONE, GIE, IDLE, IER, START
 from hw.board.registers import BOARD_BASE, CONTROL_BASE, IDENTITY, REGISTERS
@@ -24,7 +24,6 @@ from verif.bench import report, reset, rng, seed, start
 from verif.bench.runner import seeds, simulate
 from verif.board.bench import PERIOD_NS, SerialHost
 
-PRESET = "tiny"
 DIVISOR, MEMORY_BYTES = 4, 1 << 15
 SETTINGS = {"divisor": DIVISOR, "gap_cycles": 100 * DIVISOR, "memory_bytes": MEMORY_BYTES, "lamp_log2": 6}
 PAGE_BYTES, RING_PAGES = 256, 8

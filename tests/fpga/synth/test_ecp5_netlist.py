@@ -1,8 +1,10 @@
 """What is placed on an ECP5 computes what the Verilog does: the mapped cells in simulation, bit for bit.
 
-The mapping merges registers and takes no care of names, which is more than the other flows dare to.
+The mapping merges registers, takes no care of names and puts delay lines in memories, which is more than the other
+flows dare to.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyosys
 import pytest
 
 from fpga.synth import ecp5
+from fpga.synth.delay_lines import PREFIX, stored
 from gen.base.tools import yosys
 from verif.emb.test_pooling import Words, judge, schedule
 from verif.fp.vectors import DotLane, Runner
@@ -37,10 +40,13 @@ def netlist(folder):
     def translate(texts):
         for name, text in texts.items():
             (folder / name).write_text(text, "utf-8")
-        yosys([*(f"read_verilog {name}" for name in texts), *ecp5.mapping("vectors"),
-               "write_verilog -noattr netlist.v"], cwd=folder)
+        yosys([*(f"read_verilog {name}" for name in texts), *ecp5.mapping("vectors")], cwd=folder)
+        mapped = json.loads((folder / "mapped.json").read_text("utf-8"))
+        mapped["modules"]["vectors"]["cells"] = stored(mapped["modules"]["vectors"])
+        (folder / "stored.json").write_text(json.dumps(mapped), "utf-8")
+        yosys(["read_json stored.json", "write_verilog -noattr netlist.v"], cwd=folder)
         written = (folder / "netlist.v").read_text("utf-8")
-        assert "TRELLIS_FF" in written and "LUT4" in written and "CCU2C" in written and "MULT18X18D" in written
+        assert all(kind in written for kind in ("TRELLIS_FF", "LUT4", "CCU2C", "MULT18X18D"))
         models = {path.name: path.read_text("utf-8") for path in CELLS.glob("*.v*") if path.name in (
             "cells_sim_ecp5.v", "common_sim.vh", "ccu2c_sim.vh", "cells_ff.vh", "cells_io.vh")}
         return {"netlist.v": written, "multiplier.v": multiplier(), **models}
@@ -64,6 +70,7 @@ def test_a_fused_dot(tmp_path, name, width, subs, terms_log2):
     want = Runner(DotLane(**shape), name)(records)
     got = Runner(DotLane(**shape), f"{name}_ecp5", netlist(tmp_path))(records)
     assert len(np.unique(want)) > 10_000
+    assert (PREFIX in (tmp_path / "netlist.v").read_text("utf-8")) == (width > 1), "the long delay lines"
     np.testing.assert_array_equal(got, want)
 
 
