@@ -6,18 +6,15 @@ by bag: which rows a memory is asked for, the first and the last marked, and wha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from golden.emb import row_decoder
 from golden.emb.stripes import Stripes
-from hw.isa import EMB, LONGEST_BAG
+from hw.isa import EMB
 from hw.isa.emb import DEVICE, MODE
 
-BAGS, FILL = 2, 3
+FILL = EMB.instruction("FILL").opcode
 _, MEAN, MAX = MODE
 DRAM, TT, SSD = DEVICE
-INDEX_DEVICE, INDEX_RANGE, LENGTHS, TT_TABLE = (
-    EMB.code(name) for name in ("INDEX_DEVICE", "INDEX_RANGE", "LENGTHS", "TT_TABLE"))
 POSITIONS = 1 << 30
 ONE = 0x3F800000
 
@@ -76,24 +73,15 @@ class Copy:
     beats: int
 
 
-@dataclass(frozen=True)
-class Fault:
-    code: int
-    bag: int
-    index: int
-    detail: int
-
-
 @dataclass
 class Dealt:
-    """In order, each list by itself; `fault` ends an instruction early."""
+    """In order, each list by itself."""
 
     dram: list[Row] = field(default_factory=list)
     ssd: list[Row] = field(default_factory=list)
     lookups: list[Lookup] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
-    fault: Fault | None = None
 
 
 def stored(item: Mapping[str, int]) -> int:
@@ -107,84 +95,46 @@ def stripes(item: Mapping[str, int], stripe_beats: int) -> Stripes:
 
 
 def deal(item: Mapping[str, int], inputs: Sequence[int], *, words: int, stripe_beats: int, number: int = 0,
-         ring_beats: int = 0, released: int | None = None, index_bits: int = 30,
-         loaded: Mapping[int, int] = MappingProxyType({})) -> Dealt:
+         fault: tuple[int, int] | None = None) -> Dealt:
     """What a BAGS or FILL instruction deals out, up to its first fault.
 
     Parameters  item: fields by name; inputs: all words of the inputs' buffer; words: of a beat; stripe_beats: of the
-                core; number: of the instruction; ring_beats: of the ring; released: the ring position that the
-                instructions before release [none of the instruction's]; index_bits: of a TT's row; loaded: the rows of
-                each table that is there
+                core; number: of the instruction; fault: bag and index of the first, as golden.emb.core finds it
     """
-    dealt = Dealt()
-    beats, gone = stored(item), 0
-    if released is not None and (before := (released - item["ring_first"]) % POSITIONS) < POSITIONS // 2:
-        gone = before
+    dealt, beats = Dealt(), stored(item)
+    last_bag, last_index = fault or (item["count"], 0)
 
     def region(name: str, count: int) -> Sequence[int]:
         start = item[name] * words
         return [int(word) for word in inputs[start:start + count]]
 
-    def in_ring(position: int) -> bool:
-        along = (position - item["ring_first"] - gone) % POSITIONS
-        return (bool(ring_beats) and along + beats <= item["ring_count"] - gone
-                and position % ring_beats + beats <= ring_beats)
-
     if item["opcode"] == FILL:
         pairs = region("indices", 2 * item["count"])
-        for at in range(item["count"]):
+        for at in range(last_bag):
             position, row = pairs[2 * at:2 * at + 2]
-            if position >= POSITIONS or not in_ring(position):
-                dealt.fault = Fault(INDEX_RANGE, at, 2 * at, position)
-                return dealt
-            if row >= min(item["dram_rows"], POSITIONS):
-                dealt.fault = Fault(INDEX_RANGE, at, 2 * at + 1, row)
-                return dealt
             dealt.ssd.append(Row(position, beats - 1, beats - 1, beats - 1, 0, 1, 1, ONE, 0, 1))
             dealt.copies += [Copy(item["dram_base"] + at, item["piece_beats"] or beats)
                              for at in stripes(item, stripe_beats).pieces(row)]
         return dealt
 
-    total = item["indices_count"]
-    lengths = region("lengths", item["count"])
-    indices = region("indices", total)
-    weights = region("weights", total) if item["weighted"] else None
+    indices = region("indices", item["indices_count"])
+    weights = region("weights", item["indices_count"]) if item["weighted"] else None
     at = 0
-    for bag, length in enumerate(lengths):
-        if length > LONGEST_BAG or length > total - at or (bag == item["count"] - 1 and length != total - at):
-            dealt.fault = Fault(LENGTHS, bag, at, length)
-            return dealt
+    for bag, length in enumerate(region("lengths", item["count"])):
+        whole = bag < last_bag
         rows: dict[int, list[tuple[int, int]]] = {DRAM: [], TT: [], SSD: []}
-        for index in range(at, at + length):
-            word = indices[index]
-            code = _refused(item, word, index_bits, loaded, in_ring)
-            if code:
-                dealt.fault = Fault(code, bag, index, item["tt_table"] if code == TT_TABLE else word)
-                break
-            rows[word >> 30].append((word % POSITIONS, weights[index] if weights else ONE))
-        _bag(dealt, item, stripes(item, stripe_beats), number, bag, length, rows)
-        if dealt.fault:
-            return dealt
+        for index in range(at, at + length if whole else last_index):
+            rows[indices[index] >> 30].append((indices[index] % POSITIONS, weights[index] if weights else ONE))
+        _bag(dealt, item, stripes(item, stripe_beats), number, bag, length, rows, whole)
+        if not whole:
+            break
         at += length
     return dealt
 
 
-def _refused(item: Mapping[str, int], word: int, index_bits: int, loaded: Mapping[int, int], in_ring) -> int:
-    device, row = word >> 30, word % POSITIONS
-    if device == 3:
-        return INDEX_DEVICE
-    if device == DRAM and row >= item["dram_rows"] or device == SSD and not in_ring(row):
-        return INDEX_RANGE
-    table = item["tt_table"]
-    if device == TT and row >= min(item["tt_rows"], loaded.get(table, 1 << index_bits)):
-        return INDEX_RANGE
-    return TT_TABLE if device == TT and table not in loaded else 0
-
-
 def _bag(dealt: Dealt, item: Mapping[str, int], lies: Stripes, number: int, bag: int, length: int,
-         rows: dict[int, list[tuple[int, int]]]) -> None:
-    """The rows of a bag. One that a fault broke off is still waiting for its last row of each memory."""
-    whole = dealt.fault is None
+         rows: dict[int, list[tuple[int, int]]], whole: bool) -> None:
+    """The rows of a bag. One that is not whole is still waiting for its last row of each memory."""
     beats, vector, maximum = stored(item) - 1, item["row_beats"] - 1, int(item["mode"] == MAX)
     for place, to in ((DRAM, dealt.dram), (SSD, dealt.ssd)):
         members = rows[place]

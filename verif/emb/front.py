@@ -73,7 +73,7 @@ class Plan:
         self.loaded: dict[int, Bounds] = {}     # tables, by their numbers
         self.loads: list[dict[str, int]] = []
         self.released = [ring_first]            # before each instruction, and behind the last
-        self.timeline: list[tuple[int, dict[int, Bounds]]] = []     # and the tables that are loaded before it
+        self.known: list[dict[int, Bounds]] = []    # tables that are loaded before it
 
     @property
     def only_begins(self) -> bool:
@@ -96,7 +96,7 @@ class Plan:
     def add(self, item: dict[str, int]) -> dict[str, int]:
         self.items.append(item)
         self.released.append(further(self.released[-1], item["release"]))
-        self.timeline.append((len(self.items) - 1, dict(self.loaded)))
+        self.known.append(dict(self.loaded))
         return item
 
     def beats(self) -> int:
@@ -247,25 +247,17 @@ class Plan:
             return word >> bits << bits | bounds.rows
         return word >> 13 << 13 | bounds.chunk_rows - 1 << 10 | bounds.beats - 1
 
-    def expected(self) -> tuple[dict[str, list[Any]], emb_tokens.Fault | None, int]:
-        """All streams, up to the first fault of an index, and where that is."""
+    def expected(self, fault: tuple[int, int] | None = None) -> dict[str, list[Any]]:
+        """All streams. fault: bag and index of the last instruction's first, as golden.emb.core finds it."""
         found: dict[str, list[Any]] = {name: [] for name in ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies")}
-        for number, loaded in self.timeline:
-            item = self.items[number]
+        for number, item in enumerate(self.items):
             if item["opcode"] == LOAD:
                 continue
             dealt = emb_tokens.deal(item, self.inputs, words=self.words, stripe_beats=self.unit.stripe_beats,
-                                    number=number, ring_beats=self.ring_beats, released=self.released[number],
-                                    index_bits=self.unit.tt.index_bits,
-                                    loaded={table: bounds.rows for table, bounds in loaded.items()})
-            found["o_dram"] += dealt.dram
-            found["o_ssd"] += dealt.ssd
-            found["o_lookups"] += dealt.lookups
-            found["o_steps"] += dealt.steps
-            found["o_copies"] += dealt.copies
-            if dealt.fault:
-                return found, dealt.fault, number
-        return found, None, -1
+                                    number=number, fault=fault if number == len(self.items) - 1 else None)
+            for name, beats in found.items():
+                beats += getattr(dealt, name.removeprefix("o_"))
+        return found
 
 
 def _as(kind: type, beat: dict[str, int]):
@@ -438,17 +430,12 @@ class Bench:
     def got(self, name: str) -> list[Any]:
         return [shown(name, beat, self.unit.beat_bytes, self.bases["rows"]) for beat in self.sinks[name].beats]
 
-    def judge(self, *, upto: int | None = None) -> None:
-        """All streams against the golden deal; `upto`: the instruction that was refused."""
-        plan = self.plan
-        if upto is not None:
-            plan.items, plan.timeline = plan.items[:upto], plan.timeline[:upto]
-        wanted, _, _ = plan.expected()
-        for name, beats in wanted.items():
+    def judge(self, fault: tuple[int, int] | None = None) -> None:
+        """All streams against the golden deal; fault: see Plan.expected."""
+        for name, beats in self.plan.expected(fault).items():
             want = [counted(step) for step in beats] if name == "o_steps" else beats
             compare(name, self.got(name), want)
-        if upto is None:
-            compare("o_load", self.got("o_load"), plan.loads)
+        compare("o_load", self.got("o_load"), self.plan.loads)
 
     def stop(self) -> None:
         parts: list[Any] = [*self.sources, *self.requests, *self.sinks.values()]

@@ -277,7 +277,7 @@ async def cycles_as_modelled(dut):
         code, inputs = (bench.bases[name] // unit.beat_bytes for name in ("program", "inputs"))
         model = cycle_model.Front(program, code=code, inputs=inputs,
                                   beat_words=words, stripe_beats=unit.stripe_beats, queues=queues)
-        dealt = {name: deque(plan.expected()[0][port]) for name, port in outputs.items()}
+        dealt = {name: deque(plan.expected()[port]) for name, port in outputs.items()}
         coming: list[deque] = [deque() for _ in CLIENTS]
         latency = r.choice([1, 10, 70])
         room, flow = r.choice([1.0, 0.7, 0.3]), [r.choice([1.0, 0.8])] * len(CLIENTS)
@@ -375,7 +375,7 @@ async def reset_midstream(dut):
         # The cycle of the reset may have ended an instruction and begun the next.
         if done and LOAD not in [item["opcode"] for item in plan.items[done:done + 2]]:
             again = Plan(unit, r)
-            again.loaded = dict([*(loaded for _, loaded in plan.timeline), plan.loaded][done])
+            again.loaded = dict([*plan.known, plan.loaded][done])
             again.bags([5, 3, 9], devices=(1,))
             await carry_out(dut, unit, again)
         else:
