@@ -1,13 +1,15 @@
-"""The unit under test as its metadata says: the layouts of its ports."""
+"""The unit under test as its metadata says: the layouts of its ports; and instructions as words."""
 
 import json
 import os
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from gen.rtl.pack import Layout
+from hw.isa import Kernel
 
-__all__ = ["Layout", "Ports", "layout_of", "metadata"]
+__all__ = ["Layout", "Ports", "encode", "layout_of", "metadata"]
 
 
 @cache
@@ -23,6 +25,12 @@ def layout_of(port: str) -> Layout:
     if port not in ports:
         raise ValueError(f"the unit has no port {port}; it has {', '.join(ports)}")
     return Layout(ports[port])
+
+
+def encode(kernel: Kernel, item: Mapping[str, int]) -> list[int]:
+    """The words of an instruction with these values of its fields, whatever it uses or allows."""
+    word = sum(item.get(field.name, 0) << field.offset for field in kernel.fields)
+    return [word >> 32 * at & 0xFFFFFFFF for at in range(kernel.words)]
 
 
 class Ports:

@@ -22,7 +22,7 @@ from hw.isa import EMB
 from hw.isa.emb import FORMAT, MODE, ROW_FORMAT
 from hw.tt.config import TTConfig
 from hw.uram import LINES
-from verif.bench import reset, start
+from verif.bench import pack, reset, start
 from verif.bench.memory import base
 from verif.bench.stream import Sink, Source, bursty, sometimes
 
@@ -31,6 +31,7 @@ MOST = (1 << 32) - 1        # that an instruction's field or an argument holds
 LOAD, BAGS, FILL = (EMB.instruction(name).opcode for name in ("LOAD", "BAGS", "FILL"))
 SUM, MEAN, MAX = MODE
 STREAMS = ("o_dram", "o_ssd", "o_lookups", "o_steps", "o_copies", "o_load")
+encode = partial(pack.encode, EMB)
 
 
 def config(words: int, *, block16_only: bool = False) -> EmbConfig:
@@ -51,11 +52,6 @@ def config(words: int, *, block16_only: bool = False) -> EmbConfig:
         dram_queue=32,
         ssd_queue=128, tt_queue=32, bag_queue=64, partial_beats=128, lut_products=0, program_beats=16, input_beats=64,
         output_beats=128)
-
-
-def encode(item: dict[str, int]) -> list[int]:
-    word = sum(item.get(field.name, 0) << field.offset for field in EMB.fields)
-    return [word >> 32 * at & 0xFFFFFFFF for at in range(EMB.words)]
 
 
 class Plan:
@@ -387,21 +383,14 @@ class Bench:
         self.dut.ring_begins.value = 0
 
     def arguments(self) -> None:
-        dut, plan = self.dut, self.plan
-        values = {**self.bases, "program_count": len(plan.items), "inputs_beats": plan.inputs_beats,
-                  "outputs_beats": plan.outputs_beats, "rows_beats": plan.rows_beats, "ring_beats": plan.ring_beats,
-                  "result": 0, "timeout": 1000}
-        word, at = 0, 0
-        for argument in EMB.arguments:
-            word |= values[argument.name] << at
-            at += argument.bits
-        dut.arguments.value = word
+        plan = self.plan
+        self.dut.arguments.value = pack.layout_of("arguments").pack({
+            **self.bases, "program_count": len(plan.items), "inputs_beats": plan.inputs_beats,
+            "outputs_beats": plan.outputs_beats, "rows_beats": plan.rows_beats, "ring_beats": plan.ring_beats,
+            "timeout": 1000})
 
     def error(self) -> dict[str, int] | None:
-        value, at, found = int(self.dut.error.value), 0, {}
-        for name, bits in (("valid", 1), ("code", 8), ("instruction", 32), ("bag", 32), ("index", 32), ("detail", 32)):
-            found[name] = value >> at & (1 << bits) - 1
-            at += bits
+        found = pack.layout_of("error").unpack(int(self.dut.error.value))
         return found if found.pop("valid") else None
 
     async def ended(self):

@@ -4,6 +4,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from cocotb.triggers import RisingEdge
@@ -14,7 +15,7 @@ from hw.hotline.config import HotlineConfig
 from hw.hotline.program import CALM_CYCLES
 from hw.hotline.transfers import chunk_beats
 from hw.isa import HOTLINE
-from verif.bench import reset
+from verif.bench import pack, reset
 from verif.bench.memory import base
 from verif.bench.pack import Ports
 from verif.bench.stream import StreamRule
@@ -30,12 +31,8 @@ PULSES = ("clear", "start_save", "start_load", "begin", "train")
 INPUTS_READ = ("i", "i_inputs", "i_image_beats")
 OUTPUTS_READY = ("o_requests", "o_input_requests", "o_beats", "o_image_beats", "o_write_requests", "o_write_data")
 JOB = ("indices", "sample_beats", "learn", "vectors")
+encode = partial(pack.encode, HOTLINE)
 TRAINS = ("row_beats_log2", "batch", "pooled", "half", "mailbox_slots", "mailbox_pitch", "gradients_pitch", "rate")
-
-
-def encode(item: dict[str, int]) -> list[int]:
-    word = sum(item.get(field.name, 0) << field.offset for field in HOTLINE.fields)
-    return [word >> 32 * at & TOP for at in range(HOTLINE.words)]
 
 
 def beat_of(at: int, words: int) -> int:

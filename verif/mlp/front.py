@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cocotb.triggers import RisingEdge
@@ -13,7 +14,7 @@ from cocotb.triggers import RisingEdge
 from golden.mlp.program import stored_beats
 from hw.isa import MLP
 from hw.mlp.config import MlpConfig
-from verif.bench import report, reset, rng, start
+from verif.bench import pack, report, reset, rng, start
 from verif.bench.memory import base
 from verif.bench.pack import Ports, layout_of
 from verif.mlp.bench import TINY
@@ -28,12 +29,8 @@ CONFIGS = {
     "flat": replace(TINY, units=4, rows=8, width=1, words=16),
     "low": replace(TINY, units=4, rows=2, width=4, words=16),
 }
+encode = partial(pack.encode, MLP)
 KINDS = {instruction.name: instruction.opcode for instruction in MLP.instructions}
-
-
-def encode(item: dict[str, int]) -> list[int]:
-    word = sum(item.get(field.name, 0) << field.offset for field in MLP.fields)
-    return [word >> 32 * at & 0xFFFFFFFF for at in range(MLP.words)]
 
 
 class Feed:

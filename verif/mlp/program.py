@@ -150,11 +150,8 @@ def packed_arguments(arguments: Arguments, unit: MlpConfig) -> int:
     values = {"program": arguments.program * unit.beat_bytes, "program_count": arguments.program_count,
               "inputs_beats": arguments.inputs_beats, "outputs_beats": arguments.outputs_beats,
               "weights_beats": arguments.weights_beats}
-    word, at = 0, 0
-    for argument in MLP.arguments:
-        word |= values.get(argument.name, 0x5A5A5A5A) << at
-        at += argument.bits
-    return word
+    return layout_of("arguments").pack({argument.name: values.get(argument.name, 0x5A5A5A5A)
+                                        for argument in MLP.arguments})
 
 
 def any_item(r: random.Random, unit: MlpConfig, kind: str, before: list[int]) -> dict[str, int]:
