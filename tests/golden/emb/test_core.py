@@ -144,20 +144,11 @@ def lengths(*values):
 
 TRAIN = 1 << 30
 REFUSALS = [
-    (word(0, 4), emb.BAD_INSTRUCTION, 4, 0, 0),
-    (word(0, 0), emb.BAD_INSTRUCTION, 0, 0, 0),
-    (word(0, 2 | 1 << 16), emb.BAD_INSTRUCTION, 2 | 1 << 16, 0, 0),
-    *((word(0, 2 | form << 13), emb.BAD_INSTRUCTION, 2 | form << 13, 0, 0) for form in (5, 6, 7)),
-    (word(0, 2 | 3 << 11), emb.BAD_INSTRUCTION, 2 | 3 << 11, 0, 0),
-    (word(0, 2 | 3 << 8), emb.BAD_INSTRUCTION, 2 | 3 << 8, 0, 0),
-    (word(0, 2 | 1 << 8 | 1 << 10), emb.BAD_INSTRUCTION, 2 | 1 << 8 | 1 << 10, 0, 0),
-    (word(0, 2 | 2 << 8 | 1 << 10), emb.BAD_INSTRUCTION, 2 | 2 << 8 | 1 << 10, 0, 0),
-    (word(1, 0), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(8, 0), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(8, 5), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(9, 0), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(9, 9 << 16), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(9, 1 << 16 | 1 << 26), emb.BAD_INSTRUCTION, 2, 0, 0),
+    *((word(0, value), emb.BAD_INSTRUCTION, value, 0, 0) for value in (
+        4, 0, 2 | 1 << 16, *(2 | form << 13 for form in (5, 6, 7)), 2 | 3 << 11, 2 | 3 << 8, 2 | 1 << 8 | 1 << 10,
+        2 | 2 << 8 | 1 << 10)),
+    *((word(number, value), emb.BAD_INSTRUCTION, 2, 0, 0) for number, value in (
+        (1, 0), (8, 0), (8, 5), (9, 0), (9, 9 << 16), (9, 1 << 16 | 1 << 26), (13, 1 << 30), (15, 1 << 30))),
     (bad(piece_beats=3), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(piece_beats=4), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(row_beats=3, piece_beats=2), emb.BAD_INSTRUCTION, 2, 0, 0),
@@ -168,8 +159,6 @@ REFUSALS = [
     (bad(mode=2, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 2 << 8, 0, 0),
     (bad(weighted=1, chunk_rows=2), emb.BAD_INSTRUCTION, 2 | 1 << 10, 0, 0),
     (bad(tt_rows=257), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(13, 1 << 30), emb.BAD_INSTRUCTION, 2, 0, 0),
-    (word(15, 1 << 30), emb.BAD_INSTRUCTION, 2, 0, 0),
     (bad(ring_count=17), emb.BOUNDS, emb.RING, 0, 0),
     (bad(lengths=23), emb.BOUNDS, emb.INPUTS, 0, 0),
     (bad(indices=23), emb.BOUNDS, emb.INPUTS, 0, 0),

@@ -148,38 +148,23 @@ ALL = {"wait_rows": 1, "wait_weights": 2, "wait_layers": 1}
 DOTS = {"count": 5, "row_beats": 1, "features": 3, "line_stride": 2, "to_line": 20}
 TO_ROWS = {"count": 5, "steps": 2, "groups": 3, "last_columns": 4, "line_stride": 2, "to_line": 2, "to_line_stride": 2}
 TO_PARTIALS = {**TO_ROWS, "addend": 1, "target": 2, "to_line": 3}
-REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
-    ("LOAD_ROWS", LOAD, (0, 0), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 6), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (0, 1 | 1 << 17), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 0), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (1, 1 << 20), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 0 | 1 << 16), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 1 << 12 | 1 << 16), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2), program.BAD_INSTRUCTION, None),
-    ("LOAD_ROWS", LOAD, (4, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (1, 0), program.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 0), program.BAD_INSTRUCTION, None),
-    ("LOAD_WEIGHTS", WEIGHTS, (6, 1 << 12), program.BAD_INSTRUCTION, None),
-    ("LOAD_ADDENDS", ADDENDS, (1, 0), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 9 | 3 << 11), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 3 << 11 | 3 << 13), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 0 << 11 | 2 << 13), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (0, 4 | 2 << 11 | 1 << 13), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 0 | 3 << 16), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (6, 2 | 1 << 28), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 0), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (7, 5 << 16), program.BAD_INSTRUCTION, None),
-    ("LAYER", DENSE, (11, 1), program.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 1 | 1 << 16), program.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (4, 3 << 16), program.BAD_INSTRUCTION, None),
+BAD_WORDS = [   # name, fields, (word, value) with each of which it is no instruction
+    ("LOAD_ROWS", LOAD, [(0, 0), (0, 6), (0, 1 | 1 << 17), (1, 0), (1, 1 << 20), (4, 1 << 16), (4, 1 << 12 | 1 << 16),
+                         (4, 2), (4, 2 | 2 << 16)]),
+    ("LOAD_WEIGHTS", WEIGHTS, [(1, 0), (6, 0), (6, 1 << 12)]),
+    ("LOAD_ADDENDS", ADDENDS, [(1, 0)]),
+    ("LAYER", DENSE, [(0, 4 | 3 << 9 | 3 << 11), (0, 4 | 3 << 11 | 3 << 13), (0, 4 | 0 << 11 | 2 << 13),
+                      (0, 4 | 2 << 11 | 1 << 13), (6, 0 | 3 << 16), (6, 2), (6, 2 | 1 << 28), (7, 0), (7, 5 << 16),
+                      (11, 1)]),
+    ("INTERACT", DOTS, [(4, 1 | 1 << 16), (4, 3 << 16)]),
     # Read are lines 0 and 1, biases 0 to 2, features 0 to 5; written are two beats of two groups of samples, twelve
     # lines of partials.
-    ("LAYER", TO_ROWS, (9, 1 | 2 << 16), program.BAD_INSTRUCTION, None),
-    ("LAYER", TO_ROWS, (9, 2 | 1 << 16), program.BAD_INSTRUCTION, None),
-    ("LAYER", TO_PARTIALS, (9, 2 | 2 << 16), program.BAD_INSTRUCTION, None),
-    ("INTERACT", DOTS, (9, 5), program.BAD_INSTRUCTION, None),
+    ("LAYER", TO_ROWS, [(9, 1 | 2 << 16), (9, 2 | 1 << 16)]),
+    ("LAYER", TO_PARTIALS, [(9, 2 | 2 << 16)]),
+    ("INTERACT", DOTS, [(9, 5)]),
+]
+REFUSALS = [    # name, fields, (word, value) or None, code, detail (None: word 0)
+    *((name, fields, change, program.BAD_INSTRUCTION, None) for name, fields, words in BAD_WORDS for change in words),
     ("LAYER", {**DENSE, "wait_rows": 2, "wait_weights": 9}, None, program.BAD_ORDER, mlp.ROWS),
     ("LAYER", {**DENSE, "wait_weights": 3}, None, program.BAD_ORDER, mlp.WEIGHTS),
     ("LAYER", {**DENSE, "wait_layers": 2}, None, program.BAD_ORDER, program.ENGINES[program.LAYER]),
