@@ -301,7 +301,7 @@ def test_files_that_are_no_parameters(tmp_path):
     ({}, {"page_bytes": 100}, "card 0: page_bytes must be a multiple of the beat's 16 bytes, not 100"),
     ({}, {"ring_bytes": 1 << 32}, "card 0: its rows take 1,280 bytes of DRAM and the ring 4,294,967,296; smar"),
     ({}, {"preset": "screc"}, r"preset screc.toml describes no (emb|mlp) core, which the plan needs"),
-    ({}, {"preset": "none"}, "there is no preset 'none'; there are hotline"),
+    ({}, {"preset": "none"}, "there is no preset 'none'; there are ecp5"),
 ])
 def test_plans_that_are_refused(profile, tmp_path, split, changes, told):
     with pytest.raises(ValueError, match=told):
