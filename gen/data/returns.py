@@ -150,8 +150,10 @@ def measured(known: NDArray[np.uint64], total: NDArray[np.int64], ids: Sequence[
 
 def weighted(known: NDArray[np.uint64], ids: Sequence[NDArray[np.uint64]], counts: Sequence[NDArray[np.int64]],
              ageing: int) -> NDArray[np.int64]:
-    """(known,) accesses that count by their age at the end of the log; arguments as of `measured`."""
-    return by_age(_by_stretch(known, ids, counts), 0, ageing)
+    """(known,) accesses that count by their age at the end of the log; arguments as of `measured`. Of ROWS ids at once,
+    which bounds the memory."""
+    return np.concatenate([by_age(_by_stretch(known[start:start + ROWS], ids, counts), 0, ageing)
+                           for start in range(0, len(known), ROWS)])
 
 
 def by_age(of: NDArray[np.int64], first: int, ageing: int) -> NDArray[np.int64]:
@@ -162,7 +164,9 @@ def by_age(of: NDArray[np.int64], first: int, ageing: int) -> NDArray[np.int64]:
         return of.sum(axis=0)
     ends = np.append(0, ENDS)[first:first + len(of) + 1]
     age = ends[-1] - (ends[:-1] + ends[1:]) / 2
-    sums = np.rint(NEW * (floor + (1 - floor) * np.exp2(-age / half_life))).astype(np.int64) @ of
+    # By the C library, whose powers of two are exact on every processor: some weights lie between two numbers.
+    weights = [round(NEW * (floor + (1 - floor) * 0.5 ** (each / half_life))) for each in age.tolist()]
+    sums = np.array(weights) @ of
     lost = np.maximum(np.frexp(sums)[1] - LEADING, 0)
     return sums >> lost << lost
 

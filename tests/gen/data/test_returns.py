@@ -132,7 +132,7 @@ def coming_and_going(samples, seed=6):
     return of_arrays({"t": (turn - place) // 1000 * 1000 % 8000 + place})
 
 
-def test_accesses_count_by_their_age_where_rows_come_and_go(tmp_path):
+def test_accesses_count_by_their_age_where_rows_come_and_go(tmp_path, monkeypatch):
     log = coming_and_going(48_000)
     beginning, end = parted(log, 0.25)
     found = profile(beginning)
@@ -149,6 +149,10 @@ def test_accesses_count_by_their_age_where_rows_come_and_go(tmp_path):
     lost = {row: max(many.bit_length() - 7, 0) for row, many in sums.items()}
     by_hand = [sums[row] >> lost[row] << lost[row] for row in table.ids.tolist()]
     assert table.aged.tolist() == by_hand and table.counts.sum() == 36_000
+    with monkeypatch.context() as patch:    # some ids at a time
+        patch.setattr(counting, "ROWS", 1000)
+        stretches = [np.unique(ids[first:last], return_counts=True) for first, last in pairwise(ends.tolist())]
+        assert counting.weighted(table.ids, *zip(*stretches), table.returns.ageing).tolist() == by_hand
     # Of the log's rows those that come first by it are asked for far more behind it.
     behind = np.bincount(next(end.chunks(1 << 20)).ids["t"], minlength=8000)
     alike = replace(table, aged=None)
